@@ -1,0 +1,1 @@
+"""How an agent thinks: extract code, run it, decide, reflect."""

@@ -1,0 +1,1 @@
+"""How code runs: sandbox, session, result."""

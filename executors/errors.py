@@ -1,0 +1,50 @@
+"""What can break around the code. What the code itself did is an `ExecutionResult`, never one of these.
+
+    SandboxError
+    ├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image to be had
+    ├── SandboxStartError        (RuntimeError)       the engine answers, the sandbox did not come up
+    │   └── SandboxNameInUse     (FileExistsError)    a live sandbox already has this name
+    ├── SandboxDied              (ConnectionError)    it was running and is gone, with the exit detail
+    ├── SandboxTimeout           (TimeoutError)       it did not answer by the host's own deadline
+    ├── SandboxProtocolError     (RuntimeError)       it sent something that the protocol does not allow
+    ├── SandboxNotStarted        (RuntimeError)       it was used before start() or after stop()
+    └── SandboxFileError         (OSError)            a file could not be moved in or out
+"""
+
+from __future__ import annotations
+
+
+class SandboxError(Exception):
+    """Something around the code broke; the message says what to do."""
+
+
+class SandboxUnavailable(SandboxError, ConnectionError):  # noqa: N818 - names follow the builtin they stand beside
+    """No sandbox can be had on this machine as it is."""
+
+
+class SandboxStartError(SandboxError, RuntimeError):
+    """The engine answered but the sandbox did not come up."""
+
+
+class SandboxNameInUse(SandboxStartError, FileExistsError):
+    """A live sandbox already holds the asked-for name; it was left alone."""
+
+
+class SandboxDied(SandboxError, ConnectionError):  # noqa: N818
+    """The sandbox was running and is gone."""
+
+
+class SandboxTimeout(SandboxError, TimeoutError):  # noqa: N818
+    """The sandbox did not answer by the host's own deadline."""
+
+
+class SandboxProtocolError(SandboxError, RuntimeError):
+    """The sandbox sent something that the protocol does not allow."""
+
+
+class SandboxNotStarted(SandboxError, RuntimeError):  # noqa: N818
+    """The executor was used before `start()` or after `stop()`."""
+
+
+class SandboxFileError(SandboxError, OSError):
+    """A file could not be moved into or out of the sandbox."""

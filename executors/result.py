@@ -1,0 +1,85 @@
+"""What running code gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from autogen_ext.code_executors.local import CommandLineCodeResult
+
+Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
+"""How a block ended. `denied` is a refused approval: nothing ran."""
+
+State = Literal["kept", "restored", "lost"]
+"""What became of the session's memory: as the block left it, back to before the block, or gone."""
+
+
+@dataclass(frozen=True)
+class ErrorInfo:
+    """Why a block did not end well.
+
+    Args:
+        type: Name of the exception class, of the signal (`SIGSEGV`), or of the refusal (`UnknownLanguage`).
+        message: Its message, in one paragraph.
+        line: Line of the block (from 1) where it happened, where that is known.
+    """
+
+    type: str
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that a block made or changed.
+
+    Args:
+        name: Path relative to the workspace, with forward slashes.
+        size: Size in bytes.
+        media_type: Media type guessed from the name, for example `image/png`.
+        path: Copy on the host, or None where the file was left in the sandbox.
+        note: Why there is no copy on the host (too large, not a regular file), else None.
+    """
+
+    name: str
+    size: int
+    media_type: str
+    path: Path | None = None
+    note: str | None = None
+
+
+@dataclass
+class ExecutionResult(CommandLineCodeResult):
+    """Result of running code blocks; AutoGen's `CommandLineCodeResult` with what a repair needs to know.
+
+    Upstream's agent assigns to `output`, so the class can't be frozen; we never change one once made.
+
+    Args:
+        exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.
+        output: Standard output and error in the order written.
+        code_file: First file of code that was run, on the host, or None.
+        outcome: How the (last) block ended.
+        stdout: Standard output alone, only with `split_streams=True`.
+        stderr: Standard error alone, only with `split_streams=True`.
+        value: `repr` of the last bare expression (session mode), else None.
+        error: Why it did not end well, else None.
+        duration_s: Wall-clock seconds inside the sandbox.
+        truncated: Bytes of output that were dropped, 0 if all is here.
+        artifacts: Files that the blocks made or changed.
+        tool_calls: Calls to host tools, in the order they began.
+        state: What became of the session's memory.
+        notes: Sentences about the run that are not the code's own output (for example what a rollback can't restore).
+    """
+
+    outcome: Outcome = "ok"
+    stdout: str | None = None
+    stderr: str | None = None
+    value: str | None = None
+    error: ErrorInfo | None = None
+    duration_s: float = 0.0
+    truncated: int = 0
+    artifacts: tuple[Artifact, ...] = ()
+    tool_calls: tuple[Any, ...] = ()
+    state: State = "kept"
+    notes: tuple[str, ...] = field(default=())
