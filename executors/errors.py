@@ -18,7 +18,7 @@ class SandboxError(Exception):
     """Something around the code broke; the message says what to do."""
 
 
-class SandboxUnavailable(SandboxError, ConnectionError):  # noqa: N818 - names follow the builtin they stand beside
+class SandboxUnavailable(SandboxError, ConnectionError):
     """No sandbox can be had on this machine as it is."""
 
 
@@ -30,11 +30,11 @@ class SandboxNameInUse(SandboxStartError, FileExistsError):
     """A live sandbox already holds the asked-for name; it was left alone."""
 
 
-class SandboxDied(SandboxError, ConnectionError):  # noqa: N818
+class SandboxDied(SandboxError, ConnectionError):
     """The sandbox was running and is gone."""
 
 
-class SandboxTimeout(SandboxError, TimeoutError):  # noqa: N818
+class SandboxTimeout(SandboxError, TimeoutError):
     """The sandbox did not answer by the host's own deadline."""
 
 
@@ -42,7 +42,7 @@ class SandboxProtocolError(SandboxError, RuntimeError):
     """The sandbox sent something that the protocol does not allow."""
 
 
-class SandboxNotStarted(SandboxError, RuntimeError):  # noqa: N818
+class SandboxNotStarted(SandboxError, RuntimeError):
     """The executor was used before `start()` or after `stop()`."""
 
 

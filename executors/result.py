@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_ext.code_executors.local import CommandLineCodeResult
+from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
 """How a block ended. `denied` is a refused approval: nothing ran."""
