@@ -12,5 +12,7 @@ def shared_data() -> Path:
     beside = Path(__file__).parents[1] / "../shared/data"
     folder = Path(os.environ.get("CODEACT_SHARED_DATA") or beside).resolve()
     if not folder.is_dir():
-        pytest.fail(f"The recorded test data is missing: {folder} is not a folder. Set CODEACT_SHARED_DATA to its place.")
+        pytest.fail(
+            f"The recorded test data is missing: {folder} is not a folder. Set CODEACT_SHARED_DATA to its place."
+        )
     return folder
