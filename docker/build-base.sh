@@ -1,0 +1,64 @@
+#!/bin/sh
+# Makes a Debian 12 root file system that holds packages.txt and writes it, as a tar, to standard output:
+#
+#     sudo docker/build-base.sh | docker import - autogen-codeact/base
+#
+# For machines where no registry answers. Needs root, debootstrap and a Debian mirror: the host's own when the host runs
+# Debian, else debootstrap's default. CODEACT_DEBIAN_MIRROR overrides both.
+set -eu
+
+suite=bookworm
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+here=$(cd "$(dirname "$0")" && pwd)
+
+say() { echo "build-base: $*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# The first Debian archive that the host's apt uses; one that has this very suite goes before others.
+host_mirror() {
+    command -v apt-get >/dev/null || return 0
+    apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Identifier: Packages' 2>/dev/null |
+        awk -v suite="$suite" '
+            $1 != "Debian" { next }
+            $2 == suite && !exact { exact = $3 }
+            $2 !~ /-/ && !other { other = $3 }
+            END { print exact ? exact : other }'
+}
+
+# Neither debootstrap's wget nor the new system's apt reads the host's apt configuration.
+use_host_proxy() {
+    command -v apt-config >/dev/null || return 0
+    eval "$(apt-config shell proxy Acquire::http::Proxy)"
+    [ -z "${proxy:-}" ] || [ "$proxy" = DIRECT ] || export http_proxy="${http_proxy:-$proxy}"
+}
+
+[ "$(id -u)" = 0 ] || fail "debootstrap needs root: run it with sudo"
+command -v debootstrap >/dev/null || fail "debootstrap is missing: apt-get install debootstrap"
+# Without the keyring debootstrap would go on without checking signatures.
+[ -r "$keyring" ] || fail "$keyring is missing: apt-get install debian-archive-keyring"
+
+root=$(mktemp -d)
+trap 'rm -rf --one-file-system "$root"' EXIT
+trap 'exit 1' HUP INT TERM
+chmod 755 "$root"
+mirror=${CODEACT_DEBIAN_MIRROR:-$(host_mirror)}
+use_host_proxy
+
+say "debootstrap of $suite from ${mirror:-its default mirror}"
+# shellcheck disable=SC2086  # an empty mirror must be no argument at all
+debootstrap --variant=minbase --keyring="$keyring" --force-check-gpg --include=ca-certificates \
+    "$suite" "$root" ${mirror:-} >&2 ||
+    fail "debootstrap failed, its log is above. Is the mirror reachable? CODEACT_DEBIAN_MIRROR names another"
+
+say "installing the packages"
+mkdir "$root/build"
+cp "$here/install.sh" "$here/packages.txt" "$here/placeholders.txt" "$root/build/"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+# A clean environment: PYTHONDONTWRITEBYTECODE and the like of the host's shell must not shape the image.
+env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ${http_proxy:+"http_proxy=$http_proxy"} \
+    chroot "$root" sh /build/install.sh >&2 ||
+    fail "installing the packages failed, the log is above"
+rm -rf "$root/build" "$root/etc/resolv.conf" "$root/debootstrap"
+
+say "packing"
+tar --numeric-owner --one-file-system -C "$root" -c .

@@ -1,0 +1,66 @@
+#!/bin/sh
+# Installs packages.txt into the Debian system that it runs in and makes it fit for a read-only root. Runs twice without harm:
+# what is installed already is not fetched again, so on a base from build-base.sh it needs no network.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+unset PYTHONDONTWRITEBYTECODE
+
+entries() { grep -v -e '^#' -e '^$' "$1"; }
+installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+add_placeholders() {
+    entries "$here/placeholders.txt" | while read -r name version; do
+        installed "$name" && continue
+        tree=$(mktemp -d)
+        mkdir "$tree/DEBIAN"
+        cat >"$tree/DEBIAN/control" <<CONTROL
+Package: $name
+Version: $version
+Architecture: all
+Multi-Arch: foreign
+Maintainer: autogen-codeact
+Description: empty stand-in, see placeholders.txt of the sandbox image
+CONTROL
+        chmod -R a+rX "$tree"
+        dpkg-deb --build "$tree" "$tree.deb"
+        dpkg -i "$tree.deb"
+        rm -rf "$tree" "$tree.deb"
+    done
+}
+
+add_packages() {
+    missing=$(entries "$here/packages.txt" | while read -r name; do installed "$name" || echo "$name"; done)
+    [ -n "$missing" ] || return 0
+    apt-get update
+    # shellcheck disable=SC2086  # one argument for each package
+    apt-get install -y --no-install-recommends $missing
+}
+
+# At run time the root is read-only and HOME is empty: whatever Python would write on first import is written now.
+prepare_python() {
+    [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
+    # The libraries' own test suites are a fifth of the image.
+    find /usr/lib/python3/dist-packages -depth -type d -name tests -exec rm -rf {} +
+    # Files that are no valid Python (templates) are not worth a failure; a missing module shows in the import below.
+    python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.* >/dev/null || true
+    # The sandbox copies /etc/skel into each new HOME. Building the font list takes seconds.
+    MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib \
+        python3 -c 'import numpy, pandas, scipy, sympy, matplotlib.pyplot'
+    chmod -R a+rX /etc/skel
+}
+
+clean_up() {
+    find / -xdev -type f -perm /6000 -exec chmod u-s,g-s {} +
+    # What nobody reads in a sandbox; licences stay.
+    find /usr/share/doc /usr/share/man /usr/share/info -mindepth 1 ! -type d ! -name copyright -delete 2>/dev/null || true
+    find /usr/share/locale -mindepth 1 -maxdepth 1 -exec rm -rf {} +
+    apt-get clean
+    rm -rf /var/lib/apt/lists/* /var/cache/debconf/*-old /var/log/apt /var/log/*.log
+}
+
+add_placeholders
+add_packages
+prepare_python
+clean_up
