@@ -1,0 +1,406 @@
+"""Take the code blocks out of what a model wrote: text in, blocks out.
+
+The reading is CommonMark's wherever models keep to it. Where they do not, this is what happens, and why:
+
+- A fence may be indented by any amount, and code under a list marker by less than the list wants: models miscount
+  columns. Code is dedented by the column of its opening fence. Indented code and HTML, comments apart, hide no fence.
+- A fence at the end of a code line, as in ``print(1)`` + three backticks, closes the block when no fence on a line of
+  its own closes it before the next fence or the end.
+- A labelled fence inside a block opens a nested one when the fences then balance: a ``markdown`` block keeps the
+  ``python`` examples that it shows, and code keeps the fences in its strings. The inner ones are not reported.
+- When they do not balance, the outer block was never closed: it ends before the inner fence, incomplete, and reading
+  goes on with the inner one. Output and documents (`OUTPUT_LABELS`, `DOCUMENT_LABELS`) take all up to the end with
+  them instead, since what they quote must not be run by mistake.
+- ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is only
+  spoken of.
+
+Markdown-it-py reads the same blocks, but takes 50 s for 10 MB of list items; it is the reference in the tests. Here
+every character is looked at a bounded number of times, so time is linear in the length of any text.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+OUTPUT_LABELS = frozenset(
+    (
+        "console",
+        "console-output",
+        "error",
+        "execution-result",
+        "execution_result",
+        "log",
+        "logs",
+        "out",
+        "output",
+        "plain",
+        "plaintext",
+        "result",
+        "results",
+        "shell-session",
+        "shellsession",
+        "stderr",
+        "stdout",
+        "terminal",
+        "text",
+        "tool-output",
+        "tool_output",
+        "traceback",
+        "txt",
+    )
+)
+"""Labels (normalised) of blocks that show what a program said: reported under that label, never to be run."""
+
+DOCUMENT_LABELS = frozenset(("markdown", "mdx", "rst"))
+"""Labels (normalised) of blocks that hold prose, which may show code of its own that nobody asked to run."""
+
+_ALIASES = {
+    "ipython": "python",
+    "ipython3": "python",
+    "js": "javascript",
+    "md": "markdown",
+    "node": "javascript",
+    "nodejs": "javascript",
+    "shell": "sh",
+    "zsh": "sh",
+}
+_PYTHON = re.compile(r"py(?:thon)?[\d.]*")
+_LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
+
+_LABEL_START = re.compile(r"[\w{.]")
+
+_TAGS = {
+    "<execute>": "python",
+    "<execute_bash>": "bash",
+    "<execute_ipython>": "python",
+    "<execute_python>": "python",
+}
+_OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS))
+_RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
+_CONTAINERS = re.compile(r"(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*+")
+_BLANKS = re.compile(r"[ \t]*+")
+_BLANK_LINES = re.compile(r"(?:[ \t]*+\n)*+")
+# Nobody quotes deeper on purpose, and each level costs one pass over the quoted lines.
+_DEEPEST_QUOTE = 20
+
+
+@dataclass(frozen=True)
+class ExtractedBlock:
+    """One block of code found in a text.
+
+    Args:
+        language: The normalised label, as `normalise_language` gives it; "" when there is none.
+        code: The code as written, line endings as "\\n"; a fenced block ends with one, as CommonMark has it.
+        line: The line, counted from 1, of the first line of code in the text.
+        complete: False when the fence or tag was never closed: a truncated answer, which must not be run.
+    """
+
+    language: str
+    code: str
+    line: int
+    complete: bool
+
+
+def extract_code_blocks(text: str) -> list[ExtractedBlock]:
+    """Find every fenced block and every ``<execute>`` tag of a text, in the order written.
+
+    Args:
+        text: Markdown as a model writes it; any characters at all.
+
+    Returns:
+        All blocks, those that are not code to run among them: which languages are run is the caller's choice.
+    """
+    return _Scanner(_unix(text)).scan()
+
+
+def normalise_language(label: str) -> str:
+    """Give the name that a language goes by here.
+
+    Args:
+        label: What stands behind an opening fence: "Python", "{python}", "py3", 'python title="x.py"'.
+
+    Returns:
+        "python", "sh", "bash", "javascript", or the label's first word in lower case; "" when there is none.
+    """
+    match = _LABEL.match(label.lower())
+    name = match[1] if match else ""
+    return "python" if _PYTHON.fullmatch(name) else _ALIASES.get(name, name)
+
+
+@dataclass(slots=True)
+class _Fence:
+    """An opening fence, and what was seen of its block since."""
+
+    mark: str
+    size: int
+    info: str
+    start: int  # where its line begins
+    body: int  # where its content begins
+    indent: int  # columns before the line's first character
+    columns: int  # columns before the fence itself, a list marker included
+    quotes: int
+    glued: int | None = None
+    end: int = -1
+    after: int = -1
+    children: list["_Fence"] = field(default_factory=list)
+
+    @property
+    def language(self) -> str:
+        return normalise_language(self.info)
+
+    def counts(self, line: "_Fence") -> bool:
+        """Say whether a later fence line is long enough, and far enough to the left, to matter in this block."""
+        return line.size >= self.size and line.indent <= self.columns + 3
+
+    def closed_by(self, line: "_Fence") -> bool:
+        return not line.info and line.columns == line.indent and self.counts(line)
+
+
+class _Scanner:
+    """One pass over one text; the lines of a block quote are a text of their own."""
+
+    def __init__(self, text: str, depth: int = 0) -> None:
+        self.text = text
+        self.depth = depth
+        self.blocks: list[ExtractedBlock] = []
+        self.line_start = 0
+        self.line_indent = -1
+        self.tried = -1
+        self.counted = (0, 1)
+        self.found: dict[str, int] = {}
+
+    def scan(self) -> list[ExtractedBlock]:
+        at = 0
+        while match := _OUTSIDE.search(self.text, at):
+            at = self.take(match)
+        return self.blocks
+
+    def take(self, match: re.Match[str]) -> int:
+        """Read what begins at a match of `_OUTSIDE`, and give the place to read on from."""
+        newline = self.text.rfind("\n", self.line_start, match.start())
+        if newline >= 0 or self.line_indent < 0:
+            self.line_start = newline + 1
+            self.line_indent = _skip(_BLANKS, self.text, self.line_start)
+        if match[0] == "<!--":
+            return self._comment(match)
+        return self._tag(match) if match[0] in _TAGS else self._fence(match)
+
+    def _comment(self, match: re.Match[str]) -> int:
+        if match.start() != self.line_indent:
+            return match.end()
+        end = self._find("-->", match.end())
+        return match.end() if end < 0 else end + 3
+
+    def _find(self, token: str, at: int) -> int:
+        """Find the next `token`; one already found further on, or found missing, is not looked for again."""
+        known = self.found.get(token, 0)
+        if 0 <= known < at or token not in self.found:
+            known = self.found[token] = self.text.find(token, at)
+        return known
+
+    def _emit(self, language: str, code: str, at: int, complete: bool) -> None:
+        self.blocks.append(ExtractedBlock(language, code, self._line(at), complete))
+
+    def _line(self, at: int) -> int:
+        seen, line = self.counted
+        self.counted = (at, line + self.text.count("\n", seen, at))
+        return self.counted[1]
+
+    # Tags
+
+    def _tag(self, match: re.Match[str]) -> int:
+        start, end = match.span()
+        if self.text[start - 1 : start] == "`" and self.text[end : end + 1] == "`":
+            return end
+        close = self._find("</" + match[0][1:], end)
+        limit = close if close >= 0 else len(self.text)
+        spoken = self._is_spoken_of(start, end)
+        again = self._next_tag(match[0], end, limit, anywhere=spoken)
+        if again < 0 <= close:
+            self._emit_tag(match, close, complete=True)
+            return close + len(match[0]) + 1
+        if spoken:
+            return end
+        stop = limit if again < 0 else again
+        self._emit_tag(match, stop, complete=False)
+        return stop
+
+    def _is_spoken_of(self, start: int, end: int) -> bool:
+        """Say whether words stand before and after a tag on its line, as in a sentence about tags."""
+        if start == self.line_indent:
+            return False
+        before = self.text[self._back_over_blanks(start) - 1]
+        return before != ">" and not self._is_line_end(_skip(_BLANKS, self.text, end))
+
+    def _is_line_end(self, at: int) -> bool:
+        return self.text[at : at + 1] in ("", "\n")
+
+    def _back_over_blanks(self, at: int) -> int:
+        while at and self.text[at - 1] in " \t":
+            at -= 1
+        return at
+
+    def _next_tag(self, tag: str, at: int, limit: int, *, anywhere: bool) -> int:
+        """Find `tag` again before `limit`: at the beginning of a line, since code may hold the word in a string."""
+        found = self.text.find(tag, at, limit)
+        while found >= 0 and not anywhere:
+            before = self._back_over_blanks(found)
+            if self.text[before - 1] == "\n":
+                return found
+            found = self.text.find(tag, found + 1, limit)
+        return found
+
+    def _emit_tag(self, match: re.Match[str], stop: int, *, complete: bool) -> None:
+        at = _skip(_BLANKS, self.text, match.end())
+        if self._is_line_end(at):
+            at = min(_skip(_BLANK_LINES, self.text, at), stop)
+        columns = 0
+        if match.start() == self.line_indent:
+            columns = _width(self.text[self.line_start : match.start()])
+        code = _dedent(self.text[at:stop].rstrip(" \t\n"), columns)
+        language, line = _TAGS[match[0]], 0
+        if inner := _only_fence(code):
+            language, code, line = inner.language or language, inner.code, inner.line - 1
+        self.blocks.append(ExtractedBlock(language, code, self._line(at) + line, complete))
+
+    # Fences
+
+    def _fence(self, match: re.Match[str]) -> int:
+        if self.tried == self.line_start:
+            return match.end()
+        self.tried = self.line_start
+        fence = _opening(self.text, self.line_start, match)
+        if fence is None or self.depth + fence.quotes > _DEEPEST_QUOTE:
+            return match.end()
+        return self._quote(fence, match.start()) if fence.quotes else self._block(fence)
+
+    def _quote(self, fence: _Fence, at: int) -> int:
+        """Read the lines of a block quote, as deep as `fence` stands in it, without their quote marks."""
+        marks = re.compile(r"[ \t]*+>" * fence.quotes + " ?")
+        start = self.text.rfind(">", self.line_start, at) + 1
+        lines = [self.text[start + (self.text[start] == " ") : fence.body]]
+        at = fence.body
+        while match := marks.match(self.text, at):
+            at = _next_line(self.text, match.end())
+            lines.append(self.text[match.end() : at])
+        above = self._line(fence.start) - 1
+        for block in _Scanner("".join(lines), self.depth + fence.quotes).scan():
+            self.blocks.append(replace(block, line=block.line + above))
+        return at
+
+    def _block(self, outer: _Fence) -> int:
+        """Read from an opening fence to the end of its block, with the blocks that are nested in it."""
+        stack, at = [outer], outer.body
+        while match := _RUNS[outer.mark].search(self.text, at):
+            newline = self.text.rfind("\n", at, match.start())
+            start = at if newline < 0 else newline + 1
+            at = _next_line(self.text, match.end())
+            _feed(self.text, stack, start, match)
+            if not stack:
+                break
+        if stack and stack[-1].glued is not None:
+            _close(stack, stack[-1].glued, stack[-1].glued + stack[-1].size)
+        if stack:
+            self._emit_unclosed(stack)
+            return len(self.text)
+        self._emit_fence(outer, outer.end, complete=True)
+        return outer.after
+
+    def _emit_fence(self, fence: _Fence, end: int, *, complete: bool) -> None:
+        self._emit(fence.language, _dedent(self.text[fence.body : end], fence.columns), fence.body, complete)
+
+    def _emit_unclosed(self, stack: list[_Fence]) -> None:
+        for fence, inner in zip_longest(stack, stack[1:]):
+            nested = [*fence.children, inner] if inner else fence.children
+            if not nested or fence.language in OUTPUT_LABELS | DOCUMENT_LABELS:
+                self._emit_fence(fence, len(self.text), complete=False)
+                return
+            self._emit_fence(fence, nested[0].start, complete=False)
+            for child in fence.children:
+                self._emit_fence(child, child.end, complete=True)
+
+
+def _feed(text: str, stack: list[_Fence], start: int, match: re.Match[str]) -> None:
+    """Let the innermost open block see a line with a run of fence characters in it."""
+    line = _opening(text, start, match)
+    if line is None:
+        _note_glued(text, stack[-1], match)
+    elif not line.quotes:
+        while stack and not stack[-1].closed_by(line) and stack[-1].glued is not None:
+            _close(stack, stack[-1].glued, stack[-1].glued + stack[-1].size)
+        if stack and stack[-1].closed_by(line):
+            _close(stack, line.start, line.body)
+        elif stack and line.info and stack[-1].counts(line):
+            stack.append(line)
+
+
+def _note_glued(text: str, fence: _Fence, match: re.Match[str]) -> None:
+    """Remember the first line that ends in a fence; an even number of runs is a code span and not a fence."""
+    line = text[match.start() : _next_line(text, match.end())].rstrip(" \t\n")
+    bare = line.rstrip(fence.mark)
+    if fence.glued is None and len(line) - len(bare) >= fence.size and len(_RUNS[fence.mark].findall(line)) % 2:
+        fence.glued = match.start() + len(bare)
+
+
+def _close(stack: list[_Fence], end: int, after: int) -> None:
+    fence = stack.pop()
+    fence.end, fence.after = end, after
+    fence.children.clear()
+    if stack:
+        stack[-1].children.append(fence)
+
+
+def _opening(text: str, start: int, match: re.Match[str]) -> _Fence | None:
+    """Read a line as an opening fence, if it can be one: only quote and list marks before it, no backtick behind it."""
+    if not _CONTAINERS.fullmatch(text, start, match.start()):
+        return None
+    mark, body = match[0][0], _next_line(text, match.end())
+    info = text[match.end() : body].strip(" \t\n")
+    prefix = text[start : match.start()]
+    columns = _width(prefix[prefix.rfind(">") + 1 :])
+    # Tracebacks underline with tildes, far to the right and followed by carets.
+    underline = mark == "~" and columns > 3 and info and not _LABEL_START.match(info)
+    if underline or (mark == "`" and "`" in info):
+        return None
+    indent = _width(prefix[: _skip(_BLANKS, prefix, 0)])
+    return _Fence(mark, len(match[0]), info, start, body, indent, columns, prefix.count(">"))
+
+
+def _only_fence(code: str) -> ExtractedBlock | None:
+    """Give the block that `code` consists of, when it is one fenced block and nothing else."""
+    match = _OUTSIDE.match(code)
+    if match is None or match[0][0] not in _RUNS:
+        return None
+    scanner = _Scanner(code, _DEEPEST_QUOTE)
+    end = scanner.take(match)
+    return scanner.blocks[0] if end == len(code) and len(scanner.blocks) == 1 else None
+
+
+def _dedent(code: str, columns: int) -> str:
+    return "\n".join(_unindent(line, columns) for line in code.split("\n")) if columns else code
+
+
+def _unindent(line: str, columns: int) -> str:
+    """Take up to `columns` columns of white space off a line; what is left of a tab stays as spaces."""
+    blank = line[: _skip(_BLANKS, line, 0)]
+    if "\t" not in blank:
+        return line[min(columns, len(blank)) :]
+    return blank.expandtabs(4)[columns:] + line[len(blank) :]
+
+
+def _width(blank: str) -> int:
+    return len(blank.expandtabs(4))
+
+
+def _next_line(text: str, at: int) -> int:
+    newline = text.find("\n", at)
+    return len(text) if newline < 0 else newline + 1
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return match.end() if match else at
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
