@@ -45,7 +45,7 @@ prepare_python() {
     find /usr/lib/python3/dist-packages -depth -type d -name tests -exec rm -rf {} +
     # Files that are no valid Python (templates) are not worth a failure; a missing module shows in the import below.
     python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.* >/dev/null || true
-    # The sandbox copies /etc/skel into each new HOME. Building the font list takes seconds.
+    # The sandbox copies /etc/skel into each new HOME, the list of fonts with it.
     MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib \
         python3 -c 'import numpy, pandas, scipy, sympy, matplotlib.pyplot'
     chmod -R a+rX /etc/skel
