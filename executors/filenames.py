@@ -1,0 +1,66 @@
+"""Names of files in the workspace: which are safe to use on both sides."""
+
+from __future__ import annotations
+
+import unicodedata
+
+MAX_COMPONENT_BYTES = 255
+MAX_NAME_BYTES = 4000  # stays under PATH_MAX (4096) with `/workspace/` in front
+MAX_DEPTH = 64  # looking through the workspace holds one descriptor per level
+PART_PREFIX = ".codeact-part-"
+"""Files being written on the host are called so until they are whole."""
+
+
+def safe_name(name: str) -> str:
+    """Check a file name that came from a model or from the sandbox.
+
+    Args:
+        name: Path relative to the workspace, with forward slashes.
+
+    Returns:
+        The same path without `.` components and doubled slashes.
+
+    Raises:
+        ValueError: The name could leave the workspace, or no tool could handle it; the message says why.
+    """
+    if not name.strip():
+        raise ValueError("The file name is empty; give a name such as `script.py`.")
+    shown = printable(name if len(name) <= 80 else name[:77] + "...")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"The file name `{shown}` is not valid Unicode; use plain letters and digits.") from None
+    if any(unicodedata.category(character) in {"Cc", "Zl", "Zp"} for character in name):
+        raise ValueError(f"The file name `{shown}` has a control character in it; leave it out.")
+    if name.startswith("/"):
+        raise ValueError(f"The file name `{shown}` is absolute; give one relative to the workspace.")
+    if name.endswith(("/", "/.")):
+        raise ValueError(f"The file name `{shown}` names a folder; add a file name.")
+    if size > MAX_NAME_BYTES:
+        raise ValueError(f"The file name `{shown}` is {size} bytes long; at most {MAX_NAME_BYTES} are allowed.")
+    parts = [part for part in name.split("/") if part not in {"", "."}]
+    if not parts:
+        raise ValueError(f"The file name `{shown}` is the workspace itself; give the name of a file in it.")
+    if len(parts) > MAX_DEPTH:
+        raise ValueError(f"The file name `{shown}` is {len(parts)} levels deep; at most {MAX_DEPTH} are allowed.")
+    for part in parts:
+        _check_component(part, shown)
+    return "/".join(parts)
+
+
+def _check_component(part: str, shown: str) -> None:
+    if part == "..":
+        raise ValueError(f"The file name `{shown}` has `..` in it, which could leave the workspace.")
+    if part.startswith("-"):
+        raise ValueError(f"The file name `{shown}` has a part that begins with `-`, which commands take for an option.")
+    if "\\" in part:
+        raise ValueError(f"The file name `{shown}` has a backslash in it; use forward slashes.")
+    if part.startswith(PART_PREFIX):
+        raise ValueError(f"The file name `{shown}` has a part that begins with `{PART_PREFIX}`, which is reserved.")
+    if len(part.encode()) > MAX_COMPONENT_BYTES:
+        raise ValueError(f"The file name `{shown}` has a part of more than {MAX_COMPONENT_BYTES} bytes; shorten it.")
+
+
+def printable(name: str) -> str:
+    """Write a name so that any terminal, log or model can take it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
