@@ -1,0 +1,247 @@
+"""Requests to a runner and their answers; one thread owns both directions of the stream."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import protocol
+from .errors import SandboxDied, SandboxError, SandboxProtocolError
+from .stream import ByteStream
+
+EXIT_DETAIL_TIMEOUT_S = 2.0
+
+
+@dataclass
+class Reply:
+    """What came back for one request.
+
+    Args:
+        message: The message of the last frame.
+        data: Its bytes.
+        streams: What came before it, by type of frame (`O` standard output, `E` standard error).
+    """
+
+    message: dict[str, Any]
+    data: bytes
+    streams: dict[bytes, bytearray]
+
+
+@dataclass
+class _Pending:
+    future: Future[Reply]
+    room: int
+    streams: dict[bytes, bytearray] = field(default_factory=dict)
+
+
+class Connection:
+    """Frames over a stream.
+
+    Args:
+        stream: The stream; the connection closes it.
+        name: Name of the sandbox, for the thread and for messages.
+    """
+
+    def __init__(self, stream: ByteStream, name: str) -> None:
+        self.hello: Future[dict[str, Any]] = Future()
+        self.ended: Future[SandboxError] = Future()
+        for future in (self.hello, self.ended):
+            future.set_running_or_notify_cancel()
+        self._stream = stream
+        self._name = name
+        self._parser = protocol.Parser()
+        self._pending: dict[int, _Pending] = {}
+        self._idents = itertools.count(1)
+        self._outgoing: deque[memoryview] = deque()
+        self._lock = threading.Lock()
+        self._closing = False
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name=f"codeact-{name}", daemon=True)
+
+    def open(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests can still be answered."""
+        return not self.ended.done() and not self._closing
+
+    def next_ident(self) -> int:
+        """A number for a request."""
+        return next(self._idents)
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame that has no answer."""
+        with self._lock:
+            self._outgoing.append(memoryview(frame))
+        self._wake()
+
+    def request(
+        self, kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"", *, output_room: int = 0
+    ) -> Future[Reply]:
+        """Send a request.
+
+        Args:
+            kind: Type of the frame.
+            ident: Its number.
+            message: Its message.
+            data: Its bytes.
+            output_room: Bytes of output that may come before the answer.
+
+        Returns:
+            A future of the answer; it fails with a `SandboxError` when the sandbox ends first.
+        """
+        frame = protocol.pack(kind, ident, message, data)
+        future: Future[Reply] = Future()
+        # From here on nobody can cancel it: a late answer then has somewhere to go.
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            if self.ended.done() or self._closing:
+                future.set_exception(
+                    self.ended.result() if self.ended.done() else SandboxDied("the sandbox was stopped")
+                )
+                return future
+            self._pending[ident] = _Pending(future, output_room)
+            self._outgoing.append(memoryview(frame))
+        self._wake()
+        return future
+
+    def close(self, timeout_s: float) -> bool:
+        """Hang up and wait for the thread.
+
+        Args:
+            timeout_s: How long to wait, in seconds.
+
+        Returns:
+            Whether the thread has ended.
+        """
+        self._closing = True
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _wake(self) -> None:
+        # A full pipe means that a wake-up is on its way; a closed one that the thread has ended.
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"\0")
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+            error: SandboxError = SandboxDied(f"the sandbox {self._name} was stopped")
+        except SandboxError as broken:
+            error = broken
+        except OSError as broken:
+            error = SandboxDied(f"the stream to the sandbox {self._name} broke: {broken}")
+        self._end(error)
+
+    def _loop(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            selector.register(self._stream.read_fd, selectors.EVENT_READ)
+            writing = False
+            while not self._closing:
+                for key, _ in selector.select():
+                    if key.fileobj is self._wake_read:
+                        with contextlib.suppress(BlockingIOError):
+                            self._wake_read.recv(4096)
+                if not self._receive():
+                    raise SandboxDied(
+                        f"the sandbox {self._name} ended: {self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)}"
+                    )
+                waiting = not self._flush()
+                if waiting != writing:
+                    writing = waiting
+                    self._watch_writable(selector, writing)
+
+    def _watch_writable(self, selector: selectors.BaseSelector, writing: bool) -> None:
+        read_fd, write_fd = self._stream.read_fd, self._stream.write_fd
+        if read_fd == write_fd:
+            selector.modify(read_fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0))
+        elif writing:
+            selector.register(write_fd, selectors.EVENT_WRITE)
+        else:
+            selector.unregister(write_fd)
+
+    def _receive(self) -> bool:
+        """Take in all that has come; False at the end of the stream."""
+        while True:
+            try:
+                data = self._stream.read()
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            for kind, ident, payload in self._parser.feed(data):
+                self._take(kind, ident, payload)
+
+    def _flush(self) -> bool:
+        """Send what there is room for; True when nothing waits any more."""
+        while True:
+            with self._lock:
+                if not self._outgoing:
+                    return True
+                chunk = self._outgoing[0]
+            try:
+                sent = self._stream.write(chunk)
+            except BlockingIOError:
+                return False
+            with self._lock:
+                if sent == len(chunk):
+                    self._outgoing.popleft()
+                else:
+                    self._outgoing[0] = chunk[sent:]
+
+    def _take(self, kind: bytes, ident: int, payload: bytes) -> None:
+        if kind in (b"O", b"E"):
+            self._take_output(kind, ident, payload)
+        elif kind in (b"D", b"A"):
+            message, data = protocol.unpack(payload)
+            with self._lock:
+                pending = self._pending.pop(ident, None)
+            if pending is not None:
+                pending.future.set_result(Reply(message, data, pending.streams))
+        elif kind == b"H":
+            message, _ = protocol.unpack(payload)
+            if not self.hello.done():
+                self.hello.set_result(message)
+        elif kind == b"!":
+            message, _ = protocol.unpack(payload)
+            raise SandboxProtocolError(f"the sandbox {self._name} gave up: {message.get('error')}")
+        else:
+            raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
+
+    def _take_output(self, kind: bytes, ident: int, payload: bytes) -> None:
+        with self._lock:
+            pending = self._pending.get(ident)
+        if pending is None:
+            return
+        pending.room -= len(payload)
+        if pending.room < 0:
+            raise SandboxProtocolError(f"the sandbox {self._name} sent more output than its limit allows")
+        pending.streams.setdefault(kind, bytearray()).extend(payload)
+
+    def _end(self, error: SandboxError) -> None:
+        self._stream.close()
+        with self._lock:
+            self.ended.set_result(error)
+            pending, self._pending = self._pending, {}
+            self._outgoing.clear()
+        self._wake_read.close()
+        self._wake_write.close()
+        if not self.hello.done():
+            self.hello.set_exception(error)
+        for waiting in pending.values():
+            waiting.future.set_exception(error)

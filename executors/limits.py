@@ -1,0 +1,63 @@
+"""What a sandbox may use."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+_UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def parse_size(size: str | int) -> int:
+    """Turn `"512m"` into bytes.
+
+    Args:
+        size: Bytes, or a number with the unit b, k, m or g (powers of 1024).
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: It is not a size, or not above 0.
+    """
+    match = re.fullmatch(r"(\d+)\s*([bkmg]?)b?", str(size).strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"{size!r} is not a size: write bytes, or a number with a unit, such as '512m' or '2g'")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _check_size(size: str | int) -> str | int:
+    parse_size(size)
+    return size
+
+
+Size = Annotated[str | int, AfterValidator(_check_size)]
+
+
+class Limits(BaseModel):
+    """What a sandbox may use; the defaults suit one agent on a laptop.
+
+    Args:
+        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. Default 1g.
+        cpus: Processors' worth of time. Default 1.0.
+        pids: Processes and threads at once. Default 256.
+        nofile: Open descriptors per process. Default 1024.
+        workspace: Size of /workspace. Default 256m.
+        tmp: Size of /tmp. Default 256m.
+        files: Files in each of the two. Default 50,000.
+        output: Bytes of a block's output that are kept (per stream with `split_streams`): half from the head, half from the
+            tail. Default 1 MiB.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory: Size = "1g"
+    cpus: float = Field(default=1.0, gt=0)
+    pids: int = Field(default=256, ge=16)
+    nofile: int = Field(default=1024, ge=64)
+    workspace: Size = "256m"
+    tmp: Size = "256m"
+    files: int = Field(default=50_000, ge=100)
+    output: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)

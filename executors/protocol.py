@@ -1,0 +1,138 @@
+"""Frames between the host and a runner (docs/protocol.md), and the runner's own source as the first of them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .errors import SandboxProtocolError
+
+VERSION = 1
+MAX_PAYLOAD = 8 * 1024 * 1024
+_HEADER = struct.Struct("!cII")
+_PREFIX = struct.Struct("!I")
+
+# In the order in which they import each other.
+_MODULES = (
+    "wire", "system", "output", "files", "stdio", "python", "worker", "zygote", "peer", "workers", "blocks", "supervisor",
+)  # fmt: skip
+
+BOOT = """\
+import builtins, json, os, struct, sys, types
+if sys.version_info < (3, 8):
+    sys.exit("the sandbox needs Python 3.8 or later, this image has " + sys.version.split()[0])
+def read(size):
+    data = b""
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+def frame():
+    kind, ident, size = struct.unpack("!cII", read(9))
+    if size > 8388608:
+        sys.exit("a frame is too large")
+    return kind, ident, read(size)
+package = types.ModuleType("codeact_runner")
+package.__path__ = []
+sys.modules[package.__name__] = package
+for name, source in json.loads(frame()[2].decode()):
+    module = types.ModuleType(package.__name__ + "." + name)
+    module.__package__ = package.__name__
+    module.__file__ = "<codeact " + name + ">"
+    module.__builtins__ = dict(vars(builtins))
+    sys.modules[module.__name__] = module
+    setattr(package, name, module)
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
+sys.modules["codeact_runner.supervisor"].main(frame)
+"""
+
+
+@cache
+def runner_source() -> bytes:
+    """The frame that carries the runner's modules."""
+    folder = Path(__file__).parent / "runner"
+    modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    return _frame(b"B", 0, json.dumps(modules).encode())
+
+
+def _frame(kind: bytes, ident: int, payload: bytes) -> bytes:
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError(f"a request of {len(payload):,} bytes exceeds the {MAX_PAYLOAD:,} that fit into one frame")
+    return _HEADER.pack(kind, ident, len(payload)) + payload
+
+
+def pack(kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"") -> bytes:
+    """Make a frame of a message and bytes.
+
+    Args:
+        kind: One byte that names the type.
+        ident: Number of the request.
+        message: What goes into JSON.
+        data: Bytes after it.
+
+    Returns:
+        The frame.
+
+    Raises:
+        ValueError: It would be larger than `MAX_PAYLOAD`.
+    """
+    head = json.dumps(message, separators=(",", ":")).encode("ascii")
+    return _frame(kind, ident, _PREFIX.pack(len(head)) + head + data)
+
+
+def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    """Split a payload into its message and its bytes.
+
+    Raises:
+        SandboxProtocolError: It holds no well-formed message.
+    """
+    try:
+        (size,) = _PREFIX.unpack_from(payload)
+        end = _PREFIX.size + size
+        if end > len(payload):
+            raise ValueError("the message is longer than its frame")
+        message = json.loads(payload[_PREFIX.size : end])
+    except (struct.error, ValueError, RecursionError) as error:
+        raise SandboxProtocolError(f"the sandbox sent a malformed message: {error}") from None
+    if not isinstance(message, dict):
+        raise SandboxProtocolError("the sandbox sent a message that is not an object")
+    return message, payload[end:]
+
+
+class Parser:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, int, bytes]]:
+        """Take in bytes.
+
+        Returns:
+            The frames that are now whole, as (type, id, payload).
+
+        Raises:
+            SandboxProtocolError: A frame announces more than is allowed.
+        """
+        self._buffer += data
+        frames = []
+        start = 0
+        while len(self._buffer) - start >= _HEADER.size:
+            kind, ident, length = _HEADER.unpack_from(self._buffer, start)
+            if length > MAX_PAYLOAD:
+                raise SandboxProtocolError(
+                    f"the sandbox announced a frame of {length:,} bytes; {MAX_PAYLOAD:,} are allowed"
+                )
+            end = start + _HEADER.size + length
+            if len(self._buffer) < end:
+                break
+            frames.append((kind, ident, bytes(self._buffer[start + _HEADER.size : end])))
+            start = end
+        del self._buffer[:start]
+        return frames

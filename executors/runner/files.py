@@ -1,0 +1,221 @@
+"""Files of the workspace, moved in pieces that the host asks for, so that a transfer never holds up a result."""
+
+import os
+import stat
+
+CHUNK = 256 * 1024
+INLINE_FILE = 64 * 1024
+INLINE_TOTAL = 256 * 1024
+SCAN_LIMIT = 20000
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+REFUSED = "not a regular file"
+
+
+class Files:
+    """Reads, writes and watches the regular files below a folder; never through a symbolic link.
+
+    Args:
+        root: The workspace.
+        ignore: Names that are not reported by `changed`.
+    """
+
+    def __init__(self, root):
+        self.root = root
+        self._known = {}
+        self._uploads = {}
+
+    def handle(self, ident, request, data):
+        """Answer one request of the host.
+
+        Args:
+            ident: Number of the request; the pieces of one upload share it.
+            request: The message.
+            data: Its bytes.
+
+        Returns:
+            (message, bytes) of the answer; a message with `error` when it could not be done.
+        """
+        try:
+            if request["op"] == "write":
+                return self._write(ident, request, data), b""
+            if request["op"] == "read":
+                return self._read(request)
+            if request["op"] == "list":
+                return {"files": self._listing()}, b""
+            return {"error": "unknown operation", "errno": 22}, b""
+        except OSError as error:
+            self._drop(ident)
+            return {"error": error.strerror or str(error), "errno": error.errno or 5}, b""
+        except (KeyError, TypeError, ValueError) as error:
+            self._drop(ident)
+            return {"error": "bad request: %s" % error, "errno": 22}, b""
+
+    def _write(self, ident, request, data):
+        upload = self._uploads.get(ident)
+        if upload is None:
+            upload = self._uploads[ident] = Upload(self._folder(request["name"], create=True), request["name"])
+        upload.write(data)
+        if request.get("final"):
+            del self._uploads[ident]
+            info = upload.commit(request.get("mode", 0o644))
+            self._known[request["name"]] = _mark(info)
+        return {"written": len(data)}
+
+    def _drop(self, ident):
+        upload = self._uploads.pop(ident, None)
+        if upload is not None:
+            upload.abandon()
+
+    def _read(self, request):
+        fd, info = self._open(request["name"])
+        try:
+            offset = request.get("offset", 0)
+            data = os.pread(fd, min(request.get("size", CHUNK), CHUNK), offset)
+        finally:
+            os.close(fd)
+        return {"size": info.st_size, "mode": stat.S_IMODE(info.st_mode), "offset": offset}, data
+
+    def _open(self, name):
+        folder = self._folder(name)
+        try:
+            # Without blocking, because opening a pipe waits for its other end.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(os.path.basename(name), flags, dir_fd=folder)
+        finally:
+            os.close(folder)
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            os.close(fd)
+            raise OSError(22, REFUSED)
+        return fd, info
+
+    def _folder(self, name, create=False):
+        parts = name.split("/")[:-1]
+        absolute = name.startswith("/")
+        fd = os.open("/" if absolute else self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in parts:
+            if part in ("", "."):
+                continue
+            below = -1
+            try:
+                if create:
+                    _make_folder(part, fd)
+                below = os.open(part, DIRECTORY, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
+
+    def changed(self):
+        """Files that are new or changed since the last call.
+
+        Returns:
+            (entries, bytes, whether there were too many files to look at): each entry has name, size and mode, and `inline`
+            where its content is in the bytes, in order.
+        """
+        entries, blobs, room = [], [], INLINE_TOTAL
+        seen = 0
+        for name, info in self._walk(""):
+            seen += 1
+            if seen > SCAN_LIMIT:
+                return entries, b"".join(blobs), True
+            if self._known.get(name) == _mark(info):
+                continue
+            self._known[name] = _mark(info)
+            entry = {"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)}
+            if info.st_size <= min(INLINE_FILE, room):
+                blob = self._content(name)
+                if blob is not None:
+                    entry["inline"] = len(blob)
+                    blobs.append(blob)
+                    room -= len(blob)
+            entries.append(entry)
+        return entries, b"".join(blobs), False
+
+    def remember(self, path):
+        """Do not report a file that the host already has."""
+        try:
+            name = os.path.relpath(path, self.root)
+            self._known[name] = _mark(os.lstat(path))
+        except (OSError, ValueError):
+            pass
+
+    def _content(self, name):
+        try:
+            fd, _ = self._open(name)
+        except OSError:
+            return None
+        try:
+            return os.pread(fd, INLINE_FILE, 0)
+        finally:
+            os.close(fd)
+
+    def _listing(self):
+        found = []
+        for name, info in self._walk(""):
+            found.append({"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)})
+            if len(found) >= SCAN_LIMIT:
+                break
+        return found
+
+    def _walk(self, prefix, depth=0):
+        try:
+            entries = list(os.scandir(os.path.join(self.root, prefix) if prefix else self.root))
+        except OSError:
+            return
+        for entry in sorted(entries, key=lambda item: item.name):
+            name = prefix + entry.name
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < 32 and entry.name != "__pycache__":
+                        yield from self._walk(name + "/", depth + 1)
+                elif entry.is_file(follow_symlinks=False):
+                    yield name, entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # gone between the listing and the look
+
+
+class Upload:
+    """A file on its way in, invisible under its own name until it is whole."""
+
+    def __init__(self, folder, name):
+        self.folder = folder
+        self.name = os.path.basename(name)
+        self.temporary = ".%s.part" % self.name[:200]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self.fd = os.open(self.temporary, flags, 0o600, dir_fd=folder)
+
+    def write(self, data):
+        """Append bytes."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.fd, view) :]
+
+    def commit(self, mode):
+        """Give the file its name and permissions; returns its stat."""
+        os.fchmod(self.fd, mode & 0o777)
+        os.replace(self.temporary, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        info = os.fstat(self.fd)
+        os.close(self.fd)
+        os.close(self.folder)
+        return info
+
+    def abandon(self):
+        """Forget it."""
+        try:
+            os.unlink(self.temporary, dir_fd=self.folder)
+        except OSError:
+            pass
+        os.close(self.fd)
+        os.close(self.folder)
+
+
+def _make_folder(part, fd):
+    try:
+        os.mkdir(part, 0o755, dir_fd=fd)
+    except FileExistsError:
+        pass
+
+
+def _mark(info):
+    return (info.st_size, info.st_mtime_ns, info.st_ino, info.st_mode)

@@ -1,0 +1,89 @@
+"""What a block writes: the head goes to the host as it comes, the tail is kept, the middle is dropped and counted."""
+
+import array
+import fcntl
+import os
+import termios
+
+from . import wire
+
+READ_SIZE = 64 * 1024
+
+
+class Capture:
+    """Reads one pipe of a block.
+
+    Args:
+        kind: Type of the frames that carry its bytes.
+        limit: Bytes kept: half of them from the head, half from the tail.
+        emit: Called with (kind, bytes) for what goes to the host.
+    """
+
+    def __init__(self, kind, limit, emit):
+        self.kind = kind
+        self.fd, self.write_fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        self._emit = emit
+        self._head_room = limit - limit // 2
+        self._tail_limit = limit // 2
+        self._tail = bytearray()
+        self.dropped = 0
+        self.done = False
+
+    def close_write_end(self):
+        """Forget the block's end, once the block has it."""
+        os.close(self.write_fd)
+
+    def pump(self):
+        """Read what is there, once; False at the end of the stream."""
+        try:
+            data = os.read(self.fd, READ_SIZE)
+        except BlockingIOError:
+            return True
+        if not self.done:
+            self._keep(data)
+        return bool(data)
+
+    def drain(self):
+        """Read what lies in the pipe now and no more: someone may go on writing for ever."""
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self.fd, termios.FIONREAD, waiting)
+        left = waiting[0]
+        while left > 0:
+            data = os.read(self.fd, min(left, READ_SIZE))
+            if not data:
+                return
+            left -= len(data)
+            self._keep(data)
+
+    def finish(self):
+        """Send the tail and take no more.
+
+        Returns:
+            (bytes dropped before the tail, length of the tail).
+        """
+        self.drain()
+        self._cut()
+        self.done = True
+        tail, self._tail = bytes(self._tail), bytearray()
+        for start in range(0, len(tail), wire.MAX_PAYLOAD):
+            self._emit(self.kind, tail[start : start + wire.MAX_PAYLOAD])
+        return self.dropped, len(tail)
+
+    def _keep(self, data):
+        if self._head_room:
+            head, data = data[: self._head_room], data[self._head_room :]
+            self._head_room -= len(head)
+            self._emit(self.kind, head)
+        if not data:
+            return
+        self._tail += data
+        # Cutting at every read would copy the tail each time; let it grow to twice its size first.
+        if len(self._tail) > 2 * self._tail_limit + READ_SIZE:
+            self._cut()
+
+    def _cut(self):
+        excess = len(self._tail) - self._tail_limit
+        if excess > 0:
+            del self._tail[:excess]
+            self.dropped += excess

@@ -1,0 +1,96 @@
+"""The supervisor's end of a socket to one of its own processes; nothing on it may block the supervisor."""
+
+import array
+import selectors
+import socket
+
+from . import wire
+
+MAX_FROM_WORKER = 1024 * 1024
+
+
+class Peer:
+    """A socket with frames both ways.
+
+    Args:
+        selector: The supervisor's selector.
+        sock: The supervisor's end.
+        on_frame: Called with (type, id, message) for each frame.
+        on_close: Called with no arguments when the other side is gone or talks nonsense.
+    """
+
+    def __init__(self, selector, sock, on_frame, on_close):
+        self._selector = selector
+        self._sock = sock
+        self._on_frame = on_frame
+        self._on_close = on_close
+        # A worker runs user code, so what it says is bounded.
+        self._parser = wire.Parser(MAX_FROM_WORKER)
+        self._outbox = wire.Outbox(sock.fileno())
+        sock.setblocking(False)
+        selector.register(sock, selectors.EVENT_READ, self._ready)
+        self.closed = False
+
+    def send(self, frame, fds=()):
+        """Send a frame; descriptors go with its first byte and may be closed by the caller afterwards."""
+        if self.closed:
+            return
+        if fds:
+            # A fresh socket's buffer always has room for one byte; requests with descriptors are never pipelined.
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+            try:
+                sent = self._sock.sendmsg([frame], ancillary)
+            except OSError:
+                self._fail()
+                return
+            frame = frame[sent:]
+        if frame:
+            self._outbox.put(frame)
+            self._flush()
+
+    def close(self):
+        """Hang up."""
+        if not self.closed:
+            self.closed = True
+            self._selector.unregister(self._sock)
+            self._sock.close()
+
+    def _fail(self):
+        if not self.closed:
+            self.close()
+            self._on_close()
+
+    def _ready(self, events):
+        if events & selectors.EVENT_WRITE:
+            self._flush()
+        if events & selectors.EVENT_READ and not self.closed:
+            self._receive()
+
+    def _flush(self):
+        try:
+            empty = self._outbox.flush()
+        except OSError:
+            self._fail()
+            return
+        events = selectors.EVENT_READ if empty else selectors.EVENT_READ | selectors.EVENT_WRITE
+        self._selector.modify(self._sock, events, self._ready)
+
+    def _receive(self):
+        try:
+            # recv, not recvmsg: descriptors that user code sends are dropped by the kernel.
+            data = self._sock.recv(wire.READ_SIZE)
+            frames = self._parser.feed(data) if data else None
+        except BlockingIOError:
+            return
+        except (OSError, wire.ProtocolError):
+            frames = None
+        if frames is None:
+            self._fail()
+            return
+        for kind, ident, payload in frames:
+            try:
+                message, _ = wire.unpack(payload)
+            except wire.ProtocolError:
+                self._fail()
+                return
+            self._on_frame(kind, ident, message)

@@ -1,0 +1,153 @@
+"""Running a block of Python: as a script (process mode) or as a cell that may end in an expression (session mode)."""
+
+import ast
+import builtins
+import linecache
+import sys
+import traceback
+import types
+
+VALUE_LIMIT = 64 * 1024
+MESSAGE_LIMIT = 16 * 1024
+
+
+class Outcome:
+    """How a piece of Python ended.
+
+    Args:
+        exit_code: What the process would exit with.
+        value: `repr` of the last bare expression, or None.
+        error: `{"type", "message", "line"}` of the exception, or None.
+    """
+
+    def __init__(self, exit_code=0, value=None, error=None):
+        self.exit_code = exit_code
+        self.value = value
+        self.error = error
+
+
+def new_main(filename=None):
+    """Make a fresh `__main__` module and put it in place.
+
+    Args:
+        filename: What `__file__` says, or None for a session.
+
+    Returns:
+        Its namespace.
+    """
+    module = types.ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    if filename is not None:
+        module.__dict__["__file__"] = filename
+    sys.modules["__main__"] = module
+    return module.__dict__
+
+
+def run_script(source, filename, namespace):
+    """Run source as `python file` would.
+
+    Args:
+        source: The text, as bytes.
+        filename: Name in tracebacks.
+        namespace: Where it runs.
+
+    Returns:
+        The `Outcome`.
+    """
+    return _guarded(filename, lambda: _run_all(source, filename, namespace))
+
+
+def run_cell(source, filename, namespace):
+    """Run source as a prompt would: the value of a last bare expression is shown.
+
+    Args:
+        source: The text, as bytes.
+        filename: Name in tracebacks; its lines are kept so that later tracebacks can show them.
+        namespace: The session's namespace.
+
+    Returns:
+        The `Outcome`.
+    """
+    text = source.decode("utf-8", "replace")
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    return _guarded(filename, lambda: _run_and_show(source, filename, namespace))
+
+
+def _run_all(source, filename, namespace):
+    exec(compile(source, filename, "exec", dont_inherit=True), namespace)
+
+
+def _run_and_show(source, filename, namespace):
+    tree = ast.parse(source, filename)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if tree.body:
+        exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
+    if last is None:
+        return None
+    shown = eval(compile(ast.Expression(last.value), filename, "eval", dont_inherit=True), namespace)
+    if shown is None:
+        return None
+    text = repr(shown)
+    namespace["_"] = shown
+    sys.stdout.write(text + "\n")
+    return text[:VALUE_LIMIT]
+
+
+def _guarded(filename, run):
+    try:
+        return Outcome(value=run())
+    except SystemExit as exit_request:
+        return _exit_outcome(exit_request)
+    except BaseException as error:  # whatever user code raises is its result
+        return _error_outcome(error, filename)
+
+
+def _exit_outcome(exit_request):
+    code = exit_request.code
+    if code is None:
+        return Outcome()
+    if isinstance(code, int):
+        return Outcome(exit_code=code & 0xFF)
+    _say(str(code) + "\n")
+    return Outcome(exit_code=1)
+
+
+def _error_outcome(error, filename):
+    kind = type(error)
+    # The first entries are this file's own.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    line = _line_of(error, trace, filename)
+    try:
+        if trace is not None and sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(kind, error, trace)
+        else:
+            _say("".join(traceback.format_exception(kind, error, trace)))
+    except BaseException:  # an exception whose __str__ raises, or a broken excepthook
+        _say("%s (its message could not be shown)\n" % kind.__name__)
+    try:
+        message = str(error)[:MESSAGE_LIMIT]
+    except BaseException:
+        message = ""
+    exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
+    return Outcome(exit_code, error={"type": kind.__name__, "message": message, "line": line})
+
+
+def _line_of(error, trace, filename):
+    if isinstance(error, SyntaxError) and error.filename == filename:
+        return error.lineno
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == filename:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _say(text):
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except Exception:  # the block may have closed or replaced it
+        sys.__stderr__.write(text)

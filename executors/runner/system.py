@@ -1,0 +1,139 @@
+"""What the sandbox asks of Linux: process trees, reaping, prctl, the count of out-of-memory kills."""
+
+import ctypes
+import os
+import signal
+import time
+
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option, value):
+    """Call prctl(2) with one number."""
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
+
+
+def adjust_oom_score(score):
+    """Say how readily the kernel should kill this process when memory runs out (0 to 1000)."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(score))
+    except OSError:
+        pass  # some kernels and sandboxes refuse it; then the largest process goes first, which is nearly always right
+
+
+OOM_COUNTERS = (
+    "/sys/fs/cgroup/memory.events",  # cgroup v2
+    "/sys/fs/cgroup/memory/memory.oom_control",  # cgroup v1
+)
+
+
+def count_oom_kills():
+    """How many processes of this sandbox the kernel has killed for want of memory; None where it can't be read."""
+    for path in OOM_COUNTERS:
+        try:
+            with open(path) as file:
+                for line in file:
+                    if line.startswith("oom_kill "):
+                        return int(line.split()[1])
+        except OSError:
+            continue
+    return None
+
+
+def resident_bytes():
+    """Memory that this process has in use now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def list_pids():
+    """All processes of this PID namespace."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def parents():
+    """Map each process that is not a zombie to its parent."""
+    found = {}
+    for pid in list_pids():
+        try:
+            with open("/proc/%d/stat" % pid, "rb") as file:
+                # The name may hold spaces and brackets, so count from its last bracket.
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except OSError:
+            continue
+        if state not in (b"Z", b"X"):
+            found[pid] = int(parent)
+    return found
+
+
+def _send(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def kill_trees(find_roots, spare=(), seconds=2.0):
+    """Kill processes and all that descend from them: stop first, so that none can fork away, then kill, until none is left.
+
+    Args:
+        find_roots: Given the map of parents, names the processes where the trees begin; asked again on every round, because
+            a child that lost its parent has meanwhile become PID 1's.
+        spare: Processes to leave alone, with what descends from them.
+        seconds: When to give up on processes that the kernel does not let die.
+    """
+    until = time.monotonic() + seconds
+    pause = 0.0005
+    while True:
+        tree = _descendants(find_roots, spare)
+        if not tree or time.monotonic() > until:
+            return
+        for pid in tree:
+            _send(pid, signal.SIGSTOP)
+        for pid in _descendants(find_roots, spare):
+            _send(pid, signal.SIGKILL)
+        reap()
+        time.sleep(pause)
+        pause = min(pause * 2, 0.02)
+
+
+def _descendants(find_roots, spare):
+    parent_of = parents()
+    children = {}
+    for pid, parent in parent_of.items():
+        children.setdefault(parent, []).append(pid)
+    todo = [pid for pid in find_roots(parent_of) if pid in parent_of and pid not in spare]
+    found = []
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        todo.extend(child for child in children.get(pid, ()) if child not in spare)
+    return found
+
+
+_reaped = []
+
+
+def reap():
+    """Collect dead children; they are handed out by `reaped`."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        _reaped.append((pid, status))
+
+
+def reaped():
+    """The children that have died since the last call, as (pid, wait status)."""
+    reap()
+    taken = list(_reaped)
+    _reaped.clear()
+    return taken

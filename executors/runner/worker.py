@@ -1,0 +1,277 @@
+"""A process that runs blocks: one and exits (process mode), or one after the other in a live namespace (session mode)."""
+
+import atexit
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import warnings
+
+from . import python, stdio, system, wire
+
+BLOCK_OOM_SCORE = 1000
+CHECKPOINT_OOM_SCORE = 500
+# A block may come to write to every page that the checkpoint shares with it.
+CHECKPOINT_MEMORY_SHARE = 0.45
+
+
+def run(sock, config):
+    """Run blocks as the supervisor asks; returns when it goes away.
+
+    Args:
+        sock: Socket to the supervisor.
+        config: The sandbox's configuration.
+    """
+    system.prctl(system.PR_SET_DUMPABLE, 1)
+    system.adjust_oom_score(BLOCK_OOM_SCORE)
+    Worker(sock, config).serve()
+
+
+class Worker:
+    """One live interpreter."""
+
+    def __init__(self, sock, config):
+        self.config = config
+        self.session = None
+        self.pid = os.getpid()
+        self._listen_to(sock)
+
+    def _listen_to(self, sock):
+        self.sock = sock
+        self.reader = wire.BlockingReader(sock)
+
+    def serve(self):
+        """Take requests until there are no more."""
+        while True:
+            try:
+                kind, ident, payload = self.reader.read()
+            except (wire.Closed, OSError):
+                os._exit(0)
+            request, data = wire.unpack(payload)
+            fds = self.reader.take_fds(request["fds"])
+            if kind == b"P":
+                self._checkpoint(ident, fds[0])
+            elif request.get("command"):
+                self._become_command(ident, request, data, fds)
+            elif request["mode"] == "session":
+                self._run_cell(ident, request, data, fds)
+            else:
+                self._run_script(ident, request, data, fds)
+
+    def _run_script(self, ident, request, source, fds):
+        system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+        stdio.point_at(*fds[:2])
+        stdio.open_streams()
+        self._enter(request)
+        path = request["path"]
+        try:
+            _write_file(path, source)
+        except OSError as error:
+            self._report(ident, _no_file(path, error))
+            os._exit(1)
+        sys.argv = [path]
+        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+        outcome = python.run_script(source, path, python.new_main(path))
+        self._leave_if_forked(outcome)
+        self._end_process(ident, outcome)
+
+    def _end_process(self, ident, outcome):
+        """End as an interpreter does, without tearing down memory that the kernel frees faster."""
+        try:
+            threading._shutdown()
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+        except BaseException as error:  # what exit handlers raise is printed by them; the exit code stays
+            sys.__stderr__.write("%s in an exit handler\n" % type(error).__name__)
+        self._report(ident, outcome)
+        os._exit(outcome.exit_code)
+
+    def _run_cell(self, ident, request, source, fds):
+        if self.session is None:
+            self.session = Session(self.config)
+        if len(fds) > 2 and self._checkpoint(ident, fds.pop()):
+            _close(fds)
+            return
+        stdio.point_at(*fds)
+        self.session.begin(request)
+        if request.get("path"):
+            try:
+                _write_file(request["path"], source)
+            except OSError as error:
+                self._report(ident, _no_file(request["path"], error))
+                return
+        outcome = self.session.run(source, request)
+        self._leave_if_forked(outcome)
+        self._report(ident, outcome, self.session.end())
+
+    def _leave_if_forked(self, outcome):
+        """End a child that the block forked and that came back here: only the worker itself may speak to the supervisor."""
+        if os.getpid() != self.pid:
+            sys.stdout.flush()
+            os._exit(outcome.exit_code)
+
+    def _become_command(self, ident, request, data, fds):
+        system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+        stdio.point_at(*fds[:2])
+        self._enter(request)
+        command = request["command"]
+        try:
+            path = request["path"]
+            if path is None:
+                path = _script_in_memory(data)
+            else:
+                _write_file(path, data)
+            if len(fds) > 2:
+                self._place(fds[2], request["state_fd"])
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            command = [path if part == "{file}" else part for part in command]
+            os.execvp(command[0], command)
+        except OSError as error:
+            missing = shutil.which(command[0]) is None
+            text = "%s: %s" % (command[0], "not found" if missing else error.strerror)
+            os.write(2, (text + "\n").encode("utf-8", "replace"))
+            kind = "InterpreterNotFound" if missing else type(error).__name__
+            code = 127 if missing else 126
+            self._report(ident, python.Outcome(code, error={"type": kind, "message": text, "line": None}))
+            os._exit(code)
+
+    def _place(self, fd, number):
+        """Give a descriptor a number that a shell can redirect to, which may be taken by the socket."""
+        fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
+        if self.sock.fileno() == number:
+            self.sock = socket.socket(fileno=fcntl.fcntl(self.sock.detach(), fcntl.F_DUPFD_CLOEXEC, number + 1))
+        os.dup2(fd, number, inheritable=True)
+
+    def _enter(self, request):
+        os.chdir(request["cwd"])
+        for name, value in request["environment"].items():
+            os.environ[name] = value
+        for name in request["unset"]:
+            os.environ.pop(name, None)
+
+    def _checkpoint(self, ident, fd):
+        """Fork a child that sleeps with the memory of now; True in the child once it has been woken to go on instead."""
+        limit = self.config.get("memory_bytes")
+        if limit and system.resident_bytes() > limit * CHECKPOINT_MEMORY_SHARE:
+            os.close(fd)
+            self._send(b"C", ident, {"skipped": "the session uses nearly half of the memory limit"})
+            return False
+        try:
+            pid = _fork_quietly()
+        except OSError as error:
+            os.close(fd)
+            self._send(b"C", ident, {"skipped": str(error)})
+            return False
+        if pid:
+            os.close(fd)
+            self._send(b"C", ident, {"pid": pid})
+            return False
+        self.sock.close()
+        os.setsid()
+        system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
+        self._listen_to(socket.socket(fileno=fd))
+        try:
+            self.reader.read()
+        except (wire.Closed, OSError):
+            os._exit(0)
+        self.pid = os.getpid()
+        system.adjust_oom_score(BLOCK_OOM_SCORE)
+        return True
+
+    def _report(self, ident, outcome, more=None):
+        message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
+        message.update(more or {})
+        self._send(b"D", ident, message)
+
+    def _send(self, kind, ident, message):
+        self.sock.sendall(wire.pack(kind, ident, message))
+
+
+class Session:
+    """The live namespace of a session."""
+
+    def __init__(self, config):
+        self.namespace = python.new_main()
+        self.streams = stdio.SessionStreams()
+        self.streams.install()
+        self.standard = (sys.stdin, sys.stdout, sys.stderr)
+        self.told = None
+        sys.argv = [""]
+        sys.path.insert(0, "")
+
+    def begin(self, request):
+        """Set the stage for a block: its number, its directory and environment, fresh standard streams."""
+        self.streams.block = request["number"]
+        sys.stdin, sys.stdout, sys.stderr = self.standard
+        if request["cwd"] is not None:
+            os.chdir(request["cwd"])
+        for name, value in request["environment"].items():
+            os.environ[name] = value
+        for name in request["unset"]:
+            os.environ.pop(name, None)
+        self.told = (_cwd(), dict(os.environ))
+
+    def run(self, source, request):
+        """Run the block."""
+        return python.run_cell(source, request["path"] or "<block %d>" % request["number"], self.namespace)
+
+    def end(self):
+        """What the supervisor must know for the blocks to come."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:  # a stream of the block's own making
+                pass
+        more = {"late": self.streams.take_late()}
+        now = (_cwd(), dict(os.environ))
+        if now != self.told:
+            before, after = self.told[1], now[1]
+            more["cwd"] = now[0]
+            more["environment"] = {name: value for name, value in after.items() if before.get(name) != value}
+            more["unset"] = [name for name in before if name not in after]
+        return more
+
+
+def _fork_quietly():
+    """Fork without Python 3.12's warning about threads: that they don't survive a rollback is documented."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _cwd():
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _close(fds):
+    for fd in fds:
+        os.close(fd)
+
+
+def _write_file(path, data):
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _no_file(path, error):
+    message = "the code could not be saved as %s: %s" % (path, error.strerror)
+    os.write(2, (message + "\n").encode("utf-8", "replace"))
+    return python.Outcome(1, error={"type": type(error).__name__, "message": message, "line": None})
+
+
+def _script_in_memory(data):
+    fd = os.memfd_create("block", 0)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    return "/proc/self/fd/%d" % fd

@@ -1,0 +1,93 @@
+"""A warm interpreter that has run no user code: imports what was asked for, then forks a worker on each request."""
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import site
+import socket
+import sys
+
+from . import system, wire, worker
+
+WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
+
+
+def run(sock, config):
+    """Serve until the supervisor goes away; never returns.
+
+    Args:
+        sock: Socket to the supervisor.
+        config: The sandbox's configuration.
+    """
+    system.prctl(system.PR_SET_DUMPABLE, 0)
+    problems = _warm_up(config.get("preload", ()))
+    wakeup_read, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_read, False)
+    os.set_blocking(wakeup_write, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    gc.collect()
+    gc.freeze()
+    sock.sendall(wire.pack(b"H", 0, {"preload": problems}))
+    try:
+        _serve(sock, config, wakeup_read)
+    except (wire.Closed, OSError):
+        os._exit(0)
+
+
+def _warm_up(preload):
+    """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module."""
+    sys.path[:] = [entry for entry in sys.path if entry]
+    site.main()
+    importlib.import_module("threading")
+    problems = {}
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # whatever a module does on import must not end the zygote
+            problems[name] = "%s: %s" % (type(error).__name__, error)
+    return problems
+
+
+def _serve(sock, config, wakeup):
+    reader = wire.BlockingReader(sock)
+    while True:
+        readable, _, _ = select.select([sock, wakeup], [], [])
+        if wakeup in readable:
+            os.read(wakeup, 4096)
+            for pid, status in system.reaped():
+                sock.sendall(wire.pack(b"X", 0, {"pid": pid, "status": status}))
+        if sock in readable:
+            _, ident, _ = reader.read()
+            _fork_worker(sock, ident, reader.take_fds(1)[0], config, wakeup)
+
+
+def _fork_worker(sock, ident, fd, config, wakeup):
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(fd)
+        sock.sendall(wire.pack(b"S", ident, {"error": str(error)}))
+        return
+    if pid:
+        os.close(fd)
+        sock.sendall(wire.pack(b"S", ident, {"pid": pid}))
+        return
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sock.close()
+        os.close(wakeup)
+        os.setsid()
+        os.nice(WORKER_NICENESS)
+        gc.unfreeze()
+        worker.run(socket.socket(fileno=fd), config)
+    except BaseException as error:  # a worker must never fall back into the zygote's loop
+        os.write(2, json.dumps({"worker": repr(error)}).encode())
+    finally:
+        os._exit(70)

@@ -1,0 +1,274 @@
+"""A sandbox: a place with a runner in it, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from . import protocol
+from .connection import Connection, Reply
+from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
+from .stream import ByteStream, Launcher
+
+logger = logging.getLogger("autogen_codeact")
+
+T = TypeVar("T")
+CHUNK = 256 * 1024
+OUTPUT_SLACK = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the runner is to behave; it becomes the first message to it.
+
+    Args:
+        mode: `process` or `session`.
+        workspace: The working directory in the sandbox.
+        preload: Modules imported ahead.
+        output_limit: Bytes of output kept of each stream of a block.
+        split_streams: Whether standard output and error are kept apart.
+        checkpoint: Whether a session is checkpointed before each block.
+        memory_bytes: The sandbox's memory limit, or None.
+    """
+
+    mode: str
+    workspace: str
+    preload: tuple[str, ...]
+    output_limit: int
+    split_streams: bool
+    checkpoint: bool
+    memory_bytes: int | None
+
+
+class Sandbox:
+    """A running sandbox.
+
+    Args:
+        launcher: How it is started.
+        settings: How its runner is to behave.
+        name: Its name in messages.
+        start_timeout_s: How long the runner may take until it answers, in seconds.
+        grace_s: How long beyond a block's own deadline an answer may take, in seconds.
+    """
+
+    def __init__(
+        self, launcher: Launcher, settings: Settings, name: str, *, start_timeout_s: float = 60.0, grace_s: float = 10.0
+    ) -> None:
+        self.settings = settings
+        self.name = name
+        self._launcher = launcher
+        self._start_timeout_s = start_timeout_s
+        self._grace_s = grace_s
+        self._connection: Connection | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run blocks."""
+        return self._connection is not None and self._connection.alive
+
+    async def start(self) -> dict[str, Any]:
+        """Start it.
+
+        Returns:
+            What the runner says of the place: Python's version, user id and so on.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        launching = asyncio.ensure_future(asyncio.to_thread(self._launcher.launch, protocol.BOOT))
+        try:
+            stream = await asyncio.shield(launching)
+        except asyncio.CancelledError:
+            launching.add_done_callback(self._abandon)
+            raise
+        except BaseException:
+            self._launcher.close()
+            raise
+        try:
+            return await self._greet(stream)
+        except BaseException:
+            await self._tear_down()
+            raise
+
+    def _abandon(self, launching: asyncio.Future[ByteStream]) -> None:
+        """End a sandbox whose start nobody waits for any more."""
+        if not launching.cancelled() and launching.exception() is None:
+            launching.result().close()
+        self._launcher.close()
+
+    async def _greet(self, stream: ByteStream) -> dict[str, Any]:
+        connection = self._connection = Connection(stream, self.name)
+        connection.open()
+        connection.send(protocol.runner_source())
+        connection.send(protocol.pack(b"C", 0, vars(self.settings)))
+        try:
+            hello = await _within(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
+        except SandboxTimeout:
+            raise
+        except SandboxError as error:
+            raise SandboxStartError(f"the sandbox did not start: {error}") from error
+        if hello.get("protocol") != protocol.VERSION:
+            raise SandboxProtocolError(f"the runner speaks protocol {hello.get('protocol')}, not {protocol.VERSION}")
+        if hello["preload"]:
+            problems = "; ".join(f"{name}: {text}" for name, text in hello["preload"].items())
+            raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
+        return hello
+
+    async def stop(self) -> None:
+        """Stop it and everything in it; repeated calls are harmless."""
+        await asyncio.shield(asyncio.ensure_future(self._tear_down()))
+
+    async def _tear_down(self) -> None:
+        await asyncio.to_thread(self._tear_down_blocking)
+
+    def _tear_down_blocking(self) -> None:
+        connection = self._connection
+        try:
+            if connection is not None:
+                connection.close(self._grace_s)
+            self._launcher.kill()
+        finally:
+            self._launcher.close()
+
+    async def run(self, request: dict[str, Any], code: bytes, timeout_s: float) -> Reply:
+        """Run one block.
+
+        Args:
+            request: The message that describes it.
+            code: The code.
+            timeout_s: Its deadline, in seconds.
+
+        Returns:
+            What came back.
+
+        Raises:
+            SandboxError: The sandbox broke meanwhile.
+            asyncio.CancelledError: The caller was cancelled; the block is dead by then.
+        """
+        connection = self._connected()
+        ident = connection.next_ident()
+        room = 2 * self.settings.output_limit + OUTPUT_SLACK
+        future = connection.request(b"X", ident, {**request, "timeout": timeout_s}, code, output_room=room)
+        return await self._answer(future, timeout_s, lambda: self._cancel(connection, ident, future))
+
+    async def _answer(self, future: Future[Reply], timeout_s: float, cancel: Callable[[], Any]) -> Reply:
+        """Wait for a block's answer until the host's own deadline."""
+        limit = timeout_s + self._grace_s
+        try:
+            return await _within(future, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
+        except asyncio.CancelledError:
+            await cancel()
+            raise
+        except SandboxTimeout:
+            await self.stop()
+            raise
+
+    async def _cancel(self, connection: Connection, ident: int, future: Future[Reply]) -> None:
+        """Kill a block and wait for its death."""
+        connection.send(protocol.pack(b"K", ident, {}))
+        try:
+            await _within(future, self._grace_s, "the sandbox did not confirm the cancellation")
+        except SandboxTimeout as error:
+            logger.warning("%s; it is stopped", error)
+            await self.stop()
+        except SandboxError:
+            pass  # it died meanwhile, and the block with it
+
+    async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask for something other than a block (checkpoint, rollback).
+
+        Returns:
+            The answer.
+
+        Raises:
+            ValueError: The runner says why it can't be done.
+            SandboxError: The sandbox broke.
+        """
+        connection = self._connected()
+        future = connection.request(kind, connection.next_ident(), message)
+        reply = await _within(future, self._start_timeout_s, f"the sandbox {self.name} did not answer")
+        if "error" in reply.message:
+            raise ValueError(str(reply.message["error"]))
+        return reply.message
+
+    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes]) -> None:
+        """Send a file into the sandbox.
+
+        Args:
+            name: Where it goes, relative to the workspace or absolute.
+            mode: Its permissions.
+            chunks: Its content.
+
+        Raises:
+            SandboxFileError: The sandbox could not take it.
+        """
+        connection = self._connected()
+        ident = connection.next_ident()
+        waiting = b""
+        for chunk in chunks:
+            if waiting:
+                await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
+            waiting = chunk
+        await self._file_request(connection, ident, {"op": "write", "name": name, "mode": mode, "final": True}, waiting)
+
+    async def read_file(self, name: str) -> AsyncIterator[bytes]:
+        """Read a file of the sandbox.
+
+        Args:
+            name: Where it is, relative to the workspace or absolute.
+
+        Returns:
+            Its content, in pieces.
+
+        Raises:
+            SandboxFileError: It is not there, or not a regular file.
+        """
+        connection = self._connected()
+        offset = 0
+        while True:
+            request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
+            reply = await self._file_request(connection, connection.next_ident(), request)
+            yield reply.data
+            offset += len(reply.data)
+            if len(reply.data) < CHUNK:
+                return
+
+    async def list_files(self) -> list[dict[str, Any]]:
+        """The regular files of the workspace, as name, size and mode."""
+        connection = self._connected()
+        reply = await self._file_request(connection, connection.next_ident(), {"op": "list"})
+        return list(reply.message["files"])
+
+    async def _file_request(
+        self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
+    ) -> Reply:
+        future = connection.request(b"F", ident, message, data)
+        reply = await _within(future, self._start_timeout_s, f"the sandbox {self.name} did not answer")
+        if "error" in reply.message:
+            raise SandboxFileError(int(reply.message["errno"]), str(reply.message["error"]), message.get("name"))
+        return reply
+
+    def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is None:
+            raise SandboxStartError("the sandbox has not been started")
+        if connection.ended.done():
+            raise connection.ended.result()
+        return connection
+
+
+async def _within(future: Future[T], seconds: float, text: str) -> T:
+    """Wait for a future, without ever cancelling it."""
+    until = time.monotonic() + seconds
+    try:
+        async with asyncio.timeout(max(0.0, until - time.monotonic())):
+            return await asyncio.wrap_future(future)
+    except TimeoutError as error:
+        if isinstance(error, SandboxError):
+            raise
+        raise SandboxTimeout(text) from None

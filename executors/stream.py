@@ -1,0 +1,71 @@
+"""The byte stream to a runner, whatever carries it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class ByteStream(Protocol):
+    """Bytes to and from a runner; nothing here blocks except `wait_exit`."""
+
+    @property
+    def read_fd(self) -> int:
+        """Descriptor that becomes readable when there is something to read."""
+        ...
+
+    @property
+    def write_fd(self) -> int:
+        """Descriptor that becomes writable when there is room."""
+        ...
+
+    def read(self) -> bytes:
+        """Read what is there.
+
+        Returns:
+            Bytes; empty at the end of the stream.
+
+        Raises:
+            BlockingIOError: There is nothing now.
+            OSError: The stream is broken.
+        """
+        ...
+
+    def write(self, data: memoryview) -> int:
+        """Write what there is room for.
+
+        Returns:
+            Number of bytes taken.
+
+        Raises:
+            BlockingIOError: There is no room now.
+            OSError: The stream is broken.
+        """
+        ...
+
+    def wait_exit(self, timeout_s: float) -> str:
+        """After the end of the stream: how the runner ended and what it said on its standard error, in a sentence."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the stream; the runner reads its end and exits."""
+        ...
+
+
+class Launcher(Protocol):
+    """A way to start a runner; all of it blocks and is called in threads."""
+
+    def launch(self, boot: str) -> ByteStream:
+        """Start `python3 -I -S -c boot` in a sandbox.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        ...
+
+    def kill(self) -> None:
+        """End the sandbox now, whatever it does; repeated calls are harmless."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the launcher holds on the host."""
+        ...
