@@ -1,1 +1,54 @@
 """How an agent thinks: extract code, run it, decide, reflect."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autogen_codeact.agents.approval import (
+        ApprovalFuncType,
+        ApprovalRequest,
+        ApprovalResponse,
+        AsyncApprovalFunc,
+        SyncApprovalFunc,
+    )
+    from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent
+    from autogen_codeact.agents.config import CodeExecutorAgentConfig
+    from autogen_codeact.agents.decision import RetryDecision
+    from autogen_codeact.agents.observation import describe
+
+_HOME = {
+    "ApprovalFuncType": "approval",
+    "ApprovalRequest": "approval",
+    "ApprovalResponse": "approval",
+    "AsyncApprovalFunc": "approval",
+    "CodeExecutorAgent": "code_executor_agent",
+    "CodeExecutorAgentConfig": "config",
+    "RetryDecision": "decision",
+    "SyncApprovalFunc": "approval",
+    "describe": "observation",
+}
+
+__all__ = [
+    "ApprovalFuncType",
+    "ApprovalRequest",
+    "ApprovalResponse",
+    "AsyncApprovalFunc",
+    "CodeExecutorAgent",
+    "CodeExecutorAgentConfig",
+    "RetryDecision",
+    "SyncApprovalFunc",
+    "describe",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # AutoGen takes over a second to import; the command line must answer --help without it.
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,86 @@
+"""Asking somebody whether code may run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Sequence
+from typing import cast
+
+from autogen_agentchat.agents._code_executor_agent import (  # the aliases are exported nowhere else
+    ApprovalFuncType,
+    ApprovalRequest,
+    ApprovalResponse,
+    AsyncApprovalFunc,
+    SyncApprovalFunc,
+)
+from autogen_codeact.agents.model import awaited
+from autogen_codeact.executors.result import ErrorInfo, ExecutionResult
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+from autogen_core.models import LLMMessage
+
+__all__ = [
+    "ApprovalFuncType",
+    "ApprovalRequest",
+    "ApprovalResponse",
+    "AsyncApprovalFunc",
+    "SyncApprovalFunc",
+    "ask_approval",
+    "denied",
+]
+
+
+async def ask_approval(
+    func: ApprovalFuncType,
+    blocks: Sequence[CodeBlock],
+    context: list[LLMMessage],
+    cancellation_token: CancellationToken,
+) -> ApprovalResponse:
+    """Ask `func` whether the blocks may run.
+
+    Args:
+        func: Sync (called in a thread, so that it may wait for a person) or async, of any callable kind.
+        blocks: The code, shown to `func` as markdown.
+        context: What the model has seen so far.
+        cancellation_token: Ends the waiting.
+
+    Returns:
+        Its answer.
+
+    Raises:
+        TypeError: The answer is no `ApprovalResponse`; nothing may run then.
+    """
+    request = ApprovalRequest(code="\n\n".join(map(_shown, blocks)), context=context)
+    answer = await awaited(_call(func, request), cancellation_token)
+    if not isinstance(answer, ApprovalResponse):
+        raise TypeError(f"approval_func must return an ApprovalResponse, not {type(answer).__name__}; nothing was run.")
+    return answer
+
+
+def denied(reason: str) -> ExecutionResult:
+    """Return the result of code that was not allowed to run."""
+    return ExecutionResult(
+        exit_code=1,
+        output=f"Nothing was run, because the code was not approved. Reason: {reason}",
+        code_file=None,
+        outcome="denied",
+        error=ErrorInfo("NotApproved", reason),
+    )
+
+
+async def _call(func: ApprovalFuncType, request: ApprovalRequest) -> ApprovalResponse:
+    if inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None)):  # noqa: B004 (is it async, not: is it callable)
+        return await cast(AsyncApprovalFunc, func)(request)
+    answer: object = await asyncio.to_thread(func, request)
+    if inspect.isawaitable(answer):  # a lambda around an async function looks sync from outside
+        answer = await cast(Awaitable[object], answer)
+    return cast(ApprovalResponse, answer)
+
+
+def _shown(block: CodeBlock) -> str:
+    # A fence inside the code must not end the fence around it: who approves has to see all of it as code.
+    longest = max((len(run) for run in re.findall(r"`+", block.code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{block.language}\n{block.code.rstrip()}\n{fence}"

@@ -1,0 +1,239 @@
+"""Deciding whether code that failed is worth another attempt, with any model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autogen_agentchat.agents._code_executor_agent import RetryDecision  # exported nowhere else
+from autogen_codeact.agents.model import awaited, seen_by, total
+from autogen_core import CancellationToken
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    LLMMessage,
+    RequestUsage,
+    UserMessage,
+)
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["Decided", "RetryAsker", "RetryDecision", "parse_decision"]
+
+QUESTION = (
+    "That code did not succeed. Is another attempt worth it? Answer with one JSON object and nothing else:\n"
+    '{"reason": "<what went wrong, and if you retry, how you will change the code>", "retry": <true or false>}'
+)
+MAX_ANSWER_CHARS = 100_000
+MAX_REASON_CHARS = 4_000
+MAX_QUOTED_CHARS = 2_000
+MAX_TRIED_BRACES = 200
+DEADLINE_S = 300.0
+
+JsonForm = type[BaseModel] | bool | None
+"""What `ChatCompletionClient.create` takes as `json_output`: a schema, JSON mode, or plain text."""
+
+_REFUSED = frozenset({400, 415, 422, 501})
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision and what it cost.
+
+    Args:
+        decision: Retry or not, and why.
+        usage: Tokens of every answer that the client let us see.
+    """
+
+    decision: RetryDecision
+    usage: RequestUsage
+
+
+@dataclass(frozen=True)
+class _Reply:
+    usage: RequestUsage
+    text: str = ""
+    problem: str = ""
+    decision: RetryDecision | None = None
+
+
+class RetryAsker:
+    """Asks one model for retry decisions, in the strictest form that the model and its server accept.
+
+    Args:
+        client: The model.
+        source: Name that signs the question.
+        deadline: Seconds for one answer; after that the decision is "no".
+    """
+
+    def __init__(self, client: ChatCompletionClient, source: str, *, deadline: float = DEADLINE_S) -> None:
+        self._client = client
+        self._source = source
+        self._deadline = deadline
+        self._refused: set[JsonForm] = set()
+
+    async def ask(self, messages: Sequence[LLMMessage], cancellation_token: CancellationToken) -> Decided:
+        """Ask whether the failure at the end of `messages` is worth another attempt.
+
+        An answer that is no decision is sent back once with what is wrong; after that it counts as "no".
+
+        Args:
+            messages: The whole conversation, system message first, result of the code last.
+            cancellation_token: Ends the call.
+
+        Returns:
+            The decision; its reason is at most 4,000 characters long.
+        """
+        asked = [*messages, UserMessage(content=QUESTION, source=self._source)]
+        forms = self._forms()
+        # The second time in a looser form: where a server ignores the schema, the client hides the answer from us.
+        first = await self._reply(forms, asked, cancellation_token)
+        if first.decision is not None:
+            return Decided(first.decision, first.usage)
+        asked += self._sent_back(first)
+        second = await self._reply(forms[1:] or forms, asked, cancellation_token)
+        decision = second.decision or _no(f"the model gave no usable decision ({second.problem})")
+        return Decided(decision, total(first.usage, second.usage))
+
+    async def _reply(
+        self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
+    ) -> _Reply:
+        try:
+            answer = await self._create(forms, messages, cancellation_token)
+        except TimeoutError:
+            return _Reply(RequestUsage(0, 0), decision=_no(f"no decision came within {self._deadline:g} s"))
+        except _UnusableAnswer as unusable:
+            return _Reply(unusable.usage, problem=str(unusable))
+        text = answer.content if isinstance(answer.content, str) else ""
+        try:
+            return _Reply(answer.usage, text, decision=parse_decision(text))
+        except ValueError as error:
+            return _Reply(answer.usage, text, problem=str(error))
+
+    def _forms(self) -> list[JsonForm]:
+        info = self._client.model_info
+        offered: list[tuple[JsonForm, bool]] = [
+            (RetryDecision, bool(info.get("structured_output"))),
+            (True, bool(info.get("json_output"))),
+            (None, True),
+        ]
+        return [form for form, can in offered if can and form not in self._refused]
+
+    async def _create(
+        self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
+    ) -> CreateResult:
+        """Try each form; a server may refuse one that the model's description promises."""
+        *strict, plain = forms
+        for form in strict:
+            try:
+                answer = await self._create_as(form, messages, cancellation_token)
+            except Exception as error:
+                if not _refuses_form(error):
+                    raise
+                continue
+            self._refused.update(forms[: forms.index(form)])
+            return answer
+        answer = await self._create_as(plain, messages, cancellation_token)
+        self._refused.update(strict)
+        return answer
+
+    async def _create_as(
+        self, form: JsonForm, messages: list[LLMMessage], cancellation_token: CancellationToken
+    ) -> CreateResult:
+        # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
+        call = self._client.create(
+            seen_by(self._client, messages), json_output=form, cancellation_token=cancellation_token
+        )
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await awaited(call, cancellation_token)
+        except Exception as error:
+            if (unusable := _unusable(error)) is not None:
+                raise unusable from error
+            raise
+
+    def _sent_back(self, reply: _Reply) -> list[LLMMessage]:
+        quoted: list[LLMMessage] = []
+        if reply.text.strip():
+            quoted.append(AssistantMessage(content=_cut(reply.text, MAX_QUOTED_CHARS), source=self._source))
+        complaint = f"That is not a decision: {reply.problem}. {QUESTION.partition('? ')[2]}"
+        return [*quoted, UserMessage(content=complaint, source=self._source)]
+
+
+def parse_decision(text: str) -> RetryDecision:
+    """Read a decision out of a model's answer, wrapped in whatever prose, fence or thinking it comes with.
+
+    Args:
+        text: The answer; of several decisions in it the last one counts.
+
+    Returns:
+        The decision, its reason cut to 4,000 characters.
+
+    Raises:
+        ValueError: There is none; the message is for the model to read.
+    """
+    if not text.strip():
+        raise ValueError("the answer is empty")
+    if len(text) > MAX_ANSWER_CHARS:
+        raise ValueError(f"the answer is {len(text)} characters long")
+    found, problem = None, "it holds no JSON object"
+    for candidate in _objects(text):
+        try:
+            found = RetryDecision.model_validate(candidate)
+        except ValidationError as error:
+            problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+    if found is None:
+        raise ValueError(_cut(problem, MAX_QUOTED_CHARS))
+    return RetryDecision(reason=_cut(found.reason, MAX_REASON_CHARS), retry=found.retry)
+
+
+class _UnusableAnswer(Exception):
+    """The client got an answer and would not give it to us."""
+
+    def __init__(self, problem: str, usage: RequestUsage) -> None:
+        super().__init__(problem)
+        self.usage = usage
+
+
+def _unusable(error: Exception) -> _UnusableAnswer | None:
+    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
+        return _UnusableAnswer("it does not fit the schema", RequestUsage(0, 0))
+    # By name, because importing openai costs half a second and other clients don't need it.
+    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
+        used = getattr(getattr(error, "completion", None), "usage", None)
+        return _UnusableAnswer(
+            "it was cut off by a limit",
+            RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
+        )
+    return None
+
+
+def _refuses_form(error: Exception) -> bool:
+    return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    objects: list[dict[str, Any]] = []
+    parsed_to = 0
+    starts = [at for at, char in enumerate(text) if char == "{"]
+    for at in starts[-MAX_TRIED_BRACES:]:
+        if at < parsed_to:
+            continue
+        try:
+            value, parsed_to = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            continue
+        objects.append(value)
+    return objects
+
+
+def _no(reason: str) -> RetryDecision:
+    return RetryDecision(reason=reason, retry=False)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,188 @@
+"""From a result to what the model is told about it. The result itself is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from pathlib import Path
+
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
+from autogen_core import Image
+from autogen_core.code_executor import CodeResult
+from autogen_core.models import UserMessage
+from PIL import Image as PILImage
+
+MAX_OUTPUT_CHARS = 20_000
+MAX_IMAGES = 4
+MAX_IMAGE_BYTES = 8 * 1024 * 1024
+MAX_IMAGE_PIXELS = 40_000_000
+MAX_IMAGE_SIDE = 1536
+MAX_FILES_NAMED = 10
+MAX_NAME_CHARS = 120
+
+# Formats whose readers are plain decoders; PIL's EPS reader, for one, starts Ghostscript on the file.
+_IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
+_SILENT = "The code ran without an error and printed nothing. Print what you want to see."
+_NOT_RUN = "The code was not approved, so nothing was run."
+_STATES = {
+    "restored": (
+        "The session's memory was put back to before this code: variables and imports from earlier code are there, "
+        "those of this code are not."
+    ),
+    "lost": "The session's memory is lost: import, load and define again what you need.",
+}
+
+
+def describe(result: CodeResult, *, limit: int = MAX_OUTPUT_CHARS) -> str:
+    """Put a result into words for a model; a plain success is its output and nothing else.
+
+    Args:
+        result: Result of any AutoGen code executor.
+        limit: Characters of output to keep; of more than that, head and tail.
+
+    Returns:
+        The words, never empty.
+    """
+    output = bounded(result.output, limit)
+    words, remarks = output, _remarks(result)
+    if headline := _headline(result):
+        words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
+    elif not output.strip():
+        words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else _SILENT
+    return f"{words}\n\n{remarks}" if words and remarks else words or remarks
+
+
+def outcome_of(result: CodeResult) -> str:
+    """Return how the code ended; a plain `CodeResult` tells only `ok` and `error` apart."""
+    if isinstance(result, ExecutionResult):
+        return result.outcome
+    return "ok" if result.exit_code == 0 else "error"
+
+
+def metadata_of(result: CodeResult) -> dict[str, str]:
+    """Return what a dumped `CodeExecutionEvent` would lose, since AutoGen types its result as plain `CodeResult`."""
+    metadata = {"outcome": outcome_of(result), "exit_code": str(result.exit_code)}
+    if isinstance(result, ExecutionResult):
+        metadata |= {"state": result.state, "duration_s": f"{result.duration_s:.3f}"}
+        if result.error is not None:
+            metadata["error"] = result.error.type
+    return metadata
+
+
+async def as_message(result: CodeResult, source: str, *, vision: bool, limit: int = MAX_OUTPUT_CHARS) -> UserMessage:
+    """Make the message that tells a model about a result.
+
+    Args:
+        result: The result.
+        source: Name of the agent that ran the code.
+        vision: Whether the model can see; if so, images that the code made follow the words.
+        limit: Characters of output to keep.
+    """
+    words = describe(result, limit=limit)
+    images = await asyncio.to_thread(images_of, result) if vision else []
+    return UserMessage(content=[words, *images] if images else words, source=source)
+
+
+def images_of(result: CodeResult) -> list[Image]:
+    """Load the first four images that the code made, each scaled to at most 1,536 pixels a side.
+
+    What is larger than 8 MiB or 40 megapixels, or no image after all, is left out; it is still named in the words.
+    """
+    images: list[Image] = []
+    for artifact in result.artifacts if isinstance(result, ExecutionResult) else ():
+        if len(images) == MAX_IMAGES:
+            break
+        if artifact.media_type.startswith("image/") and artifact.path is not None:
+            image = _load_image(artifact.path)
+            images += [image] if image is not None else []
+    return images
+
+
+def bounded(text: str, limit: int) -> str:
+    """Return `text`, or where it is longer than `limit` characters its head and tail with a word on what is missing."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit - limit // 2, limit // 2
+    return f"{text[:head]}\n[… {len(text) - limit} characters left out here …]\n{text[len(text) - tail :]}"
+
+
+def _headline(result: CodeResult) -> str:
+    if result.exit_code == 0 or _is_denied(result):
+        return ""
+    why = _why(result.error, result.output) if isinstance(result, ExecutionResult) else ""
+    match outcome_of(result):
+        case "timeout":
+            after = f" after {result.duration_s:.1f} s" if isinstance(result, ExecutionResult) else ""
+            return f"The code took too long and was stopped{after}{why}."
+        case "oom":
+            return f"The code was killed because it used more memory than the sandbox has{why}."
+        case "crashed":
+            return f"The code crashed its process (exit code {result.exit_code}){why}."
+        case _:
+            return f"The code failed with exit code {result.exit_code}{why}."
+
+
+def _why(error: ErrorInfo | None, output: str) -> str:
+    if error is None or (error.message in output and error.type in output):
+        return ""
+    at = f" (line {error.line})" if error.line is not None else ""
+    return f": {error.type}: {error.message.rstrip('.')}{at}"
+
+
+def _remarks(result: CodeResult) -> str:
+    if not isinstance(result, ExecutionResult):
+        return ""
+    lines = []
+    if value := _hidden_value(result):
+        lines.append(f"Value of the last expression: {bounded(value, MAX_OUTPUT_CHARS)}")
+    if result.truncated:
+        lines.append(f"{result.truncated} bytes of output were too much to keep and are gone.")
+    if result.state in _STATES:
+        lines.append(_STATES[result.state])
+    if result.exit_code != 0 and result.tool_calls:
+        lines.append(f"Calls that had already gone out to host tools: {_calls(result.tool_calls)}.")
+    lines += result.notes
+    if result.artifacts:
+        lines.append(f"Files made or changed: {_files(result.artifacts)}.")
+    return "\n".join(lines)
+
+
+def _hidden_value(result: CodeResult) -> str | None:
+    """The last expression's value, where the executor does not echo it into the output."""
+    if not isinstance(result, ExecutionResult) or result.value is None or result.value in result.output:
+        return None
+    return result.value
+
+
+def _is_denied(result: CodeResult) -> bool:
+    return outcome_of(result) == "denied"
+
+
+def _calls(calls: tuple[object, ...]) -> str:
+    return _listed([str(getattr(call, "name", call)) for call in calls])
+
+
+def _files(artifacts: tuple[Artifact, ...]) -> str:
+    return _listed([f"{a.name} ({a.size} bytes{f'; {a.note}' if a.note else ''})" for a in artifacts])
+
+
+def _listed(names: list[str]) -> str:
+    # Names come from the sandbox: one with a line break in it must not look like a remark of ours.
+    shown = ["".join(c if c.isprintable() else "?" for c in name)[:MAX_NAME_CHARS] for name in names[:MAX_FILES_NAMED]]
+    rest = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def _load_image(path: Path) -> Image | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_IMAGE_BYTES + 1)
+        if len(data) > MAX_IMAGE_BYTES:
+            return None
+        with PILImage.open(BytesIO(data), formats=_IMAGE_FORMATS) as picture:
+            if picture.width * picture.height > MAX_IMAGE_PIXELS:
+                return None
+            picture.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
+            return Image.from_pil(picture)
+    except (OSError, ValueError, SyntaxError, PILImage.DecompressionBombError, PILImage.DecompressionBombWarning):
+        return None

@@ -1,0 +1,397 @@
+"""One turn of the agent: which events there are, and exactly what the model was told."""
+
+import subprocess
+import sys
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import (
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CARRY_ON, CUT_OFF, CUT_OFF_BY_OTHERS, CUT_OFF_NOTE
+from autogen_codeact.agents.decision import QUESTION
+from autogen_core import CancellationToken, FunctionCall
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import AssistantMessage, CreateResult, UserMessage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from tests.agents.support import (
+    FAILED_WORDS,
+    FAILS,
+    FAILS_CODE,
+    SYSTEM,
+    WORKS,
+    WORKS_CODE,
+    bare,
+    decision,
+    said,
+    scripted,
+    spent,
+    told,
+)
+
+TASK = TextMessage(content="Print 42.", source="user")
+TOLD_TASK = UserMessage(content="Print 42.", source="user")
+OK = {"outcome": "ok", "exit_code": "0"}
+FAILED = {"outcome": "error", "exit_code": "3"}
+
+
+def me(words: str) -> UserMessage:
+    return UserMessage(content=words, source="coder")
+
+
+def model(words: str) -> AssistantMessage:
+    return AssistantMessage(content=words, source="coder")
+
+
+def wrote(text: str, *code: str, attempt: int = 0, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
+    blocks = [CodeBlock(language="python", code=block) for block in code]
+    return CodeGenerationEvent(
+        retry_attempt=attempt,
+        content=text,
+        code_blocks=blocks,
+        source="coder",
+        models_usage=spent(cost),
+        metadata=metadata,
+    )
+
+
+def ran(exit_code: int, output: str, metadata: dict[str, str], attempt: int = 0) -> CodeExecutionEvent:
+    result = CodeResult(exit_code=exit_code, output=output)
+    return CodeExecutionEvent(retry_attempt=attempt, result=result, source="coder", metadata=metadata)
+
+
+def answered(text: str, cost: int = 1) -> TextMessage:
+    return TextMessage(content=text, source="coder", models_usage=spent(cost))
+
+
+async def test_code_that_works_is_run_and_reflected_on(executor: CodeExecutor) -> None:
+    client = scripted(said(WORKS, cost=5), said("It is 42.", cost=7))
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages) == bare(
+        [TASK, wrote(WORKS, WORKS_CODE, cost=5), ran(0, "42\n", OK), answered("It is 42.", cost=7)]
+    )
+    assert told(client) == [
+        [SYSTEM, TOLD_TASK],
+        [SYSTEM, TOLD_TASK, model(WORKS), me("42\n")],
+    ]
+
+
+async def test_code_that_fails_is_repaired_by_plan(executor: CodeExecutor) -> None:
+    answers = [said(FAILS), said(decision(True), cost=2), said(WORKS, cost=3), said("It is 42.", cost=4)]
+    client = scripted(*answers, structured_output=True)
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages) == bare(
+        [
+            TASK,
+            wrote(FAILS, FAILS_CODE),
+            ran(3, "boom\n", FAILED),
+            wrote("Trying again (1 of 2): exit without 3", cost=2, retry="true"),
+            wrote(WORKS, WORKS_CODE, attempt=1, cost=3),
+            ran(0, "42\n", OK, attempt=1),
+            answered("It is 42.", cost=4),
+        ]
+    )
+    failure = [SYSTEM, TOLD_TASK, model(FAILS), me(FAILED_WORDS)]
+    repair = [*failure, model("exit without 3"), me(CARRY_ON)]
+    assert told(client) == [
+        [SYSTEM, TOLD_TASK],
+        [*failure, me(QUESTION)],
+        repair,
+        [*repair, model(WORKS), me("42\n")],
+    ]
+
+
+async def test_the_model_may_decide_against_another_attempt(executor: CodeExecutor) -> None:
+    client = scripted(FAILS, said(decision(False, "no use"), cost=2), said("I could not.", cost=3))
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=3)
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages[1:]) == bare(
+        [
+            wrote(FAILS, FAILS_CODE),
+            ran(3, "boom\n", FAILED),
+            wrote("Not trying again: no use", cost=2, retry="false"),
+            answered("I could not.", cost=3),
+        ]
+    )
+    assert told(client)[2] == [SYSTEM, TOLD_TASK, model(FAILS), me(FAILED_WORDS)]
+
+
+async def test_nobody_is_asked_when_no_attempt_is_left(executor: CodeExecutor) -> None:
+    client = scripted(FAILS, decision(True), FAILS, "I could not.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
+
+    result = await agent.run(task=[TASK])
+
+    assert [type(message) for message in result.messages] == [
+        TextMessage,
+        CodeGenerationEvent,
+        CodeExecutionEvent,
+        CodeGenerationEvent,
+        CodeGenerationEvent,
+        CodeExecutionEvent,
+        TextMessage,
+    ]
+    assert told(client)[3][-2:] == [model(FAILS), me(FAILED_WORDS)]
+
+
+async def test_a_malformed_decision_is_asked_again_and_then_means_no(executor: CodeExecutor) -> None:
+    client = scripted(FAILS, said("Well…", cost=2), said('{"retry": "perhaps"}', cost=4), "I could not.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
+
+    result = await agent.run(task=[TASK])
+
+    asked_twice = result.messages[3]
+    assert isinstance(asked_twice, CodeGenerationEvent)
+    assert asked_twice.content.startswith("Not trying again: the model gave no usable decision (")
+    assert asked_twice.models_usage == spent(6)
+    assert result.messages[-1].to_text() == "I could not."
+    failure = [SYSTEM, TOLD_TASK, model(FAILS), me(FAILED_WORDS)]
+    complaint = me(f"That is not a decision: it holds no JSON object. {QUESTION.partition('? ')[2]}")
+    assert told(client)[2] == [*failure, me(QUESTION), model("Well…"), complaint]
+    assert told(client)[3] == failure
+
+
+async def test_an_answer_without_code_is_the_answer(executor: CodeExecutor) -> None:
+    client = scripted(said("No code needed.", cost=9), "And that is all.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    result = await agent.run(task=[TASK])
+    assert bare(result.messages) == bare([TASK, answered("No code needed.", cost=9)])
+
+    await agent.run(task="Sure?")
+    assert told(client)[1] == [
+        SYSTEM,
+        TOLD_TASK,
+        model("No code needed."),
+        UserMessage(content="Sure?", source="user"),
+    ]
+
+
+async def test_thoughts_are_events_and_stay_in_the_context(executor: CodeExecutor) -> None:
+    client = scripted(said(WORKS, thought="easy"), said("42.", thought="done"))
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages[1:]) == bare(
+        [
+            ThoughtEvent(content="easy", source="coder"),
+            wrote(WORKS, WORKS_CODE),
+            ran(0, "42\n", OK),
+            ThoughtEvent(content="done", source="coder"),
+            answered("42."),
+        ]
+    )
+    assert told(client)[1][2] == AssistantMessage(content=WORKS, thought="easy", source="coder")
+
+
+async def test_run_equals_what_run_stream_yields(executor: CodeExecutor) -> None:
+    answers = [said(FAILS, thought="hm"), said(decision(True)), said(WORKS), said("It is 42.", thought="ah")]
+    agents = [
+        CodeExecutorAgent("coder", executor, model_client=scripted(*answers), max_retries_on_error=1) for _ in range(2)
+    ]
+
+    run = await agents[0].run(task=[TASK])
+    streamed = [item async for item in agents[1].run_stream(task=[TASK])]
+
+    final = streamed.pop()
+    assert isinstance(final, TaskResult)
+    assert bare(run.messages) == bare(streamed) == bare(final.messages)
+    assert len(run.messages) == 9
+
+
+async def test_inner_messages_hold_every_event(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
+
+    response = await agent.on_messages([TASK], CancellationToken())
+
+    assert bare(response.inner_messages or []) == bare([wrote(WORKS, WORKS_CODE), ran(0, "42\n", OK)])
+    assert bare([response.chat_message]) == bare([answered("It is 42.")])
+
+
+async def test_a_streaming_model_is_shown_in_chunks_that_are_not_collected(executor: CodeExecutor) -> None:
+    def agent() -> CodeExecutorAgent:
+        client = ReplayChatCompletionClient([WORKS, "It is 42."])
+        return CodeExecutorAgent("coder", executor, model_client=client, model_client_stream=True)
+
+    streamed = [item async for item in agent().run_stream(task=[TASK])]
+    run = await agent().run(task=[TASK])
+
+    chunks = [item for item in streamed if isinstance(item, ModelClientStreamingChunkEvent)]
+    assert "".join(chunk.content for chunk in chunks[-3:]) == "It is 42."
+    assert len(chunks) > 4
+    others = [item for item in streamed if not isinstance(item, (ModelClientStreamingChunkEvent, TaskResult))]
+    assert bare(run.messages) == bare(others)
+
+
+async def test_a_cut_off_answer_is_never_run_and_asked_for_again(executor: CodeExecutor) -> None:
+    cut = "```python\nprint(1)\n```\nand\n```python\nopen('ran', 'w')\nprint("
+    client = scripted(said(cut, cost=2), WORKS, "It is 42.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages[1:]) == bare(
+        [
+            wrote(cut, cost=2, cut_off="true"),
+            wrote(WORKS, WORKS_CODE, attempt=1),
+            ran(0, "42\n", OK, attempt=1),
+            answered("It is 42."),
+        ]
+    )
+    assert told(client)[1] == [SYSTEM, TOLD_TASK, model(cut), me(CUT_OFF)]
+
+
+async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer_with_a_note(executor: CodeExecutor) -> None:
+    cut = "```python\nprint("
+    client = scripted(said(cut, cost=2), "Fine.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages[1:]) == bare([answered(f"{cut}\n\n{CUT_OFF_NOTE}", cost=2)])
+    await agent.run(task=[TASK])
+    assert told(client)[1] == [SYSTEM, TOLD_TASK, model(cut), me(CUT_OFF), TOLD_TASK]
+
+
+@pytest.mark.parametrize("label", ["", "output", "text", "javascript", "bash"])
+async def test_what_is_not_labelled_as_a_supported_language_is_not_run(executor: CodeExecutor, label: str) -> None:
+    text = f"It prints\n```{label}\nprint(42)\n```\n"
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(text))
+
+    result = await agent.run(task=[TASK])
+
+    assert bare(result.messages[1:]) == bare([answered(text)])
+
+
+async def test_output_is_not_run_even_where_it_is_called_a_language(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", executor, supported_languages=["output", "text", "python"])
+
+    result = await agent.run(task="```output\nrm -rf x\n```\n")
+
+    assert result.messages[-1].to_text() == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
+
+
+async def test_languages_go_by_one_name_on_both_sides(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", executor, supported_languages=["py", "Bash"])
+    text = "```Python3\nprint(1)\n```\n```bash\necho 2\n```\n```sh\necho 3\n```\n"
+
+    message = TextMessage(content=text, source="user")
+
+    assert await agent.extract_code_blocks_from_messages([message]) == [
+        CodeBlock(code="print(1)\n", language="python"),
+        CodeBlock(code="echo 2\n", language="bash"),
+    ]
+
+
+async def test_long_output_reaches_the_model_bounded_and_the_caller_whole(executor: CodeExecutor) -> None:
+    client = scripted("```python\nprint('a' * 30_000)\n```", "Many.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    event = result.messages[2]
+    assert isinstance(event, CodeExecutionEvent)
+    assert event.result.output == "a" * 30_000 + "\n"
+    assert told(client)[1][-1] == me("a" * 10_000 + "\n[… 10001 characters left out here …]\n" + "a" * 9_999 + "\n")
+
+
+async def test_a_handoff_brings_its_context(executor: CodeExecutor) -> None:
+    client = scripted("Done.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client, system_message=None)
+    before = UserMessage(content="what was said before", source="user")
+
+    await agent.run(task=HandoffMessage(content="Your turn.", source="other", target="coder", context=[before]))
+
+    assert told(client) == [[before, UserMessage(content="Your turn.", source="other")]]
+
+
+async def test_no_task_at_all_is_an_error_and_the_agent_goes_on(executor: CodeExecutor) -> None:
+    client = scripted("Done.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    for nothing in ("", " \n", None):
+        with pytest.raises(ValueError, match="There is no task"):
+            await agent.run(task=nothing)
+
+    await agent.run(task=[TASK])
+    assert told(client) == [[SYSTEM, TOLD_TASK]]
+
+
+async def test_function_calls_instead_of_text_are_an_error(executor: CodeExecutor) -> None:
+    calls = [FunctionCall(id="1", name="rm", arguments="{}")]
+    odd = CreateResult(finish_reason="function_calls", content=calls, usage=spent(1), cached=False)
+    client = scripted(odd, "Done.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+
+    with pytest.raises(RuntimeError, match=r"called functions \(rm\)"):
+        await agent.run(task=[TASK])
+
+    await agent.run(task=[TASK])
+    assert told(client)[1] == [SYSTEM, TOLD_TASK]
+
+
+# Without a model
+
+
+async def test_code_of_others_is_run_without_a_model(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", executor)
+
+    result = await agent.run(task=[TextMessage(content=WORKS + "```sh\necho done\n```", source="user")])
+
+    assert bare(result.messages[1:]) == bare([TextMessage(content="42\ndone\n", source="runner", metadata=OK)])
+
+
+async def test_a_failure_without_a_model_is_told_in_words(executor: CodeExecutor) -> None:
+    result = await CodeExecutorAgent("runner", executor).run(task=FAILS)
+
+    assert bare(result.messages[1:]) == bare([TextMessage(content=FAILED_WORDS, source="runner", metadata=FAILED)])
+
+
+async def test_only_code_from_the_named_sources_is_run(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", executor, sources=["coder"])
+    theirs = TextMessage(content="```python\nprint('user')\n```", source="user")
+    coders = TextMessage(content="```python\nprint('coder')\n```", source="coder")
+
+    response = await agent.on_messages([theirs, coders], CancellationToken())
+    assert response.chat_message.to_text() == "coder\n"
+
+    response = await agent.on_messages([theirs], CancellationToken())
+    assert response.chat_message.to_text() == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
+
+
+async def test_a_block_of_others_that_is_cut_off_is_not_run(executor: CodeExecutor) -> None:
+    result = await CodeExecutorAgent("runner", executor).run(task=f"{WORKS}\n```python\nprint(")
+
+    assert result.messages[-1].to_text() == CUT_OFF_BY_OTHERS
+
+
+@pytest.mark.parametrize("task", ["", "no code here", "```\nprint(1)\n```"])
+async def test_no_code_is_said_in_autogens_words(executor: CodeExecutor, task: str) -> None:
+    result = await CodeExecutorAgent("runner", executor).run(task=task)
+
+    expected = TextMessage(content=CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE, source="runner")
+    assert bare(result.messages[1:]) == bare([expected])
+
+
+def test_importing_the_package_is_cheap() -> None:
+    code = (
+        "import sys, autogen_codeact.agents as a; print('autogen_core' in sys.modules, 'CodeExecutorAgent' in dir(a))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]

@@ -1,0 +1,192 @@
+"""Retry decisions from models that can and can't do structured output, and from those that talk nonsense."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from autogen_codeact.agents import RetryDecision
+from autogen_codeact.agents.decision import MAX_ANSWER_CHARS, MAX_REASON_CHARS, QUESTION, RetryAsker, parse_decision
+from autogen_core import CancellationToken
+from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
+
+from tests.agents.support import decision, said, scripted, spent
+from tests.openai_server import OpenAIServer, Reply, structured
+
+FAILURE: list[LLMMessage] = [UserMessage(content="The code failed with exit code 3.", source="coder")]
+YES = RetryDecision(reason="exit without 3", retry=True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"retry": true, "reason": "r"}',
+        '{"retry": "yes", "reason": "r", "confidence": 0.9}',
+        'Sure!\n```json\n{"reason": "r", "retry": true}\n```\nShall I?',
+        '<think>{"retry": false, "reason": "draft"} no, wait {}</think>{"retry": true, "reason": "r"}',
+        'It fails because of dict {x}. {"retry": true, "reason": "r"}',
+        '{"result": {"a": 1}} {"retry": true, "reason": "r"}',
+    ],
+)
+def test_a_decision_is_found_in_what_models_write_around_it(answer: str) -> None:
+    assert parse_decision(answer) == RetryDecision(reason="r", retry=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("yes", "no JSON object"),
+        ("[true]", "no JSON object"),
+        ('{"retry": true', "no JSON object"),
+        ('{"retry": true}', "reason: Field required"),
+        ('{"retry": "perhaps", "reason": "r"}', "retry: Input should be a valid boolean"),
+        ('{"retry": true, "reason": null}', "reason: Input should be a valid string"),
+        ("{" * MAX_ANSWER_CHARS, "no JSON object"),
+        ('{"a":' * 10_000, "no JSON object"),
+        ("\x00\ufffd{\x00}", "no JSON object"),
+        ('{"retry": true, "reason": "' + "r" * MAX_ANSWER_CHARS + '"}', "characters long"),
+    ],
+)
+def test_what_is_no_decision_is_a_value_error_that_says_why(answer: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_decision(answer)
+
+
+def test_a_long_reason_is_cut() -> None:
+    parsed = parse_decision(decision(True, "r" * 50_000))
+    assert parsed.reason == "r" * (MAX_REASON_CHARS - 1) + "…"
+
+
+@pytest.mark.parametrize(
+    ("structured_output", "json_output", "form"),
+    [(True, True, RetryDecision), (True, False, RetryDecision), (False, True, True), (False, False, None)],
+)
+async def test_the_strictest_form_that_the_model_knows_is_asked_for(structured_output, json_output, form) -> None:
+    client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
+    token = CancellationToken()
+
+    decided = await RetryAsker(client, "coder").ask(FAILURE, token)
+
+    assert decided.decision == YES
+    (call,) = client.create_calls
+    assert call["json_output"] is form
+    assert call["cancellation_token"] is token
+    assert call["messages"] == [*FAILURE, UserMessage(content=QUESTION, source="coder")]
+
+
+async def test_usage_of_both_answers_is_counted() -> None:
+    client = scripted(said("no idea", cost=2), said(decision(True), cost=3))
+    decided = await RetryAsker(client, "coder").ask(FAILURE, CancellationToken())
+    assert (decided.decision, decided.usage) == (YES, spent(5))
+
+
+async def test_an_empty_answer_is_not_quoted_back() -> None:
+    client = scripted("", decision(True))
+    await RetryAsker(client, "coder").ask(FAILURE, CancellationToken())
+    first, second = (call["messages"] for call in client.create_calls)
+    assert second[:-1] == first
+    assert second[-1].content.startswith("That is not a decision: the answer is empty.")
+
+
+async def test_a_long_answer_is_quoted_back_in_part() -> None:
+    client = scripted("x" * 5_000, decision(True))
+    await RetryAsker(client, "coder").ask(FAILURE, CancellationToken())
+    assert client.create_calls[1]["messages"][-2] == AssistantMessage(content="x" * 1_999 + "…", source="coder")
+
+
+async def test_an_error_of_the_client_is_not_taken_for_an_answer() -> None:
+    for structured_output in (False, True):
+        with pytest.raises(ValueError, match="No more mock responses"):
+            await RetryAsker(scripted(structured_output=structured_output), "coder").ask(FAILURE, CancellationToken())
+
+
+# Over the wire, with AutoGen's own client
+
+
+def forms(server: OpenAIServer) -> list[str | None]:
+    return [(request.get("response_format") or {}).get("type") for request in server.requests]
+
+
+@structured
+async def test_a_schema_goes_over_the_wire() -> None:
+    async with OpenAIServer([decision(True)]) as server:
+        decided = await RetryAsker(server.client(), "coder").ask(FAILURE, CancellationToken())
+
+    assert decided.decision == YES
+    assert (decided.usage.prompt_tokens, decided.usage.completion_tokens) == (7, 3)
+    schema = server.requests[0]["response_format"]["json_schema"]
+    assert schema["name"] == "RetryDecision"
+    assert schema["schema"]["required"] == ["reason", "retry"]
+
+
+@pytest.mark.parametrize(
+    ("refuses", "asked"),
+    [
+        ({"json_schema"}, ["json_schema", "json_object", "json_object"]),
+        ({"json_schema", "json_object"}, ["json_schema", "json_object", None, None]),
+    ],
+)
+async def test_a_form_that_the_server_refuses_is_left_out_from_then_on(refuses, asked) -> None:
+    async with OpenAIServer([decision(True), decision(False, "r")], refuses=refuses) as server:
+        asker = RetryAsker(server.client(), "coder")
+        first = await asker.ask(FAILURE, CancellationToken())
+        second = await asker.ask(FAILURE, CancellationToken())
+
+    assert (first.decision, second.decision) == (YES, RetryDecision(reason="r", retry=False))
+    assert forms(server) == asked
+
+
+async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we_read_ourselves() -> None:
+    async with OpenAIServer(["I think so.", f"Certainly! {decision(True)}"]) as server:
+        decided = await RetryAsker(server.client(), "coder").ask(FAILURE, CancellationToken())
+
+    assert decided.decision == YES
+    assert forms(server) == ["json_schema", "json_object"]
+    assert server.requests[1]["messages"][-1]["content"].startswith("That is not a decision: it does not fit")
+
+
+async def test_an_answer_cut_off_by_a_limit_counts_as_malformed_and_is_paid_for() -> None:
+    cut = Reply('{"reason": "and so on', finish_reason="length", completion_tokens=100)
+    async with OpenAIServer([cut, "still nothing"]) as server:
+        decided = await RetryAsker(server.client(), "coder").ask(FAILURE, CancellationToken())
+
+    assert decided.decision.retry is False
+    assert decided.usage.completion_tokens == 103
+    assert server.requests[1]["messages"][-1]["content"].startswith("That is not a decision: it was cut off")
+
+
+@pytest.mark.parametrize("reply", [Reply("well, ", endless=True), Reply(silent=True)])
+async def test_a_decision_that_never_ends_is_no(reply: Reply) -> None:
+    async with OpenAIServer([reply]) as server:
+        decided = await RetryAsker(server.client(), "coder", deadline=0.3).ask(FAILURE, CancellationToken())
+
+    assert decided.decision == RetryDecision(reason="no decision came within 0.3 s", retry=False)
+    assert len(server.requests) == 1
+
+
+async def test_other_refusals_are_errors() -> None:
+    async with OpenAIServer([Reply("no credit left", status=402)]) as server:
+        with pytest.raises(Exception, match="no credit left"):
+            await RetryAsker(server.client(), "coder").ask(FAILURE, CancellationToken())
+    assert len(server.requests) == 1
+
+
+async def test_cancelling_ends_the_wait_for_a_decision() -> None:
+    token = CancellationToken()
+    async with OpenAIServer([Reply(silent=True)]) as server:
+        asking = asyncio.create_task(RetryAsker(server.client(), "coder").ask(FAILURE, token))
+        await server.requested(1)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+
+def test_hostile_text_is_read_in_bounded_time() -> None:
+    started = time.monotonic()
+    for hostile in ('{"a":"' * 16_000, '{"' * 50_000, "{" * 100_000):
+        with pytest.raises(ValueError, match="no JSON object"):
+            parse_decision(hostile)
+    assert json.loads(decision(True)) == {"reason": "exit without 3", "retry": True}
+    assert time.monotonic() - started < 30  # quadratic reading would take minutes

@@ -1,0 +1,268 @@
+"""A server on loopback that speaks OpenAI's chat-completions format and answers from a script.
+
+It stands in for the model's words only; HTTP, JSON, server-sent events and AutoGen's client are the real ones:
+
+    async with OpenAIServer(["first answer", Reply("second", break_after=2)]) as server:
+        agent = CodeExecutorAgent("coder", executor, model_client=server.client())
+        ...
+        assert server.requests[0]["messages"] == [...]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from autogen_core.models import ModelInfo
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+structured = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")
+"""For tests where a schema is answered well: AutoGen's client then logs the parsed answer, and pydantic grumbles."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One scripted answer.
+
+    Args:
+        content: What the model says.
+        thought: Its reasoning, sent as `reasoning_content`.
+        finish_reason: Why it stopped.
+        prompt_tokens: Reported usage.
+        completion_tokens: Reported usage.
+        break_after: In a stream, cut the connection after so many pieces of content.
+        endless: Never stop talking, until the client hangs up.
+        silent: Never answer, until the client hangs up.
+        status: Other than 200: refuse with this HTTP status, `content` being the error message.
+    """
+
+    content: str = ""
+    thought: str | None = None
+    finish_reason: str = "stop"
+    prompt_tokens: int = 7
+    completion_tokens: int = 3
+    break_after: int | None = None
+    endless: bool = False
+    silent: bool = False
+    status: int = 200
+
+
+class OpenAIServer:
+    """Serves `replies` in order, one for each request that it does not refuse.
+
+    Args:
+        replies: The script; text stands for a `Reply` with that content.
+        refuses: Types of `response_format` that are answered with HTTP 400, as servers do that don't know them.
+    """
+
+    def __init__(self, replies: list[Reply | str], *, refuses: frozenset[str] | set[str] = frozenset()) -> None:
+        self.script = [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
+        self.refuses = refuses
+        self.requests: list[dict[str, Any]] = []
+        self.stopping = threading.Event()
+        self._clients: list[OpenAIChatCompletionClient] = []
+        self._recorded = threading.Condition()
+        self._http = _HTTPServer(self)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), name="openai-server")
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def client(
+        self, *, structured_output: bool = True, json_output: bool = True, vision: bool = False, **more: Any
+    ) -> OpenAIChatCompletionClient:
+        """AutoGen's own client, talking to this server; closed together with it."""
+        client = OpenAIChatCompletionClient(
+            model="scripted",
+            base_url=self.base_url,
+            api_key="none-needed",
+            max_retries=0,
+            model_info=ModelInfo(
+                vision=vision,
+                function_calling=False,
+                json_output=json_output,
+                family="unknown",
+                structured_output=structured_output,
+            ),
+            **more,
+        )
+        self._clients.append(client)
+        return client
+
+    async def requested(self, count: int) -> None:
+        """Wait until so many requests have come in, at most 20 s."""
+
+        def wait() -> bool:
+            with self._recorded:
+                return self._recorded.wait_for(lambda: len(self.requests) >= count, timeout=20)
+
+        assert await asyncio.to_thread(wait), f"{len(self.requests)} requests came in, not {count}"
+
+    def start(self) -> OpenAIServer:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.hang_up()
+        self._http.server_close()
+        self._thread.join()
+
+    async def __aenter__(self) -> OpenAIServer:
+        return self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self._clients:
+            await client.close()
+        self.stop()
+
+    def take(self, request: dict[str, Any]) -> Reply:
+        """Record a request and find its answer."""
+        with self._recorded:
+            self.requests.append(request)
+            self._recorded.notify_all()
+            wanted = (request.get("response_format") or {}).get("type")
+            if wanted in self.refuses:
+                return Reply(f"response_format of type {wanted!r} is not supported", status=400)
+            if not request.get("messages"):
+                return Reply("messages must not be empty", status=400)
+            if not self.script:
+                return Reply("the script has no reply left", status=500)
+            return self.script.pop(0)
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def __init__(self, owner: OpenAIServer) -> None:
+        self.owner = owner
+        self._open: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End connections that are kept alive, else their threads would wait for a next request for ever."""
+        for connection in list(self._open):
+            with suppress(OSError):  # the client was faster
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _HTTPServer
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/chat/completions":
+            return self._refuse(Reply(f"no such path: {self.path}", status=404))
+        reply = self.server.owner.take(request)
+        try:
+            if reply.status != 200:
+                self._refuse(reply)
+            elif reply.silent:
+                self.server.owner.stopping.wait()
+            elif request.get("stream"):
+                self._chunked("text/event-stream", self._events(request, reply), broken=reply.break_after is not None)
+            elif reply.endless:
+                self._chunked("application/json", self._endless_body(request, reply), broken=True)
+            else:
+                self._whole(200, self._completion(request, reply))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # the client hung up, which some tests are about
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
+        """Keep quiet."""
+
+    def _refuse(self, reply: Reply) -> None:
+        error = {"message": reply.content, "type": "invalid_request_error", "param": None, "code": None}
+        self._whole(reply.status, {"error": error})
+
+    def _whole(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _chunked(self, content_type: str, pieces: Iterator[str], *, broken: bool) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for piece in pieces:
+            data = piece.encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        if broken:
+            self.close_connection = True  # without the last chunk: to the client the connection broke
+        else:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _completion(self, request: dict[str, Any], reply: Reply) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": reply.content}
+        if reply.thought is not None:
+            message["reasoning_content"] = reply.thought
+        choice = {"index": 0, "message": message, "finish_reason": reply.finish_reason, "logprobs": None}
+        return {**_envelope(request, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
+
+    def _endless_body(self, request: dict[str, Any], reply: Reply) -> Iterator[str]:
+        yield json.dumps(self._completion(request, reply)).partition(json.dumps(reply.content))[0] + '"'
+        while not self.server.owner.stopping.wait(0.01):
+            yield "and on " * 20
+
+    def _events(self, request: dict[str, Any], reply: Reply) -> Iterator[str]:
+        envelope = _envelope(request, "chat.completion.chunk")
+
+        def event(delta: dict[str, Any], finish_reason: str | None = None) -> str:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+            return _event({**envelope, "choices": [choice]})
+
+        yield event({"role": "assistant", "content": ""})
+        if reply.thought is not None:
+            yield event({"reasoning_content": reply.thought})
+        for piece in _pieces(reply.content)[: reply.break_after]:
+            yield event({"content": piece})
+        while reply.endless and not self.server.owner.stopping.wait(0.01):
+            yield event({"content": "and on "})
+        if reply.break_after is None:
+            yield event({}, reply.finish_reason)
+            if (request.get("stream_options") or {}).get("include_usage"):
+                yield _event({**envelope, "choices": [], "usage": _usage(reply)})
+            yield "data: [DONE]\n\n"
+
+
+def _pieces(text: str, size: int = 12) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"
+
+
+def _envelope(request: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {"id": "chatcmpl-scripted", "object": kind, "created": 0, "model": request["model"]}
+
+
+def _usage(reply: Reply) -> dict[str, int]:
+    return {
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": reply.completion_tokens,
+        "total_tokens": reply.prompt_tokens + reply.completion_tokens,
+    }
