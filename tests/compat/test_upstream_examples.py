@@ -1,0 +1,141 @@
+"""Programs written for upstream's classes run after a change of their imports, and of nothing else."""
+
+import importlib.util
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import docker
+
+from .examples import Example, installed_examples, swap_imports, transcript
+from .harness import CONTROL_IMAGE, Run, run
+from .inventory import DOCSTRINGS, PAGES, Entry
+from .replies import Answer
+
+EXAMPLES = installed_examples()
+NOISE = ("Resolved model mismatch", "Pydantic serializer warnings")
+"""Warnings of AutoGen's model client and of the OpenAI SDK that no class here has a part in."""
+ALLOWED = '{"approved": true, "reason": "It only prints."}'
+
+
+def names(table: dict[str, Entry]) -> list[str]:
+    return [name for name, entry in table.items() if not entry.left_out]
+
+
+def require(entry: Entry) -> None:
+    missing = [module for module in entry.needs if importlib.util.find_spec(module) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}, which this project does not depend on")
+
+
+def replies_shown(example: Example) -> list[Answer]:
+    """What the docstring shows that the model said, and the permission that its model-based approval asks for."""
+    assert example.shown is not None
+    _, written, _, *reflection = [text for _, text in transcript(example.shown)]
+    asks_for_approval = "json_output=ApprovalResponse" in example.code
+    return [written, *([ALLOWED] if asks_for_approval else []), *reflection]
+
+
+def check(done: Run, entry: Entry) -> None:
+    """It ended well, printed what it should in that order, complained of nothing else, and heard the whole model."""
+    assert done.status == 0, done.err
+    position = 0
+    for text in entry.prints:
+        position = done.out.find(text, position)
+        assert position >= 0, f"{text!r} is not in, or out of order in:\n{done.out}"
+    assert done.unsaid == 0
+    if not CONTROL_IMAGE:
+        complaints = [line for line in done.err.splitlines() if re.search(r"Warning:|Error|Traceback|never", line)]
+        complaints = [line for line in complaints if not any(noise in line for noise in NOISE)]
+        assert len(complaints) == len(entry.writes), done.err
+        for line, text in zip(complaints, entry.writes, strict=True):
+            assert text in line
+
+
+def test_every_example_in_the_installed_docstrings_is_in_the_table():
+    assert sorted(EXAMPLES) == sorted(DOCSTRINGS)
+
+
+def test_every_page_program_is_in_the_table():
+    programs = {path.name for path in (Path(__file__).parent / "pages").glob("*.py")}
+    assert programs == {entry.program for entry in PAGES.values() if not entry.left_out}
+
+
+@pytest.mark.parametrize("name", names(DOCSTRINGS))
+def test_a_docstring_example_runs(name: str, tmp_path: Path):
+    entry, example = DOCSTRINGS[name], EXAMPLES[name]
+    require(entry)
+    replies = replies_shown(example) if entry.replies is None else entry.replies
+
+    done = run(example.code, tmp_path, replies=replies, stdin=entry.stdin)
+
+    check(done, entry)
+    if example.shown is not None:
+        assert transcript(done.out) == transcript(example.shown)
+
+
+@pytest.mark.parametrize("name", names(PAGES))
+def test_a_page_example_runs(name: str, tmp_path: Path):
+    entry = PAGES[name]
+    code = (Path(__file__).parent / "pages" / entry.program).read_text(encoding="utf-8")
+
+    done = run(code, tmp_path, replies=entry.replies or (), stdin=entry.stdin)
+
+    check(done, entry)
+
+
+@pytest.mark.parametrize("name", [name for name, entry in DOCSTRINGS.items() if entry.refused])
+def test_an_example_that_needs_more_than_the_engine_has_says_so(name: str, tmp_path: Path):
+    if "nvidia" in docker.from_env().info()["Runtimes"]:
+        pytest.skip("this engine may have it")
+
+    done = run(EXAMPLES[name].code, tmp_path)
+
+    assert done.status != 0
+    assert DOCSTRINGS[name].refused in done.err.splitlines()[-1].lower(), done.err
+
+
+def test_approvals_may_stay_imported_from_upstream(tmp_path: Path):
+    name = "CodeExecutorAgent#1"
+    keep = frozenset({"ApprovalRequest", "ApprovalResponse"})
+
+    done = run(EXAMPLES[name].code, tmp_path, stdin=DOCSTRINGS[name].stdin, keep=keep)
+
+    check(done, DOCSTRINGS[name])
+
+
+@pytest.mark.skipif(bool(CONTROL_IMAGE), reason="upstream's container stays: its clean-up runs after the thread pool's")
+def test_a_sandbox_that_nobody_stopped_goes_away_with_the_program(tmp_path: Path):
+    code = (Path(__file__).parent / "pages/tools_1.py").read_text(encoding="utf-8")
+    engine = docker.from_env()
+
+    done = run(code, tmp_path)
+
+    container = re.search(r"^container (\S+)$", done.out, re.MULTILINE)
+    assert container is not None, done.err
+    deadline = time.monotonic() + 10
+    while found := engine.containers.list(all=True, filters={"name": container[1]}):
+        assert time.monotonic() < deadline, f"{found} outlived the program"
+        time.sleep(0.1)
+
+
+def test_only_import_lines_change():
+    for example in EXAMPLES.values():
+        before, after = example.code.splitlines(), swap_imports(example.code).splitlines()
+        gone = [line for line in before if line not in after]
+        new = [line for line in after if line not in before]
+        assert all(re.match(r"from autogen_(agentchat|ext)\S* import ", line) for line in gone)
+        assert all(re.match(r"from autogen_(agentchat|codeact)\.\w+ import ", line) for line in new)
+        assert bool(new) == bool(re.search(r"import .*(CodeExecutorAgent|DockerCommandLine|Approval)", example.code))
+
+
+def test_names_that_are_not_ours_stay_upstream():
+    code = "if True:\n    from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent as Runner\n"
+
+    assert swap_imports(code) == (
+        "if True:\n"
+        "    from autogen_agentchat.agents import AssistantAgent\n"
+        "    from autogen_codeact.agents import CodeExecutorAgent as Runner\n"
+    )
