@@ -1,0 +1,181 @@
+"""Environment variables for the sandbox. They are written into a config as references, never as values.
+
+{"MODE": "fast"}              a literal value; written as "${MODE}"
+{"KEY": "${API_KEY}"}         the host's variable API_KEY
+{"KEY": "${API_KEY:-none}"}   the same, with a value for hosts where it is unset or empty; written as "${API_KEY}"
+["API_KEY"]                   the host's variable of the same name
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+Environment = Mapping[str, str]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
+
+# Python's own variables are not here: the supervisor runs with `-I` and ignores them.
+_LOADER = (
+    "it would load other code into the sandbox's supervisor. Set it inside the code, for the command that needs it."
+)
+_REFUSED = {
+    "LD_": _LOADER,
+    "GCONV_PATH": _LOADER,
+    "GLIBC_TUNABLES": "it changes the memory allocator of the sandbox's supervisor. Leave it out.",
+    "CODEACT_": "names that begin with CODEACT_ are this package's own. Use another name.",
+}
+
+
+class EnvironmentValue:
+    """One variable: a literal, or a reference to a variable of the host. Its value is never shown.
+
+    Args:
+        name: Name in the sandbox.
+        host_name: Name on the host, or None for a literal.
+        value: The literal, or the default of a reference, or None.
+    """
+
+    __slots__ = ("_value", "host_name", "name")
+
+    def __init__(self, name: str, host_name: str | None, value: str | None) -> None:
+        self.name = name
+        self.host_name = host_name
+        self._value = value
+
+    @property
+    def reference(self) -> str:
+        """What a config says in place of the value."""
+        return f"${{{self.host_name or self.name}}}"
+
+    def resolve(self, host: Mapping[str, str]) -> str | None:
+        """Find the value.
+
+        Args:
+            host: The host's variables.
+
+        Returns:
+            The value, or None where the host lacks it and there is no default.
+        """
+        if self.host_name is None:
+            return self._value
+        found = host.get(self.host_name)
+        return found if found or self._value is None else self._value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EnvironmentValue):
+            return NotImplemented
+        return (self.name, self.host_name, self._value) == (other.name, other.host_name, other._value)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.host_name))
+
+    def __repr__(self) -> str:
+        kind = "a literal" if self.host_name is None else self.reference
+        return f"<EnvironmentValue {self.name}: {kind}>"
+
+
+def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> dict[str, EnvironmentValue]:
+    """Read what the user gave; no variable of the host is looked up yet.
+
+    Args:
+        environment: Values or references by name, or names of host variables, or None for none.
+
+    Returns:
+        The variables by name.
+
+    Raises:
+        ValueError: A name or a value can't be used; the message never shows a value.
+        TypeError: A value is not a string, or `environment` is one string.
+    """
+    if environment is None:
+        return {}
+    if isinstance(environment, str):
+        raise TypeError("`environment` is one string; give a list of names such as ['API_KEY'], or a mapping.")
+    if isinstance(environment, Mapping):
+        _check_names(environment)
+        return {name: _parse_value(name, value) for name, value in environment.items()}
+    _check_names(environment)
+    return {name: EnvironmentValue(name, name, None) for name in environment}
+
+
+def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Look up the values, at the start of a sandbox.
+
+    Args:
+        environment: What `parse_environment` gave.
+        host: The host's variables; by default those of this process.
+
+    Returns:
+        The values by name.
+
+    Raises:
+        ValueError: Variables are missing on the host, or hold bytes that are not UTF-8.
+    """
+    host = os.environ if host is None else host
+    values: dict[str, str] = {}
+    missing: list[str] = []
+    for name, entry in environment.items():
+        value = entry.resolve(host)
+        if value is None:
+            missing.append(entry.host_name or name)
+        else:
+            values[name] = _checked_value(entry.host_name or name, value)
+    if missing:
+        names = ", ".join(missing)
+        raise ValueError(
+            f"The sandbox's environment refers to variables that are not set on this host: {names}. "
+            f"Set them (`export {missing[0]}=...`), give a default (`${{{missing[0]}:-...}}`), or remove them."
+        )
+    return values
+
+
+def dump(environment: Mapping[str, EnvironmentValue]) -> dict[str, str]:
+    """Write the variables for a config: as references, without values and defaults.
+
+    Args:
+        environment: What `parse_environment` gave.
+
+    Returns:
+        References by name, which `parse_environment` reads again.
+    """
+    return {name: entry.reference for name, entry in environment.items()}
+
+
+def _parse_value(name: str, value: str) -> EnvironmentValue:
+    if not isinstance(value, str):
+        raise TypeError(f"The value of {name} is of type {type(value).__name__}; give a string.")
+    _checked_value(name, value)
+    reference = _REFERENCE.fullmatch(value)
+    if reference is not None:
+        return EnvironmentValue(name, reference[1], reference[2])
+    if "${" in value:
+        raise ValueError(
+            f"The value of {name} has `${{` in it but is not one whole reference such as `${{API_KEY}}`. "
+            f"Put the finished text into a variable of the host and refer to that."
+        )
+    return EnvironmentValue(name, None, value)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for position, name in enumerate(names, start=1):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            # Not shown: a key given in place of its name ends up here.
+            raise ValueError(
+                f"Entry {position} of `environment` is not the name of a variable; use letters, digits and underscores."
+            )
+        for refused, reason in _REFUSED.items():
+            if name == refused or (refused.endswith("_") and name.startswith(refused)):
+                raise ValueError(f"The environment variable {name} can't be set for the whole sandbox: {reason}")
+
+
+def _checked_value(name: str, value: str) -> str:
+    if "\0" in value:
+        raise ValueError(f"The value of {name} has a NUL character in it; no environment can hold that.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"The value of {name} is not valid UTF-8 text; encode it, for example as base64.") from None
+    return value

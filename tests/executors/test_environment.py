@@ -1,0 +1,137 @@
+"""Environment variables reach the sandbox, and their values reach nothing else."""
+
+import json
+import pickle
+import traceback
+
+import pytest
+from autogen_codeact.executors.environment import EnvironmentValue, dump, parse_environment, resolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+HOST = {"API_KEY": "sk-secret", "EMPTY": "", "PATH": "/bin"}
+
+
+def test_the_four_forms():
+    parsed = parse_environment(
+        {"MODE": "fast", "KEY": "${API_KEY}", "OR": "${NOT_THERE:-a:-b}\n}", "EMPTY": "${EMPTY:-full}", "NONE": ""}
+    )
+    assert resolve(parsed, HOST) == {
+        "MODE": "fast",
+        "KEY": "sk-secret",
+        "OR": "a:-b}\n",
+        "EMPTY": "full",
+        "NONE": "",
+    }
+    assert resolve(parse_environment(["API_KEY", "PATH"]), HOST) == {"API_KEY": "sk-secret", "PATH": "/bin"}
+
+
+def test_an_empty_variable_is_a_value_unless_there_is_a_default():
+    assert resolve(parse_environment({"A": "${EMPTY}", "B": "${EMPTY:-x}", "C": "${NO:-}"}), HOST) == {
+        "A": "",
+        "B": "x",
+        "C": "",
+    }
+
+
+def test_none_and_empty():
+    assert parse_environment(None) == parse_environment({}) == parse_environment([]) == {}
+    assert resolve({}, HOST) == dump({}) == {}
+
+
+def test_the_host_is_looked_up_at_start_not_before(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CODEACT_TEST_LATE", raising=False)
+    parsed = parse_environment({"LATE": "${CODEACT_TEST_LATE}"})
+    monkeypatch.setenv("CODEACT_TEST_LATE", "now")
+    assert resolve(parsed) == {"LATE": "now"}
+
+
+def test_every_missing_variable_is_named_with_what_to_do():
+    parsed = parse_environment({"A": "${FIRST}", "B": "${API_KEY}", "C": "${SECOND}"})
+    with pytest.raises(ValueError, match=r"not set on this host: FIRST, SECOND\. Set them \(`export FIRST=") as caught:
+        resolve(parsed, HOST)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_dump_has_references_only_and_loads_again():
+    parsed = parse_environment({"MODE": "s3cret-a", "KEY": "${API_KEY}", "OR": "${OTHER:-s3cret-b}"})
+    dumped = dump(parsed)
+    assert dumped == {"MODE": "${MODE}", "KEY": "${API_KEY}", "OR": "${OTHER}"}
+    again = parse_environment(json.loads(json.dumps(dumped)))
+    assert dump(again) == dumped
+    with pytest.raises(ValueError, match="not set on this host: MODE, OTHER"):
+        resolve(again, HOST)
+    assert resolve(again, HOST | {"MODE": "x", "OTHER": "y"}) == {"MODE": "x", "KEY": "sk-secret", "OR": "y"}
+    assert dump(parse_environment(["API_KEY"])) == {"API_KEY": "${API_KEY}"}
+
+
+@given(st.text(min_size=4, alphabet=st.characters(codec="utf-8", exclude_characters="\0${}")).map("s3cret".__add__))
+def test_no_value_is_ever_shown(value: str):
+    parsed = parse_environment({"A": value, "B": f"${{NO:-{value}}}"})
+    shown = repr(parsed) + str(parsed["A"]) + f"{parsed['B']}" + json.dumps(dump(parsed))
+    assert "s3cret" not in shown
+    assert resolve(parsed, {}) == {"A": value, "B": value}
+
+
+def test_repr_says_what_kind():
+    parsed = parse_environment({"A": "x", "B": "${C:-x}"})
+    assert repr(parsed) == "{'A': <EnvironmentValue A: a literal>, 'B': <EnvironmentValue B: ${C}>}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["s3cret\0", "s3cret${X}", "${X}s3cret", "${s3cret-x}", "${X-s3cret}", "${X:?s3cret}", "${}s3cret", "s3cret\udcff"],
+)
+def test_a_bad_value_is_refused_and_not_shown(value: str):
+    with pytest.raises(ValueError, match=r"^The value of NAME ") as caught:
+        parse_environment({"NAME": value})
+    assert "s3cret" not in "".join(traceback.format_exception_only(caught.value))
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A B", "A=B", "Ä", "A\n", "A\0", "BASH_FUNC_x%%", 3, None])
+def test_bad_names(name: object):
+    for environment in ({"OK": "", name: "x"}, ["OK", name]):
+        with pytest.raises(ValueError, match="Entry 2 of `environment` is not the name of a variable"):
+            parse_environment(environment)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_X", "GCONV_PATH", "GLIBC_TUNABLES", "CODEACT_X"])
+def test_names_that_reach_the_supervisor_are_refused(name: str):
+    for environment in ({name: "x"}, {name: "${X}"}, [name]):
+        with pytest.raises(ValueError, match=f"{name} can't be set for the whole sandbox: ."):
+            parse_environment(environment)
+
+
+@pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONSTARTUP", "LDFLAGS", "GCONV_PATHS", "HOME", "PATH", "_", "a1_"])
+def test_other_names_are_free(name: str):
+    assert resolve(parse_environment({name: "x"}), {}) == {name: "x"}
+
+
+def test_a_host_value_that_is_not_text():
+    with pytest.raises(ValueError, match="value of RAW is not valid UTF-8") as caught:
+        resolve(parse_environment(["RAW"]), {"RAW": "s3cret\udcff"})
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"), [("API_KEY", "is one string"), ({"A": 1}, "of type int"), ({"A": None}, "NoneType")]
+)
+def test_wrong_types(environment: object, why: str):
+    with pytest.raises(TypeError, match=why):
+        parse_environment(environment)  # type: ignore[arg-type]
+
+
+def test_values_compare_hash_and_survive_copying():
+    one = parse_environment({"A": "x"})["A"]
+    assert one == EnvironmentValue("A", None, "x")
+    assert one != EnvironmentValue("A", None, "y")
+    assert one != "x"
+    assert len({one, EnvironmentValue("A", None, "x")}) == 1
+    assert pickle.loads(pickle.dumps(one)) == one
+
+
+def test_a_key_given_in_place_of_its_name_is_not_shown():
+    with pytest.raises(ValueError, match="Entry 1") as caught:
+        parse_environment(["sk-s3cret"])
+    assert "s3cret" not in str(caught.value)
