@@ -1,0 +1,179 @@
+"""Which command in the image runs a block, and what its file is called."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+
+@dataclass(frozen=True)
+class Language:
+    """How blocks of one language are run.
+
+    Args:
+        name: Its name, in lower case.
+        command: The command in the image; the file name is appended.
+        extension: Extension of a block's file, without a dot.
+        aliases: Other labels for it, in lower case.
+        comments: What begins a comment; a `# filename:` line is looked for behind each.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    extension: str
+    aliases: tuple[str, ...] = ()
+    comments: tuple[str, ...] = ("#",)
+
+
+_SLASHES = ("//", "/*")
+_ANY_COMMENT = ("#", "//", "/*", "--", "<!--", ";", "%")
+
+# Node strips types itself from 22.6 on, so TypeScript needs no package and no network.
+_NODE_TYPES = ("node", "--experimental-strip-types", "--disable-warning=ExperimentalWarning")
+
+_BUILT_IN = (
+    Language("python", ("python3",), "py", ("py", "python3", "py3")),
+    Language("sh", ("sh",), "sh", ("shell",)),
+    Language("bash", ("bash",), "sh"),
+    Language("zsh", ("zsh",), "zsh"),
+    Language("fish", ("fish",), "fish"),
+    Language("powershell", ("pwsh", "-File"), "ps1", ("pwsh", "ps1"), ("#", "<#")),
+    Language("javascript", ("node",), "js", ("js", "node", "nodejs"), _SLASHES),
+    Language("typescript", _NODE_TYPES, "ts", ("ts",), _SLASHES),
+    Language("r", ("Rscript",), "R", ("rscript",)),
+    Language("julia", ("julia",), "jl", ("jl",)),
+    Language("ruby", ("ruby",), "rb", ("rb",)),
+    Language("perl", ("perl",), "pl", ("pl",)),
+    Language("php", ("php",), "php", (), (*_SLASHES, "#", "<!--")),
+    Language("lua", ("lua",), "lua", (), ("--",)),
+    Language("go", ("go", "run"), "go", ("golang",), _SLASHES),
+    Language("java", ("java",), "java", (), _SLASHES),
+    Language("swift", ("swift",), "swift", (), _SLASHES),
+    Language("haskell", ("runghc",), "hs", ("hs",), ("--",)),
+    Language("elixir", ("elixir",), "exs", ("exs",)),
+    Language("octave", ("octave",), "m", (), ("%", "#")),
+)
+
+LANGUAGES: dict[str, Language] = {language.name: language for language in _BUILT_IN}
+"""What is known without any setting; whether the image has the command shows when a block runs."""
+
+_SHELLS = {"sh", "bash", "zsh", "fish", "powershell"}
+_PYTHON_3 = re.compile(r"python3\.\d+")
+_LABEL = re.compile(r"[^\s`]+")
+_FILENAME = re.compile(r"\s*filename:(.*)")
+_COMMENT_ENDS = ("*/", "-->", "#>")
+_PIP_INSTALL = re.compile(
+    r"^((?:pip3?|python3? -m pip) install)(?=\s|$)(?!.*[ \t](?:-[qv]+|--quiet|--verbose)(?:\s|$))", re.MULTILINE
+)
+
+
+def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Language | None:
+    """Find the language of a block.
+
+    Args:
+        label: What stands behind the fence, in any case.
+        table: The languages; `merge` makes one with the user's own.
+
+    Returns:
+        The language, or None where the table has none of that name.
+    """
+    label = label.strip().lower()
+    if label in table:
+        return table[label]
+    if _PYTHON_3.fullmatch(label):
+        label = "python3"
+    return next((language for language in table.values() if label in language.aliases), None)
+
+
+def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Language]:
+    """Add the user's languages to the known ones, or give known ones another command.
+
+    Args:
+        custom: Commands by label, each as a list or as one string split like a shell would.
+
+    Returns:
+        A table of its own.
+
+    Raises:
+        ValueError: A label or a command can't be used.
+    """
+    table = dict(LANGUAGES)
+    for given, command in (custom or {}).items():
+        label = given.strip().lower()
+        if not _LABEL.fullmatch(label):
+            raise ValueError(f"{given!r} is no label for a language; give one word such as 'julia'.")
+        words = _command(given, command)
+        known = find_language(label, table)
+        if known is not None:
+            table[known.name] = replace(known, command=words)
+        else:
+            extension = label if label.isalnum() and label.isascii() else "txt"
+            table[label] = Language(label, words, extension, comments=_ANY_COMMENT)
+    return table
+
+
+def filename_comment(code: str, language: Language) -> str | None:
+    """Read the file name that a model asked for in the first line, as in `# filename: plot.py`.
+
+    It also counts in the second line where the first has to be `#!/bin/sh` or `<?php`.
+
+    Args:
+        code: The block.
+        language: Its language, for the style of its comments.
+
+    Returns:
+        The name as it stands there, possibly empty or unsafe; None where there is no such line.
+    """
+    first, _, rest = code.partition("\n")
+    if first.startswith(("#!", "<?php")):
+        first = rest.partition("\n")[0]
+    for opening in language.comments:
+        if first.startswith(opening):
+            match = _FILENAME.fullmatch(first[len(opening) :].rstrip())
+            if match is not None:
+                name = match[1].strip()
+                for end in _COMMENT_ENDS:
+                    name = name.removesuffix(end)
+                return name.strip()
+    return None
+
+
+def default_filename(code: str, language: Language) -> str:
+    """Name the file of a block that asks for no name.
+
+    Args:
+        code: The block.
+        language: Its language.
+
+    Returns:
+        `tmp_code_` with the block's SHA-256 and the language's extension.
+    """
+    # A model's lone surrogates can't be encoded strictly, and must not stop the block.
+    digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"tmp_code_{digest}.{language.extension}"
+
+
+def silence_pip(code: str, language: Language) -> str:
+    """Keep the progress of `pip install` out of the output of shell blocks.
+
+    Args:
+        code: The block.
+        language: Its language; only shells are touched.
+
+    Returns:
+        The block, with `-qqq` behind each `pip install` that begins a line and does not say itself how much to print.
+    """
+    return _PIP_INSTALL.sub(r"\1 -qqq", code) if language.name in _SHELLS else code
+
+
+def _command(label: str, command: str | Sequence[str]) -> tuple[str, ...]:
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except ValueError as error:
+        raise ValueError(f"The command for {label!r} can't be split into words: {error}.") from None
+    if not words or not all(isinstance(word, str) and word and "\0" not in word for word in words):
+        raise ValueError(f"The command for {label!r} is empty or has an empty word; give one such as ['julia'].")
+    return tuple(words)

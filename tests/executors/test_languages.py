@@ -1,0 +1,247 @@
+"""Labels, commands, and the names of blocks' files."""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from autogen_codeact.executors.languages import (
+    LANGUAGES,
+    Language,
+    default_filename,
+    filename_comment,
+    find_language,
+    merge,
+    silence_pip,
+)
+from autogen_codeact.executors.workspace import safe_name
+from autogen_ext.code_executors._common import get_file_name_from_content
+from autogen_ext.code_executors._common import silence_pip as upstream_silence_pip
+from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+from hypothesis import given
+from hypothesis import strategies as st
+
+PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("python", "python"),
+        ("Python", "python"),
+        (" PY ", "python"),
+        ("python3", "python"),
+        ("python3.12", "python"),
+        ("shell", "sh"),
+        ("sh", "sh"),
+        ("BASH", "bash"),
+        ("js", "javascript"),
+        ("node", "javascript"),
+        ("ts", "typescript"),
+        ("R", "r"),
+        ("Rscript", "r"),
+        ("pwsh", "powershell"),
+        ("ps1", "powershell"),
+        ("golang", "go"),
+    ],
+)
+def test_labels(label: str, name: str):
+    assert find_language(label) is LANGUAGES[name]
+
+
+@pytest.mark.parametrize(
+    "label", ["", " ", "python2", "python2.7", "python3.", "console", "output", "c", "json", "py thon"]
+)
+def test_unknown_labels(label: str):
+    assert find_language(label) is None
+
+
+def test_everything_that_autogen_supports_is_known():
+    assert all(find_language(label) for label in DockerCommandLineCodeExecutor.SUPPORTED_LANGUAGES)
+
+
+def test_no_label_has_two_meanings():
+    labels = [label for language in LANGUAGES.values() for label in (language.name, *language.aliases)]
+    assert len(labels) == len(set(labels))
+    assert labels == [label.lower() for label in labels]
+    assert all(language.command and language.extension for language in LANGUAGES.values())
+
+
+class TestMerge:
+    def test_without_anything_it_is_a_copy(self):
+        table = merge(None)
+        assert table == merge({}) == LANGUAGES
+        assert table is not LANGUAGES
+
+    def test_a_new_language(self):
+        table = merge({"Nim": "nim r --hints:off", "a+b": ["a b", "-c"]})
+        assert table["nim"].command == ("nim", "r", "--hints:off")
+        assert (table["nim"].extension, table["a+b"].extension) == ("nim", "txt")
+        assert find_language("NIM", table) is table["nim"]
+        assert table["a+b"].command == ("a b", "-c")
+        assert "nim" not in LANGUAGES
+
+    def test_a_known_language_by_any_of_its_labels(self):
+        table = merge({"js": ["bun", "run"], "python3.11": "pypy3 -u"})
+        assert find_language("javascript", table) == Language(
+            "javascript", ("bun", "run"), "js", JAVASCRIPT.aliases, JAVASCRIPT.comments
+        )
+        assert table["python"].command == ("pypy3", "-u")
+        assert set(table) == set(LANGUAGES)
+        assert JAVASCRIPT.command == ("node",)
+
+    @pytest.mark.parametrize("label", ["", " ", "two words", "a`b"])
+    def test_bad_labels(self, label: str):
+        with pytest.raises(ValueError, match="is no label for a language"):
+            merge({label: "x"})
+
+    @pytest.mark.parametrize("command", ["", " ", [], [""], ["a", ""], ["a\0"], [1], "'open"])
+    def test_bad_commands(self, command: str | list[str]):
+        with pytest.raises(ValueError, match="The command for 'x'"):
+            merge({"x": command})
+
+
+class TestFilenameComment:
+    @pytest.mark.parametrize(
+        ("language", "code", "name"),
+        [
+            ("python", "# filename: a.py\nprint(1)", "a.py"),
+            ("python", "# filename: a.py\r\nprint(1)", "a.py"),
+            ("python", "#filename:a.py", "a.py"),
+            ("python", "# filename: dir/with space.py  \n", "dir/with space.py"),
+            ("python", "# filename: a:b.py\n", "a:b.py"),
+            ("python", "# filename: ../../x\n", "../../x"),
+            ("python", "# filename:\nx", ""),
+            ("python", "#!/usr/bin/env python3\n# filename: a.py\n", "a.py"),
+            ("sh", "#!/bin/sh\n# filename: a.sh\n", "a.sh"),
+            ("javascript", "// filename: a.js\n", "a.js"),
+            ("typescript", "/* filename: a.ts */\n", "a.ts"),
+            ("lua", "-- filename: a.lua\n", "a.lua"),
+            ("php", "<?php\n// filename: a.php\n", "a.php"),
+            ("php", "<!-- filename: a.php -->\n<?php", "a.php"),
+            ("powershell", "<# filename: a.ps1 #>\n", "a.ps1"),
+        ],
+    )
+    def test_found(self, language: str, code: str, name: str):
+        assert filename_comment(code, LANGUAGES[language]) == name
+
+    @pytest.mark.parametrize(
+        ("language", "code"),
+        [
+            ("python", ""),
+            ("python", "print(1)\n# filename: a.py"),
+            ("python", "\n# filename: a.py"),
+            ("python", "x = 1\n\n# filename: a.py"),
+            ("python", "// filename: a.py"),
+            ("python", "# the filename: a.py"),
+            ("python", "# filenames: a.py"),
+            ("python", "print('# filename: a.py')"),
+            ("javascript", "# filename: a.js"),
+            ("lua", "# filename: a.lua"),
+        ],
+    )
+    def test_not_there(self, language: str, code: str):
+        assert filename_comment(code, LANGUAGES[language]) is None
+
+    def test_custom_languages_take_any_comment(self):
+        nim = merge({"nim": "nim"})["nim"]
+        for line in ("# filename: x", "// filename: x", "-- filename: x", "<!-- filename: x -->", "% filename: x"):
+            assert filename_comment(line, nim) == "x"
+
+    @given(st.text(alphabet="abc.# :/\n", max_size=30).map("# filename:".__add__))
+    def test_where_autogen_takes_a_name_we_take_the_same(self, tmp_path_factory: pytest.TempPathFactory, code: str):
+        """AutoGen cuts the name at a second colon, and resolves `.` and `..` in it."""
+        root = tmp_path_factory.getbasetemp()
+        name = filename_comment(code, PYTHON)
+        assert name is not None
+        if ":" in name:
+            return
+        try:
+            safe = safe_name(name)
+        except ValueError:
+            return
+        assert get_file_name_from_content(code, root) == safe
+
+
+class TestDefaultFilename:
+    def test_as_autogen_names_it(self):
+        digest = hashlib.sha256("print('ü')".encode()).hexdigest()
+        assert default_filename("print('ü')", PYTHON) == f"tmp_code_{digest}.py"
+        assert default_filename("print('ü')", SH) == f"tmp_code_{digest}.sh"
+
+    @given(st.text() | st.text(alphabet="\ud800\udcffa"))
+    def test_any_code_has_a_safe_name(self, code: str):
+        name = default_filename(code, PYTHON)
+        assert safe_name(name) == name
+
+    def test_lone_surrogates_differ(self):
+        assert default_filename("\ud800", PYTHON) != default_filename("\udfff", PYTHON)
+
+
+class TestSilencePip:
+    @pytest.mark.parametrize(
+        ("code", "silent"),
+        [
+            ("pip install numpy", "pip install -qqq numpy"),
+            ("ls\npip install a b\npip list\npip install c", "ls\npip install -qqq a b\npip list\npip install -qqq c"),
+            ("pip install", "pip install -qqq"),
+            ("pip install -qqq numpy", "pip install -qqq numpy"),
+            ("pip install numpy -q", "pip install numpy -q"),
+            ("pip install --verbose numpy", "pip install --verbose numpy"),
+            ("pip install \\\n  numpy", "pip install -qqq \\\n  numpy"),
+            ("pip3 install a", "pip3 install -qqq a"),
+            ("python -m pip install a", "python -m pip install -qqq a"),
+            ("pip installer", "pip installer"),
+            ("echo pip install a", "echo pip install a"),
+            ("  pip install a", "  pip install a"),
+            ("pip install pkg-q", "pip install -qqq pkg-q"),
+            ("pip install a\n-q", "pip install -qqq a\n-q"),
+            ("pip install a\r\nls\r\n", "pip install -qqq a\r\nls\r\n"),
+        ],
+    )
+    def test_shells(self, code: str, silent: str):
+        assert silence_pip(code, LANGUAGES["bash"]) == silence_pip(code, SH) == silent
+
+    def test_other_languages_are_left_alone(self):
+        assert silence_pip("pip install x", PYTHON) == "pip install x"
+
+    @given(
+        st.lists(st.sampled_from(["pip install", "pip install a", " pip install a", "ls", "pip install -qqq b", ""]))
+    )
+    def test_as_autogen_does(self, lines: list[str]):
+        code = "\n".join(lines)
+        assert silence_pip(code, SH) == upstream_silence_pip(code, "sh")
+
+
+@pytest.mark.parametrize(
+    ("label", "code"),
+    [
+        ("python", "print(1 + 1)"),
+        ("sh", "echo $((1 + 1))"),
+        ("bash", "echo $((1 + 1))"),
+        ("javascript", "console.log(1 + 1)"),
+        ("typescript", "const n: number = 1; console.log(n + 1)"),
+        ("perl", 'print 1 + 1, "\\n"'),
+        ("r", "cat(1 + 1)"),
+        ("ruby", "puts 1 + 1"),
+        ("php", "<?php echo 1 + 1;"),
+        ("lua", "print(1 + 1)"),
+        ("julia", "println(1 + 1)"),
+        ("go", 'package main\nimport "fmt"\nfunc main() { fmt.Println(1 + 1) }'),
+        ("powershell", "Write-Output (1 + 1)"),
+        ("java", "class A { public static void main(String[] a) { System.out.println(1 + 1); } }"),
+        ("haskell", "main = print (1 + 1)"),
+        ("elixir", "IO.puts(1 + 1)"),
+    ],
+)
+def test_the_command_runs_a_file(tmp_path: Path, label: str, code: str):
+    language = LANGUAGES[label]
+    if shutil.which(language.command[0]) is None:
+        pytest.skip(f"{language.command[0]} is not on this machine")
+    file = tmp_path / default_filename(code, language)
+    file.write_text(code)
+    run = subprocess.run([*language.command, file.name], check=False, cwd=tmp_path, capture_output=True, text=True)
+    if label == "typescript" and "bad option" in run.stderr:
+        pytest.skip("this Node is older than 22.6")
+    assert (run.stdout.strip(), run.stderr) == ("2", "")
