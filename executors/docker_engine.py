@@ -84,7 +84,7 @@ def engine_errors(doing: str) -> Iterator[None]:
     except docker.errors.APIError as error:
         raise SandboxStartError(f"The Docker engine refused while {doing}: {error.explanation or error}") from error
     except (requests.RequestException, docker.errors.DockerException) as error:
-        raise SandboxUnavailable(f"While {doing}: {advice(classify(error), 'its address', error)}") from error
+        raise SandboxUnavailable(f"While {doing}: {advice(classify(error), 'the address in use', error)}") from error
 
 
 def classify(error: BaseException) -> EngineFailure:
@@ -187,8 +187,7 @@ def _context_endpoint() -> dict[str, Any]:
 
 def _probe(where: dict[str, Any], timeout: float) -> str:
     """The API version to speak, which at the same time shows that the engine answers."""
-    import docker
-    from docker.constants import MINIMUM_DOCKER_API_VERSION
+    import docker.constants
 
     address = _sdk_address(where)
     if address.startswith("http+unix://"):
@@ -197,7 +196,7 @@ def _probe(where: dict[str, Any], timeout: float) -> str:
             attempt.settimeout(timeout)
             attempt.connect("/" + address.removeprefix("http+unix://").lstrip("/"))
     # A fixed version for now: asked for "auto", the constructor itself talks and leaves nothing to close when it fails.
-    options: dict[str, Any] = {**where, "version": MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
+    options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
     client = docker.APIClient(**options)
     try:
         answer: dict[str, Any] = client.version(api_version=False)
