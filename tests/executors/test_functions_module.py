@@ -1,0 +1,371 @@
+"""AutoGen's `functions=[…]` as a module: its source does in a fresh interpreter what the functions do here."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import inspect
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_codeact.executors.functions_module import (
+    FUNCTION_PROMPT_TEMPLATE,
+    build_functions_source,
+    check_module_name,
+    functions_prompt,
+    required_packages,
+    to_stub,
+)
+from autogen_core.code_executor import (
+    Alias,
+    FunctionWithRequirements,
+    FunctionWithRequirementsStr,
+    ImportFromModule,
+    with_requirements,
+)
+from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+
+
+def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return ("wrapped", function(*args, **kwargs))
+
+        return wrapper
+
+    return decorate
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b  # a comment stays
+
+
+@with_requirements(
+    python_packages=["numpy>=1", "pandas"],
+    global_imports=[
+        "math",
+        Alias("collections", "c"),
+        ImportFromModule("os.path", ["join", Alias("basename", "base")]),
+    ],
+)
+def count(text: str, *, key: Callable[[str], str] = str.lower) -> dict[str, int]:
+    """Count letters.
+
+    Args:
+        text: With "quotes" and a \\ backslash.
+    """
+    assert math.pi
+    assert base(join("a", "b")) == "b"  # noqa: F821
+    return dict(c.Counter(map(key, text)))  # noqa: F821
+
+
+@passthrough(
+    "a",
+    # a comment with def inside
+    b={"@": 1},
+)
+@passthrough()
+async def fetch(x):
+    return x
+
+
+def run(tmp_path: Path, source: str, code: str) -> str:
+    (tmp_path / "functions.py").write_text(source, encoding="utf-8")
+    process = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert process.stderr == ""
+    return process.stdout.strip()
+
+
+class TestSource:
+    def test_the_module_in_full(self):
+        assert build_functions_source([add, fetch]) == (
+            "from __future__ import annotations\n\n\n"
+            "def add(a: int, b: int = 2) -> int:\n"
+            '    """Add two numbers."""\n'
+            "    return a + b  # a comment stays\n\n\n"
+            "async def fetch(x):\n"
+            "    return x\n"
+        )
+
+    def test_it_runs(self, tmp_path: Path):
+        source = build_functions_source([add, count, fetch])
+        code = "import asyncio, functions as f; print(f.add(1), f.count('aAb'), asyncio.run(f.fetch(3)))"
+        assert run(tmp_path, source, code) == "3 {'a': 2, 'b': 1} 3"
+
+    def test_imports_once_in_the_order_given_and_future_first(self):
+        @with_requirements(global_imports=["os", "sys"])
+        def one(): ...
+
+        @with_requirements(global_imports=["sys", "json", ImportFromModule("a.b", ("x", Alias("y", "z")))])
+        def two(): ...
+
+        first = build_functions_source([one, two])
+        assert first.split("\n\n\n")[0].splitlines() == [
+            "from __future__ import annotations",
+            "import os",
+            "import sys",
+            "import json",
+            "from a.b import x, y as z",
+        ]
+        assert first == build_functions_source([one, two])
+
+    def test_future_annotations_only_where_the_function_was_compiled_with_them(self, tmp_path: Path):
+        module = tmp_path / "plain_annotations.py"
+        module.write_text("def f(a: int) -> int:\n    return a\n")
+        namespace: dict[str, Any] = {}
+        exec(compile(module.read_text(), str(module), "exec", dont_inherit=True), namespace)
+        assert build_functions_source([namespace["f"]]) == "def f(a: int) -> int:\n    return a\n"
+
+    def test_nested_functions_move_to_the_margin_with_their_strings_as_they_are(self, tmp_path: Path):
+        # fmt: off
+        def text(name: str) -> str:
+            """Docstring
+            of two lines."""
+            # a comment
+            plain = """
+  less
+                more
+            """
+            formatted = f"""
+            {name}
+no margin"""
+            joined = (
+                "a"
+                "b"
+            )
+        # a comment at a place where no other tool would keep it
+            return plain + formatted + joined + \
+                "é"
+        # fmt: on
+
+        source = build_functions_source([text])
+        assert "\ndef text(name: str) -> str:\n    " in source
+        code = "import functions; print(ascii(functions.text('x')))"
+        assert run(tmp_path, source, code) == ascii(text("x"))
+
+    def test_odd_line_ends_and_tabs(self, tmp_path: Path):
+        """Python ends a line at a newline only; other tools also at form feeds and Unicode's separators."""
+        file = tmp_path / "odd.py"
+        file.write_text(
+            "def make():\n\t@staticmethod\n\tdef odd():\n"
+            "\t\ta = 'x\u2028y\x0cz'\n\t\tif a:\n\t\t\treturn a\n\treturn odd\n",
+            encoding="utf-8",
+        )
+        spec = importlib.util.spec_from_file_location("odd", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        source = build_functions_source([module.make().__func__])
+        assert source == "def odd():\n\ta = 'x\u2028y\x0cz'\n\tif a:\n\t\treturn a\n"
+        assert run(tmp_path, source, "import functions; print(ascii(functions.odd()))") == ascii("x\u2028y\x0cz")
+
+    def test_recursion_in_a_nested_function_is_no_captured_value(self, tmp_path: Path):
+        def factorial(n):
+            return 1 if n < 2 else n * factorial(n - 1)
+
+        def twice(n):
+            return 2 * factorial(n)
+
+        source = build_functions_source([twice, factorial])
+        assert run(tmp_path, source, "import functions; print(functions.twice(4))") == "48"
+
+    def test_a_module_that_is_imported_for_the_function_is_no_captured_value(self, tmp_path: Path):
+        import decimal  # noqa: PLC0415
+        import os.path as path  # noqa: PLC0415
+        from fractions import Fraction  # noqa: PLC0415
+
+        @with_requirements(
+            global_imports=["decimal", Alias("os.path", "path"), ImportFromModule("fractions", ["Fraction"])]
+        )
+        def half():
+            return decimal.Decimal("0.5") == Fraction(1, 2), path.sep
+
+        source = build_functions_source([half])
+        assert run(tmp_path, source, "import functions; print(functions.half())") == "(True, '/')"
+
+    def test_from_str(self, tmp_path: Path):
+        function = FunctionWithRequirements.from_str(
+            "\ndef shout(text: str) -> str:\n    '''Make it loud.'''\n    return text.upper()\n",
+            python_packages=["loud"],
+            global_imports=["json"],
+        )
+        assert isinstance(function, FunctionWithRequirementsStr)
+        source = build_functions_source([function])
+        assert source.startswith("import json\n\n\ndef shout(")
+        assert run(tmp_path, source, "import functions; print(functions.shout('a'))") == "A"
+        assert required_packages([function]) == ["loud"]
+        assert to_stub(function) == 'def shout(text: str) -> str:\n    """Make it loud."""\n    ...'
+
+    def test_the_same_function_twice_is_written_once(self):
+        assert build_functions_source([add, add]) == build_functions_source([add])
+
+    def test_none_at_all(self):
+        assert build_functions_source([]) == "\n"
+        assert required_packages([]) == []
+
+
+class Holder:
+    def method(self):
+        return 1
+
+    @staticmethod
+    def static(a):
+        return a
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("function", "why"),
+        [
+            (lambda: 1, "`<lambda>`"),
+            (len, "`len` is a builtin"),
+            (math.sqrt, "`sqrt` is a builtin"),
+            (Holder, "`Holder` is a class"),
+            (Holder().method, "`method` is a method"),
+            (functools.partial(add, 1), "of type partial"),
+            ("add", "`'add'` is of type str"),
+            (None, "`None` is of type NoneType"),
+        ],
+    )
+    def test_what_has_no_source(self, function: Any, why: str):
+        for call in (lambda: build_functions_source([function]), lambda: to_stub(function)):
+            with pytest.raises(ValueError, match=re.escape(why)) as caught:
+                call()
+            assert "made with `def`" in str(caught.value)
+
+    def test_a_function_without_a_file(self):
+        namespace: dict[str, Any] = {}
+        exec("def made_up():\n    return 1\n", namespace)
+        with pytest.raises(ValueError, match="The source of `made_up` can't be found; define it in a file"):
+            build_functions_source([namespace["made_up"]])
+
+    def test_a_decorator_that_hides_the_function(self):
+        def hide(function):
+            def hidden():
+                return function()
+
+            return hidden
+
+        @hide
+        def shown(): ...
+
+        with pytest.raises(ValueError, match="`hidden` uses `function` from the function around it"):
+            build_functions_source([shown])
+
+    def test_captured_values(self):
+        key, other = "secret", 1
+
+        def uses():
+            return key, other
+
+        with pytest.raises(ValueError, match=r"`uses` uses `key`, `other` .* give the function as a tool") as caught:
+            build_functions_source([uses])
+        assert "secret" not in str(caught.value)
+
+    def test_two_functions_of_one_name(self):
+        def make():
+            def add(a):
+                return a
+
+            return add
+
+        with pytest.raises(ValueError, match="Two functions are called `add`"):
+            build_functions_source([add, make()])
+
+    def test_a_renamed_function(self):
+        def f(): ...
+
+        f.__name__ = "g"
+        with pytest.raises(ValueError, match="The source of `g` has no function of that name"):
+            build_functions_source([f])
+
+    @pytest.mark.parametrize("line", ["not an import", "os; print(1)", ""])
+    def test_imports_that_are_none(self, line: str):
+        @with_requirements(global_imports=[line])
+        def f(): ...
+
+        with pytest.raises(ValueError, match="in global_imports is not one import statement"):
+            build_functions_source([f])
+
+    @pytest.mark.parametrize("name", ["", "a b", "a.b", "1a", "a-b", "class", "None", "a/b"])
+    def test_module_names(self, name: str):
+        with pytest.raises(ValueError, match="must be an identifier"):
+            check_module_name(name)
+        with pytest.raises(ValueError, match="must be an identifier"):
+            functions_prompt([add], name)
+        assert check_module_name("functions") == "functions"
+
+
+def test_static_methods_are_functions(tmp_path: Path):
+    source = build_functions_source([Holder.static])
+    assert run(tmp_path, source, "import functions; print(functions.static(7))") == "7"
+
+
+def test_packages_once_in_order():
+    @with_requirements(python_packages=["pandas", "scipy"])
+    def other(): ...
+
+    assert required_packages([add, count, other, fetch]) == ["numpy>=1", "pandas", "scipy"]
+
+
+class TestStub:
+    def test_stubs(self):
+        assert to_stub(add) == 'def add(a: int, b: int=2) -> int:\n    """Add two numbers."""\n    ...'
+        assert to_stub(fetch) == "async def fetch(x):\n    ..."
+        assert to_stub(count) == (
+            "def count(text: str, *, key: Callable[[str], str]=str.lower) -> dict[str, int]:\n"
+            '    """Count letters.\n'
+            "\n"
+            "    Args:\n"
+            '        text: With "quotes" and a \\\\ backslash.\n'
+            '    """\n'
+            "    ..."
+        ).replace('backslash.\n    """', 'backslash."""')
+
+    def test_a_docstring_says_the_same_after_parsing(self):
+        def odd():
+            """Triple \"\"\" quotes,
+
+            tabs\tand \\n backslashes, a quote at the end\""""
+
+        stub = ast.parse(to_stub(odd)).body[0]
+        assert isinstance(stub, ast.FunctionDef)
+        assert ast.get_docstring(stub) == inspect.getdoc(odd)
+
+
+class TestPrompt:
+    def test_ours(self):
+        prompt = functions_prompt([add, fetch], "helpers")
+        assert "`helpers`" in prompt
+        assert "from helpers import foo" in prompt
+        assert prompt.endswith(f"\n\n{to_stub(add)}\n\n{to_stub(fetch)}")
+        assert "$" not in prompt
+
+    def test_a_template_made_for_autogen(self):
+        prompt = functions_prompt([add], "m", DockerCommandLineCodeExecutor.FUNCTION_PROMPT_TEMPLATE)
+        assert "from $" not in prompt
+        assert to_stub(add) in prompt
+        assert functions_prompt([], "m", "$module_name:$functions") == "m:"
+        assert "$module_name" in FUNCTION_PROMPT_TEMPLATE
+
+    def test_a_dollar_in_a_docstring_stays(self):
+        def price():
+            """Costs $5 or $module_name."""
+
+        assert "Costs $5 or $module_name." in functions_prompt([price], "m")
