@@ -1,1 +1,40 @@
 """How code runs: sandbox, session, result."""
+
+from .docker_executor import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
+from .docker_image import DEFAULT_IMAGE
+from .errors import (
+    SandboxDied,
+    SandboxError,
+    SandboxFileError,
+    SandboxNameInUse,
+    SandboxNotStarted,
+    SandboxProtocolError,
+    SandboxStartError,
+    SandboxTimeout,
+    SandboxUnavailable,
+)
+from .executor import SandboxCodeExecutor
+from .limits import Limits
+from .result import Artifact, ErrorInfo, ExecutionResult, Outcome, State
+
+__all__ = [
+    "DEFAULT_IMAGE",
+    "Artifact",
+    "DockerCommandLineCodeExecutor",
+    "DockerCommandLineCodeExecutorConfig",
+    "ErrorInfo",
+    "ExecutionResult",
+    "Limits",
+    "Outcome",
+    "SandboxCodeExecutor",
+    "SandboxDied",
+    "SandboxError",
+    "SandboxFileError",
+    "SandboxNameInUse",
+    "SandboxNotStarted",
+    "SandboxProtocolError",
+    "SandboxStartError",
+    "SandboxTimeout",
+    "SandboxUnavailable",
+    "State",
+]

@@ -1,5 +1,7 @@
 """Starting a runner in a Docker container, over the container's attached stream."""
 
+# ruff: noqa: PLC0415 - the Docker SDK takes a tenth of a second to import, and who never uses Docker should not wait for it
+
 from __future__ import annotations
 
 import contextlib
@@ -21,12 +23,14 @@ from .errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from .limits import Limits, parse_size
 
 if TYPE_CHECKING:
-    from docker import APIClient
     from docker.types import DeviceRequest
+
+    from docker import APIClient
 
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 LABEL = "org.autogen-codeact"
+GONE_TIMEOUT_S = 3
 DIAGNOSTICS_LIMIT = 16 * 1024
 _STREAM_HEADER = struct.Struct(">BxxxL")
 _STDERR = 2
@@ -97,7 +101,7 @@ class DockerLauncher:
         Raises:
             SandboxError: It did not come up; nothing is left of it.
         """
-        import docker.errors  # here, because importing it takes a tenth of a second
+        import docker.errors
 
         client = self._client = connect(self._options.docker_host)
         image = resolve_image(client, self._options.image, self._options.packages, progress=self._progress)
@@ -184,12 +188,19 @@ class DockerLauncher:
             client, container, self._container = self._client, self._container, None
         if client is None or container is None:
             return
-        # It is nearly always gone by itself by now, having read the end of its stream.
-        with contextlib.suppress(docker.errors.APIError, OSError):
-            if self._options.auto_remove:
-                client.remove_container(container, force=True, v=True)
-            else:
-                client.kill(container)
+        # It is nearly always gone by itself by now, having read the end of its stream; its name is free once removed.
+        try:
+            client.wait(
+                container, timeout=GONE_TIMEOUT_S, condition="removed" if self._options.auto_remove else "not-running"
+            )
+        except docker.errors.NotFound:
+            return
+        except (docker.errors.APIError, OSError):
+            with contextlib.suppress(docker.errors.APIError, OSError):
+                if self._options.auto_remove:
+                    client.remove_container(container, force=True, v=True)
+                else:
+                    client.kill(container)
 
     def close(self) -> None:
         """Close the connections to the engine."""

@@ -1,14 +1,14 @@
 """What can break around the code. What the code itself did is an `ExecutionResult`, never one of these.
 
-    SandboxError
-    ├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image to be had
-    ├── SandboxStartError        (RuntimeError)       the engine answers, the sandbox did not come up
-    │   └── SandboxNameInUse     (FileExistsError)    a live sandbox already has this name
-    ├── SandboxDied              (ConnectionError)    it was running and is gone, with the exit detail
-    ├── SandboxTimeout           (TimeoutError)       it did not answer by the host's own deadline
-    ├── SandboxProtocolError     (RuntimeError)       it sent something that the protocol does not allow
-    ├── SandboxNotStarted        (RuntimeError)       it was used before start() or after stop()
-    └── SandboxFileError         (OSError)            a file could not be moved in or out
+SandboxError
+├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image to be had
+├── SandboxStartError        (RuntimeError)       the engine answers, the sandbox did not come up
+│   └── SandboxNameInUse     (FileExistsError)    a live sandbox already has this name
+├── SandboxDied              (ConnectionError)    it was running and is gone, with the exit detail
+├── SandboxTimeout           (TimeoutError)       it did not answer by the host's own deadline
+├── SandboxProtocolError     (RuntimeError)       it sent something that the protocol does not allow
+├── SandboxNotStarted        (RuntimeError)       it was used before start() or after stop()
+└── SandboxFileError         (OSError)            a file could not be moved in or out
 """
 
 from __future__ import annotations

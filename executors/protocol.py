@@ -17,9 +17,20 @@ _HEADER = struct.Struct("!cII")
 _PREFIX = struct.Struct("!I")
 
 # In the order in which they import each other.
-_MODULES = (
-    "wire", "system", "output", "files", "stdio", "python", "worker", "zygote", "peer", "workers", "blocks", "supervisor",
-)  # fmt: skip
+_MODULES = [
+    "wire",
+    "system",
+    "output",
+    "files",
+    "stdio",
+    "python",
+    "worker",
+    "zygote",
+    "peer",
+    "workers",
+    "blocks",
+    "supervisor",
+]
 
 BOOT = """\
 import builtins, json, os, struct, sys, types
@@ -95,13 +106,11 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
     try:
         (size,) = _PREFIX.unpack_from(payload)
         end = _PREFIX.size + size
-        if end > len(payload):
-            raise ValueError("the message is longer than its frame")
         message = json.loads(payload[_PREFIX.size : end])
     except (struct.error, ValueError, RecursionError) as error:
         raise SandboxProtocolError(f"the sandbox sent a malformed message: {error}") from None
-    if not isinstance(message, dict):
-        raise SandboxProtocolError("the sandbox sent a message that is not an object")
+    if not isinstance(message, dict) or end > len(payload):
+        raise SandboxProtocolError("the sandbox sent a message that is not an object, or longer than its frame")
     return message, payload[end:]
 
 

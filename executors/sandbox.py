@@ -216,14 +216,14 @@ class Sandbox:
             waiting = chunk
         await self._file_request(connection, ident, {"op": "write", "name": name, "mode": mode, "final": True}, waiting)
 
-    async def read_file(self, name: str) -> AsyncIterator[bytes]:
+    async def read_file(self, name: str) -> AsyncIterator[tuple[bytes, int]]:
         """Read a file of the sandbox.
 
         Args:
             name: Where it is, relative to the workspace or absolute.
 
         Returns:
-            Its content, in pieces.
+            Its content, in pieces, each with the size of the whole.
 
         Raises:
             SandboxFileError: It is not there, or not a regular file.
@@ -233,7 +233,7 @@ class Sandbox:
         while True:
             request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
             reply = await self._file_request(connection, connection.next_ident(), request)
-            yield reply.data
+            yield reply.data, int(reply.message["size"])
             offset += len(reply.data)
             if len(reply.data) < CHUNK:
                 return

@@ -145,12 +145,20 @@ class Block:
             "notes": self.notes,
         }
         files = b""
+        if self.request.get("delete"):
+            self._delete_code()
         if self.request.get("scan"):
             if self.request.get("hide"):
                 self.supervisor.files.remember(self.request["hide"])
             message["files"], files, message["too_many_files"] = self.supervisor.files.changed()
         self.supervisor.send_message(b"D", self.ident, message, files)
         self.supervisor.finished(self)
+
+    def _delete_code(self):
+        try:
+            os.unlink(self.request["path"])
+        except OSError:
+            pass  # the code may have removed it itself
 
 
 class ProcessBlock(Block):

@@ -25,9 +25,13 @@ def open_streams():
 
 
 def _install(stdout, stderr):
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
-    sys.stdout = sys.__stdout__ = _text(stdout)
-    sys.stderr = sys.__stderr__ = _text(stderr)
+    for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
+        setattr(sys, name, stream)
+        setattr(sys, "__%s__" % name, stream)
+
+
+def _input():
+    return open(0, encoding="utf-8", closefd=False)
 
 
 def _text(raw):

@@ -1,0 +1,112 @@
+"""From what the runner answered to an `ExecutionResult`."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from .connection import Reply
+from .errors import SandboxProtocolError
+from .result import Artifact, ErrorInfo, ExecutionResult, Outcome, State
+
+_OUTCOMES = get_args(Outcome)
+_STATES = get_args(State)
+
+
+def to_result(
+    reply: Reply, *, split_streams: bool, code_file: str | None, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]
+) -> ExecutionResult:
+    """Make the result of one block.
+
+    Args:
+        reply: What came back.
+        split_streams: Whether standard output and error were kept apart.
+        code_file: File with its code on the host, or None.
+        artifacts: Files that it made or changed.
+        notes: What the host has to add to the runner's notes.
+
+    Returns:
+        The result.
+
+    Raises:
+        SandboxProtocolError: The reply is not what the protocol says.
+    """
+    message = reply.message
+    try:
+        dropped = [int(count) for count in message["dropped"]]
+        texts = [
+            _text(reply.streams.get(kind, bytearray()), dropped[index], int(message["tail"][index]))
+            for index, kind in enumerate((b"O", b"E")[: len(dropped)])
+        ]
+        error = message["error"]
+        return ExecutionResult(
+            exit_code=int(message["exit_code"]),
+            output="".join(texts),
+            code_file=code_file,
+            outcome=_one_of(_OUTCOMES, message["outcome"]),
+            stdout=texts[0] if split_streams else None,
+            stderr=texts[1] if split_streams else None,
+            value=message["value"],
+            error=ErrorInfo(error["type"], error["message"], error["line"]) if error else None,
+            duration_s=float(message["duration_s"]),
+            truncated=sum(dropped),
+            artifacts=artifacts,
+            state=_one_of(_STATES, message["state"]),
+            notes=(*notes, *message["notes"]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as problem:
+        raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
+
+
+def _one_of(allowed: tuple[str, ...], word: Any) -> Any:
+    if word not in allowed:
+        raise ValueError(f"{word!r} is none of {allowed}")
+    return word
+
+
+def _text(data: bytearray, dropped: int, tail: int) -> str:
+    if not dropped:
+        return data.decode("utf-8", "replace")
+    cut = len(data) - tail
+    head, rest = data[:cut].decode("utf-8", "replace"), data[cut:].decode("utf-8", "replace")
+    return f"{head}\n[... {dropped:,} bytes dropped ...]\n{rest}"
+
+
+def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
+    """Make an `Artifact` of an entry of the runner's list of changed files."""
+    name = str(entry["name"])
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Artifact(name, int(entry["size"]), media_type, **more)
+
+
+def combine(results: Sequence[ExecutionResult]) -> ExecutionResult:
+    """Make one result of those of several blocks, as AutoGen's executors do.
+
+    Args:
+        results: One or more, in the order run.
+
+    Returns:
+        The last one's verdict, with all output, files and notes.
+    """
+    if len(results) == 1:
+        return results[0]
+    last = results[-1]
+    split = last.stdout is not None
+    files = {item.name: item for result in results for item in result.artifacts}
+    return ExecutionResult(
+        exit_code=last.exit_code,
+        output="".join(result.output for result in results),
+        code_file=next((result.code_file for result in results if result.code_file), None),
+        outcome=last.outcome,
+        stdout="".join(result.stdout or "" for result in results) if split else None,
+        stderr="".join(result.stderr or "" for result in results) if split else None,
+        value=last.value,
+        error=last.error,
+        duration_s=sum(result.duration_s for result in results),
+        truncated=sum(result.truncated for result in results),
+        artifacts=tuple(files.values()),
+        tool_calls=tuple(call for result in results for call in result.tool_calls),
+        state=max((result.state for result in results), key=_STATES.index),
+        notes=tuple(note for result in results for note in result.notes),
+    )

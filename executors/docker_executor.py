@@ -1,0 +1,309 @@
+"""Running code blocks in a hardened Docker container."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from autogen_core import Component
+from pydantic import BaseModel, ConfigDict, Field
+
+from . import environment as variables
+from .docker_image import DEFAULT_IMAGE, Progress
+from .docker_launcher import ContainerOptions, DockerLauncher
+from .executor import WORKSPACE, SandboxCodeExecutor
+from .functions_module import (
+    CodeFunction,
+    build_functions_source,
+    check_module_name,
+    functions_prompt,
+    required_packages,
+)
+from .languages import merge
+from .limits import Limits, parse_size
+from .sandbox import Sandbox, Settings
+
+if TYPE_CHECKING:
+    from docker.types import DeviceRequest
+
+NOBODY = "65534:65534"
+
+
+class DockerCommandLineCodeExecutorConfig(BaseModel):
+    """Configuration of `DockerCommandLineCodeExecutor`; every key is the constructor's argument of that name.
+
+    `functions` are kept as the source of their module (`functions_source`) and the packages it needs.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    image: str = DEFAULT_IMAGE
+    container_name: str | None = None
+    timeout: float = 60
+    work_dir: str | None = None
+    bind_dir: str | None = None
+    auto_remove: bool = True
+    stop_container: bool = True
+    device_requests: list[dict[str, Any]] = Field(default_factory=list)
+    functions_source: str | None = None
+    functions_packages: list[str] = Field(default_factory=list)
+    functions_module: str = "functions"
+    extra_volumes: dict[str, dict[str, str]] = Field(default_factory=dict)
+    extra_hosts: dict[str, str] = Field(default_factory=dict)
+    init_command: str | None = None
+    delete_tmp_files: bool = False
+    mode: Literal["process", "session"] = "process"
+    limits: Limits = Limits()
+    user: str | None = None
+    network: str = "none"
+    read_only: bool = True
+    environment: dict[str, str] = Field(default_factory=dict)
+    preload: list[str] = Field(default_factory=list)
+    packages: list[str] = Field(default_factory=list)
+    languages: dict[str, str | list[str]] = Field(default_factory=dict)
+    split_streams: bool = False
+    checkpoint: bool = True
+    docker_host: str | None = None
+
+
+class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommandLineCodeExecutorConfig]):
+    """Runs code blocks in a hardened Docker container, over one attached stream.
+
+    Without further settings: no network, no capabilities, no new privileges, an unprivileged user, a read-only root file
+    system, bounded memory, processor time, processes and files. Use it with `async with`, or with `start` and `stop`;
+    where it has not been started, the first block starts it.
+
+    Args:
+        image: Image to run; any with Python 3.8 or later. By default the one that `codeact image build` makes, or
+            `python:3-slim` where that is missing and a registry answers.
+        container_name: Name of the container. By default a new one each time.
+        timeout: Wall-clock seconds that a block may take. Default 60.
+        work_dir: Folder on the host that is kept in step with /workspace: its files are sent before a block, what a block
+            made or changed comes back after it. By default a temporary one, gone after `stop`.
+        bind_dir: Folder on the engine's host that is mounted at /workspace instead of copying. Off by default.
+        auto_remove: Whether the container is removed when it ends. Default True.
+        stop_container: Whether `stop` ends the container. If False it lives on for the next `start` of this executor, at the
+            longest until this process ends. Default True.
+        device_requests: GPUs and the like, as `docker.types.DeviceRequest`.
+        functions: Functions whose source is put into a module for the code; their packages go into a derived image.
+        functions_module: Name of that module. Default "functions".
+        extra_volumes: Further mounts, as Docker's SDK has them.
+        extra_hosts: Names for the container's /etc/hosts.
+        init_command: Shell command that runs once when the container has started.
+        delete_tmp_files: Whether the code of blocks without a name is not kept in `work_dir`. Default False.
+        mode: "process", each block a fresh process (the default), or "session", one interpreter that lives on.
+        limits: What the container may use; see `Limits`.
+        user: "uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).
+        network: Docker network. Default "none".
+        read_only: Whether the root file system is read-only. Default True.
+        environment: Variables for the code: a mapping, where "${NAME}" refers to the host's variable, or a list of names of
+            the host's variables. The config holds references only, never values.
+        preload: Modules imported ahead of the first block, so that blocks that import them start at once.
+        packages: Python packages for a derived image, built once. Paths of wheels are allowed.
+        languages: Further languages: label to command, for example {"julia": "julia"}.
+        split_streams: Whether `stdout` and `stderr` of the result are kept apart, at the price of their order.
+        checkpoint: Whether a session is checkpointed before each block, so that a timeout or crash does not cost its
+            variables. Default True.
+        docker_host: Address of the engine. By default DOCKER_HOST, else the current Docker context.
+        progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
+
+    Raises:
+        ValueError: An argument can't be right; the message says which.
+    """
+
+    component_config_schema = DockerCommandLineCodeExecutorConfig
+    component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
+
+    def __init__(
+        self,
+        image: str = DEFAULT_IMAGE,
+        container_name: str | None = None,
+        *,
+        timeout: float = 60,
+        work_dir: Path | str | None = None,
+        bind_dir: Path | str | None = None,
+        auto_remove: bool = True,
+        stop_container: bool = True,
+        device_requests: Sequence[DeviceRequest] | None = None,
+        functions: Sequence[CodeFunction] = (),
+        functions_module: str = "functions",
+        extra_volumes: Mapping[str, Mapping[str, str]] | None = None,
+        extra_hosts: Mapping[str, str] | None = None,
+        init_command: str | None = None,
+        delete_tmp_files: bool = False,
+        mode: Literal["process", "session"] = "process",
+        limits: Limits | None = None,
+        user: str | None = None,
+        network: str = "none",
+        read_only: bool = True,
+        environment: Mapping[str, str] | Sequence[str] | None = None,
+        preload: Sequence[str] = (),
+        packages: Sequence[str] = (),
+        languages: Mapping[str, str | Sequence[str]] | None = None,
+        split_streams: bool = False,
+        checkpoint: bool = True,
+        docker_host: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self._functions_packages = required_packages(functions)
+        self._functions = tuple(functions)
+        super().__init__(
+            timeout=timeout,
+            mode=mode,
+            work_dir=Path(work_dir) if work_dir is not None else None,
+            mounted=Path(bind_dir) if bind_dir is not None else None,
+            languages=merge(languages),
+            split_streams=split_streams,
+            delete_tmp_files=delete_tmp_files,
+            init_command=init_command,
+            functions_source=build_functions_source(functions) if functions else None,
+            functions_module=check_module_name(functions_module),
+        )
+        self._image = image
+        self._container_name = container_name
+        self._auto_remove = auto_remove
+        self._stop_container = stop_container
+        self._device_requests = tuple(device_requests or ())
+        self._extra_volumes = {host: dict(mount) for host, mount in (extra_volumes or {}).items()}
+        self._extra_hosts = dict(extra_hosts or {})
+        self._limits = limits if limits is not None else Limits()
+        self._user = user
+        self._network = network
+        self._read_only = read_only
+        self._environment = variables.parse_environment(environment)
+        self._preload = tuple(preload)
+        self._packages = tuple(packages)
+        self._custom_languages = {
+            name: command if isinstance(command, str) else list(command) for name, command in (languages or {}).items()
+        }
+        self._checkpoint = checkpoint
+        self._docker_host = docker_host
+        self._progress = progress if progress is not None else _say
+        self._running_name: str | None = None
+
+    @property
+    def container_name(self) -> str | None:
+        """Name of the container that runs now, or the one asked for."""
+        return self._running_name or self._container_name
+
+    @property
+    def bind_dir(self) -> Path:
+        """The folder mounted at /workspace, or `work_dir`, which is kept in step with it."""
+        return self._mounted if self._mounted is not None else self.work_dir
+
+    def functions_prompt(self) -> str:
+        """Text that tells a model which functions its code can import; empty where there are none."""
+        return functions_prompt(self._functions, self._functions_module) if self._functions else ""
+
+    async def stop(self) -> None:
+        """Stop the container and everything in it; repeated calls, also before `start`, are harmless.
+
+        With `stop_container=False` the container lives on for the next `start` of this executor.
+        """
+        if self._stop_container:
+            await super().stop()
+        else:
+            self._stopped = True
+
+    def _new_sandbox(self) -> Sandbox:
+        name = self._running_name = self._container_name or f"codeact-{uuid.uuid4().hex[:12]}"
+        options = ContainerOptions(
+            image=self._image,
+            packages=(*self._packages, *self._functions_packages),
+            name=name,
+            limits=self._limits,
+            user=self._effective_user(),
+            network=self._network,
+            read_only=self._read_only,
+            environment=variables.resolve(self._environment),
+            bind_dir=str(self._mounted.resolve()) if self._mounted is not None else None,
+            volumes=self._extra_volumes,
+            extra_hosts=self._extra_hosts,
+            device_requests=self._device_requests,
+            auto_remove=self._auto_remove,
+            docker_host=self._docker_host,
+        )
+        settings = Settings(
+            mode=self._mode,
+            workspace=WORKSPACE,
+            preload=self._preload,
+            output_limit=self._limits.output,
+            split_streams=self._split_streams,
+            checkpoint=self._checkpoint,
+            memory_bytes=parse_size(self._limits.memory),
+        )
+        return Sandbox(DockerLauncher(options, self._progress), settings, name)
+
+    def _effective_user(self) -> str:
+        if self._user is not None:
+            return self._user
+        if self._mounted is not None and self._mounted.is_dir():
+            owner = self._mounted.stat()
+            if owner.st_uid != 0:
+                return f"{owner.st_uid}:{owner.st_gid}"
+        return NOBODY
+
+    def _to_config(self) -> DockerCommandLineCodeExecutorConfig:
+        return DockerCommandLineCodeExecutorConfig(
+            image=self._image,
+            container_name=self._container_name,
+            timeout=self._timeout,
+            work_dir=str(self._work_dir) if self._work_dir is not None else None,
+            bind_dir=str(self._mounted) if self._mounted is not None else None,
+            auto_remove=self._auto_remove,
+            stop_container=self._stop_container,
+            device_requests=[_dump_device(request) for request in self._device_requests],
+            functions_source=self._functions_source,
+            functions_packages=self._functions_packages,
+            functions_module=self._functions_module,
+            extra_volumes=self._extra_volumes,
+            extra_hosts=self._extra_hosts,
+            init_command=self._init_command,
+            delete_tmp_files=self._delete_tmp_files,
+            mode="session" if self._mode == "session" else "process",
+            limits=self._limits,
+            user=self._user,
+            network=self._network,
+            read_only=self._read_only,
+            environment=variables.dump(self._environment),
+            preload=list(self._preload),
+            packages=list(self._packages),
+            languages=self._custom_languages,
+            split_streams=self._split_streams,
+            checkpoint=self._checkpoint,
+            docker_host=self._docker_host,
+        )
+
+    @classmethod
+    def _from_config(cls, config: DockerCommandLineCodeExecutorConfig) -> Self:
+        arguments = {name: getattr(config, name) for name in type(config).model_fields}
+        source, packages = arguments.pop("functions_source"), arguments.pop("functions_packages")
+        arguments["device_requests"] = [_load_device(request) for request in config.device_requests]
+        executor = cls(**arguments)
+        # The functions themselves are not rebuilt: loading a config must not run code on the host.
+        executor._functions_source = source
+        executor._functions_packages = packages
+        return executor
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"codeact: {line}\n")
+
+
+def _dump_device(request: DeviceRequest) -> dict[str, Any]:
+    return {
+        "driver": request.driver,
+        "count": request.count,
+        "device_ids": list(request.device_ids),
+        "capabilities": [list(group) for group in request.capabilities],
+        "options": dict(request.options),
+    }
+
+
+def _load_device(request: dict[str, Any]) -> DeviceRequest:
+    from docker.types import DeviceRequest  # noqa: PLC0415 - importing it takes a tenth of a second
+
+    return DeviceRequest(**request)

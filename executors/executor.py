@@ -1,0 +1,365 @@
+"""AutoGen's `CodeExecutor` on top of a sandbox: blocks in, result out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor
+
+from . import sync
+from .block_reply import combine, to_result
+from .block_request import BlockRequest, make_request
+from .errors import SandboxFileError, SandboxNotStarted, SandboxStartError
+from .filenames import safe_name
+from .languages import Language
+from .result import ExecutionResult
+from .sandbox import Sandbox
+from .workspace import Workspace
+
+INIT_TIMEOUT_S = 60.0
+WORKSPACE = "/workspace"
+LOST = (
+    "The sandbox had ended since the last block; this block ran in a new one: variables and files made there are lost."
+)
+
+
+class SandboxCodeExecutor(CodeExecutor):
+    """What all our executors have in common; a subclass says how its sandbox is started.
+
+    Args:
+        timeout: Wall-clock seconds that a block may take.
+        mode: `process` (each block a fresh process) or `session` (one live interpreter).
+        work_dir: Folder on the host that is kept in step with the workspace, or None for a temporary one.
+        mounted: Whether the workspace is itself a folder of the host, so that nothing need be copied.
+        languages: The table of languages.
+        split_streams: Whether standard output and error are kept apart.
+        delete_tmp_files: Whether the code of unnamed blocks is not kept on the host.
+        init_command: Shell command that runs once when the sandbox has started, or None.
+        functions_source: Source of the module of functions for the code, or None.
+        functions_module: Name of that module.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        mode: str,
+        work_dir: Path | None,
+        mounted: Path | None,
+        languages: Mapping[str, Language],
+        split_streams: bool,
+        delete_tmp_files: bool,
+        init_command: str | None,
+        functions_source: str | None,
+        functions_module: str,
+    ) -> None:
+        if not timeout > 0:
+            raise ValueError(f"timeout must be above 0 seconds, not {timeout}: a block needs some time to run")
+        if mode not in ("process", "session"):
+            raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
+        self._timeout = timeout
+        self._mode = mode
+        self._work_dir = work_dir
+        self._mounted = mounted
+        self._languages = languages
+        self._split_streams = split_streams
+        self._delete_tmp_files = delete_tmp_files
+        self._init_command = init_command
+        self._functions_source = functions_source
+        self._functions_module = functions_module
+        self._sandbox: Sandbox | None = None
+        self._workspace: Workspace | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._stopped = False
+        self._lifecycle = threading.Lock()
+
+    @abstractmethod
+    def _new_sandbox(self) -> Sandbox:
+        """Make a sandbox that has not been started."""
+
+    @property
+    def timeout(self) -> float:
+        """Wall-clock seconds that a block may take."""
+        return self._timeout
+
+    @property
+    def mode(self) -> str:
+        """`process` or `session`."""
+        return self._mode
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder on the host that is kept in step with the workspace.
+
+        Raises:
+            SandboxNotStarted: It is a temporary one and the executor has not been started.
+        """
+        if self._work_dir is not None:
+            return self._work_dir
+        if self._mounted is not None:
+            return self._mounted
+        if self._temporary is None:
+            raise SandboxNotStarted(
+                "without a work_dir there is only a temporary one from start() to stop(): start first"
+            )
+        return Path(self._temporary.name)
+
+    async def start(self) -> None:
+        """Start the sandbox; does nothing where it runs already.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        async with self._exclusive():
+            self._stopped = False
+            if self._sandbox is None or not self._sandbox.alive:
+                await self._start()
+
+    async def stop(self) -> None:
+        """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
+        async with self._exclusive():
+            self._stopped = True
+            await self._stop()
+
+    async def restart(self) -> None:
+        """Start afresh: a new sandbox, with the files of `work_dir` and nothing else of before."""
+        async with self._exclusive():
+            await self._stop(keep_folder=True)
+            self._stopped = False
+            await self._start()
+
+    @contextlib.asynccontextmanager
+    async def _exclusive(self) -> AsyncIterator[None]:
+        """One start, stop or restart at a time; not an asyncio.Lock, because those belong to one event loop."""
+        while not self._lifecycle.acquire(blocking=False):  # noqa: ASYNC110 - an asyncio.Event belongs to one loop too
+            await asyncio.sleep(0.005)
+        try:
+            yield
+        finally:
+            self._lifecycle.release()
+
+    async def _start(self) -> None:
+        if self._work_dir is None and self._mounted is None and self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="codeact-")
+        try:
+            if self._mounted is None:
+                self._workspace = self._new_workspace(self.work_dir)
+                self._workspace.prepare()
+            sandbox = self._new_sandbox()
+            hello = await sandbox.start()
+            try:
+                _check_workspace(hello)
+                await self._furnish(sandbox)
+            except BaseException:
+                await sandbox.stop()
+                raise
+            self._sandbox = sandbox
+        except BaseException:
+            self._drop_folder()
+            raise
+
+    def _new_workspace(self, root: Path) -> Workspace:
+        return Workspace(root)
+
+    async def _furnish(self, sandbox: Sandbox) -> None:
+        """Put in place what blocks expect to find."""
+        if self._workspace is not None:
+            await sync.push(self._workspace, sandbox)
+        if self._functions_source is not None:
+            await sandbox.write_file(f"{self._functions_module}.py", 0o644, [self._functions_source.encode()])
+            await self._must_run(sandbox, "python", f"import {self._functions_module}", "the functions failed to load")
+        if self._init_command is not None:
+            await self._must_run(sandbox, "sh", self._init_command, "init_command failed")
+
+    async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> None:
+        request = self._request(CodeBlock(code=code, language=language))
+        assert isinstance(request, BlockRequest)
+        reply = await sandbox.run({**request.message, "scan": False}, request.code, INIT_TIMEOUT_S)
+        result = to_result(reply, split_streams=self._split_streams, code_file=None, artifacts=(), notes=())
+        if result.exit_code != 0:
+            raise SandboxStartError(f"{complaint} (exit code {result.exit_code}): {result.output.strip()}")
+
+    async def _stop(self, *, keep_folder: bool = False) -> None:
+        sandbox, self._sandbox = self._sandbox, None
+        try:
+            if sandbox is not None:
+                await sandbox.stop()
+        finally:
+            self._workspace = None
+            if not keep_folder:
+                self._drop_folder()
+
+    def _drop_folder(self) -> None:
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> ExecutionResult:
+        """Run blocks one after the other, up to the first that fails.
+
+        The sandbox is started where it has not been yet.
+
+        Args:
+            code_blocks: The blocks, at least one.
+            cancellation_token: Cancelling it kills the running block with everything that it started.
+
+        Returns:
+            One result for all of them; what the code did is never an exception.
+
+        Raises:
+            ValueError: There are no blocks.
+            SandboxError: Something around the code broke.
+            asyncio.CancelledError: It was cancelled; the block is dead by then.
+        """
+        if not code_blocks:
+            raise ValueError("No code blocks to execute.")
+        running = asyncio.ensure_future(self._execute(list(code_blocks)))
+        cancellation_token.link_future(running)
+        return await running
+
+    async def _execute(self, code_blocks: Sequence[CodeBlock]) -> ExecutionResult:
+        sandbox, notes = await self._ready()
+        results: list[ExecutionResult] = []
+        for block in code_blocks:
+            results.append(await self._execute_one(sandbox, block, notes))
+            notes = ()
+            if results[-1].exit_code != 0:
+                break
+        return combine(results)
+
+    async def _ready(self) -> tuple[Sandbox, tuple[str, ...]]:
+        """The running sandbox, and what has to be said if it is not the one of before."""
+        sandbox = self._sandbox
+        if sandbox is not None and sandbox.alive:
+            return sandbox, ()
+        async with self._exclusive():
+            if self._stopped:
+                raise SandboxNotStarted("the executor has been stopped: call start() before running more code")
+            died = self._sandbox is not None
+            if self._sandbox is None or not self._sandbox.alive:
+                await self._stop(keep_folder=True)
+                await self._start()
+            assert self._sandbox is not None
+            return self._sandbox, (LOST,) if died else ()
+
+    def _request(self, block: CodeBlock) -> BlockRequest | ExecutionResult:
+        return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
+
+    async def _execute_one(self, sandbox: Sandbox, block: CodeBlock, notes: tuple[str, ...]) -> ExecutionResult:
+        request = self._request(block)
+        if isinstance(request, ExecutionResult):
+            return request
+        workspace = self._workspace
+        kept = None
+        message = {**request.message, "scan": workspace is not None}
+        if workspace is not None:
+            notes += await sync.push(workspace, sandbox)
+        if request.filename is not None:
+            message["hide"] = request.message["path"]
+            message["delete"] = self._delete_tmp_files and not request.named
+            kept = self._keep_code(request)
+        reply = await sandbox.run(message, request.code, self._timeout)
+        artifacts = await sync.pull(workspace, sandbox, reply) if workspace is not None else ()
+        result = to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
+        return replace(result, state="lost") if LOST in notes else result
+
+    def _keep_code(self, request: BlockRequest) -> str | None:
+        """Where the code is on the host, as AutoGen's executors keep it."""
+        assert request.filename is not None
+        if self._delete_tmp_files and not request.named:
+            return None
+        if self._workspace is not None:
+            return sync.keep_code(self._workspace, request.filename, request.code)
+        return str(self.work_dir / request.filename)
+
+    async def checkpoint(self) -> None:
+        """Remember the session's memory as it is now, until the next call or `stop`.
+
+        Raises:
+            ValueError: There is no session, or a block is running.
+        """
+        sandbox = await self._session()
+        await sandbox.command(b"P", {})
+
+    async def rollback(self) -> None:
+        """Go back to the session's memory as it was at `checkpoint()`; can be repeated.
+
+        Files, file offsets, threads and subprocesses are not restored.
+
+        Raises:
+            ValueError: There is no session or no checkpoint, or a block is running.
+        """
+        sandbox = await self._session()
+        await sandbox.command(b"R", {})
+
+    async def _session(self) -> Sandbox:
+        if self._mode != "session":
+            raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
+        sandbox, _ = await self._ready()
+        return sandbox
+
+    async def upload(self, source: Path | str, name: str | None = None) -> None:
+        """Copy a file from the host into the workspace.
+
+        Args:
+            source: The file on the host.
+            name: Its path relative to the workspace; its own name by default.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It can't be read, or the sandbox can't take it.
+        """
+        source = Path(source)
+        target = safe_name(name if name is not None else source.name)
+        sandbox, _ = await self._ready()
+        try:
+            content = await asyncio.to_thread(source.read_bytes)
+        except OSError as error:
+            raise SandboxFileError(error.errno, f"can't read: {error.strerror}", str(source)) from error
+        chunks = (content[start : start + sync.CHUNK] for start in range(0, max(len(content), 1), sync.CHUNK))
+        await sandbox.write_file(target, 0o644, chunks)
+
+    async def download(self, name: str, target: Path | str) -> Path:
+        """Copy a file from the workspace to the host.
+
+        Args:
+            name: Its path relative to the workspace.
+            target: The file on the host, replaced where it exists.
+
+        Returns:
+            The file on the host.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It is not there, not a regular file, too large, or the host can't write.
+        """
+        target = Path(target)
+        sandbox, _ = await self._ready()
+        folder = Workspace(target.parent)
+        folder.prepare()
+        chunks = await sync.read_whole(sandbox, safe_name(name), folder.max_file_bytes)
+        return folder.store(target.name, 0o644, chunks)
+
+    async def list_files(self) -> list[str]:
+        """Names of the regular files in the workspace."""
+        sandbox, _ = await self._ready()
+        return [str(entry["name"]) for entry in await sandbox.list_files()]
+
+
+def _check_workspace(hello: Mapping[str, Any]) -> None:
+    if not hello["workspace_writable"]:
+        raise SandboxStartError(
+            f"the workspace is not writable for user {hello['uid']} in the sandbox: change the folder's owner or permissions, "
+            "or pass `user=`"
+        )

@@ -1,0 +1,113 @@
+"""Keeping `work_dir` on the host and `/workspace` in the sandbox in step."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import Any
+
+from .block_reply import artifact
+from .connection import Reply
+from .errors import SandboxError, SandboxFileError
+from .result import Artifact
+from .sandbox import Sandbox
+from .workspace import Workspace
+
+CHUNK = 256 * 1024
+logger = logging.getLogger("autogen_codeact")
+
+
+async def push(workspace: Workspace, sandbox: Sandbox) -> tuple[str, ...]:
+    """Send what is new or changed on the host.
+
+    Args:
+        workspace: The host's folder.
+        sandbox: Where it goes.
+
+    Returns:
+        Sentences about files that were left out.
+
+    Raises:
+        SandboxFileError: The sandbox could not take a file.
+    """
+    files = workspace.outgoing()
+    notes = tuple(f"Not sent to the sandbox: {item.name} {item.reason}" for item in workspace.skipped)
+    for file in files:
+        await sandbox.write_file(file.name, file.mode, workspace.read(file))
+        workspace.mark_synced([file.name])
+    return notes
+
+
+async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
+    """Store on the host what a block made or changed.
+
+    Args:
+        workspace: The host's folder.
+        sandbox: Where the files are.
+        reply: The block's reply with the list of changed files and the content of small ones.
+
+    Returns:
+        The files; one that could not be stored says why.
+    """
+    artifacts = []
+    offset = 0
+    for entry in reply.message.get("files", ()):
+        inline = entry.get("inline")
+        content: bytes | None = None
+        if inline is not None:
+            content = reply.data[offset : offset + inline]
+            offset += inline
+        artifacts.append(await _store(workspace, sandbox, entry, content))
+    return tuple(artifacts)
+
+
+async def _store(workspace: Workspace, sandbox: Sandbox, entry: dict[str, Any], content: bytes | None) -> Artifact:
+    name, mode = str(entry["name"]), int(entry["mode"])
+    try:
+        if content is not None:
+            return artifact(entry, path=workspace.store(name, mode, [content]))
+        chunks = await read_whole(sandbox, name, workspace.max_file_bytes)
+        return artifact(entry, path=workspace.store(name, mode, chunks))
+    except SandboxFileError as error:
+        logger.warning("the file %s stays in the sandbox: %s", name, error)
+        return artifact(entry, note=str(error))
+
+
+async def read_whole(sandbox: Sandbox, name: str, limit: int) -> list[bytes]:
+    """Read a file of the sandbox.
+
+    Args:
+        sandbox: Where it is.
+        name: Its path relative to the workspace.
+        limit: Bytes that it may have.
+
+    Returns:
+        Its content, in pieces.
+
+    Raises:
+        SandboxFileError: It is not there, not a regular file, or too large.
+    """
+    chunks = []
+    async for chunk, size in sandbox.read_file(name):
+        if size > limit:
+            raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {limit:,} are copied", name)
+        chunks.append(chunk)
+    return chunks
+
+
+def keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
+    """Keep the code of a block on the host, as AutoGen's executors do.
+
+    Args:
+        workspace: The host's folder.
+        filename: Name of the file.
+        code: The code.
+
+    Returns:
+        The file, or None where it could not be stored.
+    """
+    try:
+        return str(workspace.store(filename, 0o644, [code]))
+    except SandboxError as error:
+        logger.warning("the code was not kept on the host: %s", error)
+        return None
