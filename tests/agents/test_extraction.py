@@ -1,0 +1,353 @@
+"""Blocks out of text: what models write, what CommonMark says, and what must not break it."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+from autogen_codeact.agents.extraction import (
+    DOCUMENT_LABELS,
+    OUTPUT_LABELS,
+    ExtractedBlock,
+    extract_code_blocks,
+    normalise_language,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+F = "```"
+REFERENCE = MarkdownIt("commonmark")
+quick = settings(max_examples=300, deadline=None, database=None)
+
+
+def block(language: str, code: str, line: int, complete: bool = True) -> ExtractedBlock:
+    return ExtractedBlock(language, code, line, complete)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "plain": (f"Run:\n\n{F}python\nprint(1)\n{F}\nDone.", [block("python", "print(1)\n", 4)]),
+        "two": (f"{F}py\na\n{F}\n{F}sh\nb\n{F}\n", [block("python", "a\n", 2), block("sh", "b\n", 5)]),
+        "no label": (f"{F}\na\n{F}", [block("", "a\n", 2)]),
+        "tildes": ("~~~python\na\n~~~\n", [block("python", "a\n", 2)]),
+        "tildes around backticks": (f"~~~python\n{F}\n~~~\n", [block("python", f"{F}\n", 2)]),
+        "attributes": (f'{F}python title="x.py" {{1,3}}\na\n{F}', [block("python", "a\n", 2)]),
+        "crlf": (f"a\r\n{F}python\r\nx\r\ny\r\n{F}\r\n", [block("python", "x\ny\n", 3)]),
+        "lone cr": (f"{F}python\rx\r{F}\r", [block("python", "x\n", 2)]),
+        "empty": (f"{F}python\n{F}\n", [block("python", "", 2)]),
+        "code span": (f"{F}python print(1){F}\n", []),
+        "in a sentence": (f"Use {F}python to open.\n", []),
+        "output": (f"{F}OUTPUT\n18\n{F}\n", [block("output", "18\n", 2)]),
+        "binary": (
+            f"\0\ud800\n{F}python\n\0\ud800\x0c\x85\u2028x\n{F}",
+            [block("python", "\0\ud800\x0c\x85\u2028x\n", 3)],
+        ),
+        "nothing": ("", []),
+    }.values(),
+)
+def test_fences_as_they_should_be(text: str, expected: list[ExtractedBlock]) -> None:
+    assert extract_code_blocks(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "glued to the last line": (f"{F}python\na\nprint(1){F}\nDone.", [block("python", "a\nprint(1)", 2)]),
+        "glued, then another": (
+            f"{F}python\na{F}\nThen:\n{F}python\nb\n{F}\n",
+            [block("python", "a", 2), block("python", "b\n", 5)],
+        ),
+        "glued, but closed properly": (f'{F}python\ns = """{F}\n"""\n{F}', [block("python", f's = """{F}\n"""\n', 2)]),
+        "a code span is no glued fence": (f"{F}python\n# {F}x{F}\n", [block("python", f"# {F}x{F}\n", 2, False)]),
+        "glued with too short a fence": (f"{F}`python\na{F}\n", [block("python", f"a{F}\n", 2, False)]),
+        "under a list marker": (f"- {F}python\n  a\n    b\n  {F}\n", [block("python", "a\n  b\n", 2)]),
+        "in a list item": (f"1. Do:\n   {F}sh\n   a\n   {F}\n2. b", [block("sh", "a\n", 3)]),
+        "deep in a list": (f"     {F}python\n     a\n     {F}\n", [block("python", "a\n", 2)]),
+        "fence indented, code not": (
+            f"   {F}python\nif a:\n  b\n   {F}\n",
+            [block("python", "if a:\n  b\n", 2)],
+        ),
+        "flush string in indented code": (
+            f'  {F}python\n  s = """\nx\n"""\n  {F}\n',
+            [block("python", 's = """\nx\n"""\n', 2)],
+        ),
+        "tabs": (f"\t{F}python\n\ta\n\t\tb\n\t{F}\n", [block("python", "a\n\tb\n", 2)]),
+        "half a tab": (f"- {F}python\n\ta\n  {F}\n", [block("python", "  a\n", 2)]),
+        "quoted": (f"> {F}python\n> a\n>   b\n> {F}\nc", [block("python", "a\n  b\n", 2)]),
+        "quoted twice, in a list": (f"x\n- > > {F}sh\n  > > a\n  > > {F}\n", [block("sh", "a\n", 3)]),
+        "the quote ends": (
+            f"> {F}python\n> a\n\n{F}sh\nb\n{F}",
+            [block("python", "a\n", 2, False), block("sh", "b\n", 5)],
+        ),
+        "in an HTML comment": (f"<!--\n{F}python\na\n{F}\n-->\n{F}sh\nb\n{F}", [block("sh", "b\n", 7)]),
+        "a comment without an end": (f"<!--\n{F}python\na\n{F}\n", [block("python", "a\n", 3)]),
+        "underlines of a traceback": ("    a + b\n    ~~~~^^^^\nTypeError\n", []),
+    }.values(),
+)
+def test_fences_as_models_write_them(text: str, expected: list[ExtractedBlock]) -> None:
+    assert extract_code_blocks(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "truncated": (f"{F}python\nprint(1", [block("python", "print(1", 2, False)]),
+        "truncated at the fence": (f"{F}python", [block("python", "", 1, False)]),
+        "never closed, another follows": (
+            f"{F}python\na\n\n{F}python\nb\n{F}\n",
+            [block("python", "a\n\n", 2, False), block("python", "b\n", 5)],
+        ),
+        "a stray closing fence": (
+            f"{F}sh\na\n{F}\n{F}\n\n{F}python\nb\n{F}\n",
+            [block("sh", "a\n", 2), block("", "\n", 5, False), block("python", "b\n", 7)],
+        ),
+        "several nested in one never closed": (
+            f"{F}python\na\n{F}sh\nb\n{F}\n{F}r\nc\n{F}\n{F}js\nd",
+            [
+                block("python", "a\n", 2, False),
+                block("sh", "b\n", 4),
+                block("r", "c\n", 7),
+                block("javascript", "d", 10, False),
+            ],
+        ),
+        "output never closed": (
+            f"{F}output\n1\n{F}python\na\n{F}\n",
+            [block("output", f"1\n{F}python\na\n{F}\n", 2, False)],
+        ),
+        "a document never closed": (
+            f"{F}md\n# T\n{F}python\na\n{F}\n",
+            [block("markdown", f"# T\n{F}python\na\n{F}\n", 2, False)],
+        ),
+    }.values(),
+)
+def test_what_was_never_closed_is_incomplete(text: str, expected: list[ExtractedBlock]) -> None:
+    assert extract_code_blocks(text) == expected
+
+
+@pytest.mark.parametrize("outer", ["markdown", "md", "python", ""])
+def test_a_block_that_shows_fences_is_one_block(outer: str) -> None:
+    body = f"# Read me\n{F}python\na\n{F}\n- {F}sh\n  b\n  {F}\nend\n"
+    assert extract_code_blocks(f"{F}{outer}\n{body}{F}\nx") == [block(normalise_language(outer), body, 2)]
+
+
+def test_a_longer_fence_holds_shorter_ones() -> None:
+    body = f"{F}python\na\n{F}\n{F}\nnever closed\n"
+    assert extract_code_blocks(f"{F}`text\n{body}{F}`\n") == [block("text", body, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    {
+        "lines": ("Now\n<execute>\n\nif a:\n    b\n\n</execute>\nc", [block("python", "if a:\n    b", 4)]),
+        "one line": ("<execute> print(1) </execute>", [block("python", "print(1)", 1)]),
+        "begins on the tag's line": ("<execute> a\nb\n</execute>", [block("python", "a\nb", 1)]),
+        "after a thought": ("<thought> x </thought> <execute>a</execute>", [block("python", "a", 1)]),
+        "several": ("<execute>a</execute> <execute>b</execute>", [block("python", "a", 1), block("python", "b", 1)]),
+        "other tags": (
+            "<execute_bash>\nls\n</execute_bash>\n<execute_ipython>\na\n</execute_ipython>",
+            [block("bash", "ls", 2), block("python", "a", 5)],
+        ),
+        "indented": ("- x\n  <execute>\n  if a:\n    b\n  </execute>", [block("python", "if a:\n  b", 3)]),
+        "indented, code not": (" <execute>\nif a:\n b\n </execute>", [block("python", "if a:\n b", 2)]),
+        "a fence inside": (f"<execute>\n{F}python\na\n{F}\n</execute>", [block("python", "a\n", 3)]),
+        "a fence inside, no label": (f"<execute>\n{F}\na\n{F}\n</execute>", [block("python", "a\n", 3)]),
+        "fences in the code": (
+            f"<execute>\ns = '''\n{F}sh\nb\n{F}\n'''\n</execute>",
+            [block("python", f"s = '''\n{F}sh\nb\n{F}\n'''", 2)],
+        ),
+        "inside a fence": (f"{F}text\n<execute>a</execute>\n{F}", [block("text", "<execute>a</execute>\n", 2)]),
+        "never closed": ("<execute>\na\n", [block("python", "a", 2, False)]),
+        "never closed, another follows": (
+            "<execute>\na\n<execute>\nb\n</execute>",
+            [block("python", "a", 2, False), block("python", "b", 4)],
+        ),
+        "never closed, with a fence": (f"<execute>\n{F}python\na\n{F}\n", [block("python", "a\n", 3, False)]),
+        "spoken of": (f"I use <execute> tags.\n{F}sh\na\n{F}\n", [block("sh", "a\n", 3)]),
+        "spoken of, then used": ("Code in <execute> tags:\n<execute>\na\n</execute>", [block("python", "a", 3)]),
+        "in backticks": ("Use `<execute>` here:\n<execute>a</execute>", [block("python", "a", 2)]),
+        "empty": ("<execute>\n</execute>", [block("python", "", 2)]),
+        "the word in a string": (
+            "<execute>\nprint('<execute>')\n</execute>",
+            [block("python", "print('<execute>')", 2)],
+        ),
+    }.values(),
+)
+def test_execute_tags(text: str, expected: list[ExtractedBlock]) -> None:
+    assert extract_code_blocks(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    {
+        "python": [
+            "py",
+            "Python",
+            "PYTHON3",
+            "python3.11",
+            "py3",
+            "{python}",
+            "{.python .numbers}",
+            "python:a.py",
+            "ipython",
+        ],
+        "sh": ["sh", "shell", "Shell", "zsh"],
+        "bash": ["bash", "Bash", "{bash, echo=FALSE}"],
+        "javascript": ["js", "javascript", "node", "JS"],
+        "": ["", "  ", "{}", "\n"],
+        "c++": ["c++", "C++"],
+        "pyx": ["pyx"],
+        "powershell": ["powershell"],
+        "output": ["output", "Output:", "{output}"],
+    }.items(),
+)
+def test_a_language_has_one_name(name: str, labels: list[str]) -> None:
+    assert {normalise_language(label) for label in labels} == {name}
+
+
+def test_labels_that_are_not_run_are_in_the_form_that_blocks_carry() -> None:
+    for label in OUTPUT_LABELS | DOCUMENT_LABELS:
+        assert extract_code_blocks(f"{F}{label.upper()}\nx\n{F}") == [block(label, "x\n", 2)]
+    assert not (OUTPUT_LABELS | DOCUMENT_LABELS) & {"python", "sh", "bash", "javascript", ""}
+
+
+# CommonMark
+
+DEVIATIONS = {
+    132: ("code left of its fence keeps its own indentation, which is meaning in Python", ["aaa\n  aaa\naaa\n"]),
+    134: ("models indent fences by four columns and more", ["aaa\n"]),
+    147: ("an unlabelled block that runs into a labelled fence was never closed", ["", ""]),
+    161: ("HTML hides no fence: models open tags and write code under them", ["int x = 33;\n"]),
+}
+INCOMPLETE = {
+    126: "the text ends",
+    127: "the text ends",
+    128: "the quote ends",
+    137: "the fence that follows is indented too far",
+    139: "what follows is no fence",
+    147: "see DEVIATIONS",
+    237: "the quote ends, and the text ends",
+}
+
+
+def expected_by_the_specification(example: dict[str, str]) -> list[str]:
+    """The contents in the example's HTML; markdown-it-py tells which of them are fences and not indented code."""
+    kinds = [t.type for t in REFERENCE.parse(example["markdown"]) if t.type in ("fence", "code_block")]
+    contents = re.findall(r"<pre><code[^>]*>(.*?)</code></pre>", example["html"], re.DOTALL)
+    if "fence" not in kinds:
+        return []
+    assert len(kinds) == len(contents), "the reference and the specification disagree"
+    return [html.unescape(text) for kind, text in zip(kinds, contents, strict=True) if kind == "fence"]
+
+
+def test_commonmark_examples_come_out_as_specified(shared_data: Path) -> None:
+    examples = json.loads((shared_data / "commonmark/commonmark.json").read_text(encoding="utf-8"))
+    differing, incomplete, with_fences = {}, set(), 0
+    for example in examples:
+        blocks = extract_code_blocks(example["markdown"])
+        contents, expected = [b.code for b in blocks], expected_by_the_specification(example)
+        with_fences += bool(expected)
+        if contents != expected:
+            differing[example["example"]] = contents
+        if not all(b.complete for b in blocks):
+            incomplete.add(example["example"])
+    assert len(examples) == 652
+    assert sum(e["section"] == "Fenced code blocks" for e in examples) == 29
+    assert with_fences == 35
+    assert differing == {number: contents for number, (_, contents) in DEVIATIONS.items()}
+    assert incomplete == set(INCOMPLETE)
+
+
+# Properties
+
+code_lines = st.lists(
+    st.text("ab \t<>-*1.#'\"()`~", max_size=8).filter(lambda s: F not in s and "~~~" not in s), max_size=4
+)
+containers = st.lists(st.sampled_from([("> ", "> "), ("- ", "  "), ("10. ", "    ")]), max_size=3)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """Paragraphs, and closed fences in quotes and lists, as CommonMark wants them written."""
+    parts = []
+    for _ in range(draw(st.integers(1, 4))):
+        fence = draw(st.sampled_from([F, F + "`", "~~~", "~~~~~"]))
+        lines = [fence + draw(st.sampled_from(["", "python", " sh x=1"])), *draw(code_lines), fence]
+        for first, rest in draw(containers):
+            lines = [first + lines[0], *(rest + line for line in lines[1:])]
+        parts.append("\n".join(lines))
+    return "\n\nSome words.\n\n".join(parts) + "\n"
+
+
+@quick
+@given(documents())
+def test_well_formed_documents_read_as_markdown_it_reads_them(document: str) -> None:
+    expected = [t.content for t in REFERENCE.parse(document) if t.type == "fence"]
+    assert [b.code for b in extract_code_blocks(document)] == expected
+    assert all(b.complete for b in extract_code_blocks(document))
+
+
+pieces = st.sampled_from(
+    f"{F}|````|~~~|`|python|output|markdown|x = 1|\n|\n|\n|> |- |1. |   |\t|\r|\0|\ud800|\u2028"
+    "|<execute>|</execute>|<execute_bash>|<!--|-->".split("|")
+)
+anything = st.one_of(st.text(st.characters()), st.lists(pieces, max_size=60).map("".join))
+
+
+@quick
+@given(anything)
+def test_any_text_is_read(text: str) -> None:
+    blocks = extract_code_blocks(text)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    assert [b.line for b in blocks] == sorted(b.line for b in blocks)
+    for found in blocks:
+        assert 1 <= found.line <= len(lines)
+        first = found.code.partition("\n")[0].strip(" \t")
+        assert first in lines[found.line - 1].replace("\t", "    ") or first in lines[found.line - 1]
+
+
+code = st.text(st.characters(exclude_characters="`~\r"))
+
+
+@quick
+@given(
+    code, st.lists(st.sampled_from(["", "Some words.", "- item", "> quote"]), max_size=5), st.sampled_from([F, "~~~"])
+)
+def test_code_in_a_fence_comes_back(code: str, above: list[str], fence: str) -> None:
+    text = "\n".join([*above, "", f"{fence}python", code, fence, "below"])
+    assert extract_code_blocks(text) == [block("python", code + "\n", len(above) + 3)]
+    assert text.split("\n")[len(above) + 2] == code.partition("\n")[0]
+
+
+# Size: each would take minutes or for ever if time were not linear
+
+MANY = {
+    "answers": (f"Some words of a model, as it explains.\n\n{F}python\nfor i in range(3):\n    print(i)\n{F}\n\n", 1),
+    "list items with fences": (f"- Do this:\n  {F}sh\n  ls\n  {F}\n", 1),
+    "plain list items": ("- a\n", 0),
+    "never closed": (f"{F}python\nprint(1)\n", 1),
+    "glued": (f"{F}python\nprint(1){F}\n\nAnd:\n", 1),
+    "tags": ("<execute>\nprint(1)\n</execute>\n", 1),
+    "tags never closed": ("<execute>\nprint(1)\n", 1),
+    "tags on one line": ("<execute>1</execute> ", 1),
+    "tags spoken of": ("the <execute> tag ", 0),
+    "code spans on one line": (f"{F}x{F} ", 0),
+    "comments": ("<!-- a\n", 0),
+    "deep quotes": ("> " * 20 + f"{F}sh\n" + "> " * 20 + f"ls\n{'> ' * 20}{F}\n", 1),
+    "bottomless quotes": ("> " * 1000 + f"{F}sh\n", 0),
+}
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_ten_megabytes_are_read(kind: str) -> None:
+    unit, each = MANY[kind]
+    times = 10_000_000 // len(unit)
+    assert len(extract_code_blocks(unit * times)) == each * times
+
+
+def test_fences_nested_ever_deeper_are_read() -> None:
+    opened = f"{F}a\n" * 200_000
+    assert len(extract_code_blocks(opened + f"{F}\n" * 200_000)) == 1
+    assert len(extract_code_blocks(opened + f"{F}\n" * 199_999)) == 2
