@@ -15,8 +15,8 @@ The reading is CommonMark's wherever models keep to it. Where they do not, this 
 - ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is only
   spoken of.
 
-Markdown-it-py is the reference in the tests and not used here: measured on model text it is two to nine times slower,
-on list items over three hundred times. Here every character is looked at a bounded number of times.
+Markdown-it-py is the reference in the tests and not used here: on model text it is up to eight times slower, on list
+items over three hundred times. Here every character is looked at a bounded number of times.
 """
 
 import re
