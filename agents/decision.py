@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autogen_agentchat.agents._code_executor_agent import RetryDecision  # exported nowhere else
-from autogen_codeact.agents.model import awaited, seen_by, total
+from autogen_codeact.agents.model import awaited, is_refusal, seen_by, total
 from autogen_core import CancellationToken
 from autogen_core.models import (
     AssistantMessage,
@@ -35,8 +35,6 @@ DEADLINE_S = 300.0
 
 JsonForm = type[BaseModel] | bool | None
 """What `ChatCompletionClient.create` takes as `json_output`: a schema, JSON mode, or plain text."""
-
-_REFUSED = frozenset({400, 415, 422, 501})
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class RetryAsker:
             try:
                 answer = await self._create_as(form, messages, cancellation_token)
             except Exception as error:
-                if not _refuses_form(error):
+                if not is_refusal(error):
                     raise
                 continue
             self._refused.update(forms[: forms.index(form)])
@@ -209,10 +207,6 @@ def _unusable(error: Exception) -> _UnusableAnswer | None:
             RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
         )
     return None
-
-
-def _refuses_form(error: Exception) -> bool:
-    return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
 
 
 def _objects(text: str) -> list[dict[str, Any]]:

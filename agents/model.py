@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 
 T = TypeVar("T")
+
+_REFUSED = frozenset({400, 415, 422, 501})
+_NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
+"""Clients to stream from without asking for token counts: they give them unasked, or their server refused."""
 
 
 async def awaited(call: Coroutine[Any, Any, T], cancellation_token: CancellationToken) -> T:
@@ -56,7 +62,7 @@ async def converse(
         )
         return
     result: CreateResult | None = None
-    async with aclosing(client.create_stream(messages, cancellation_token=cancellation_token)) as chunks:
+    async with aclosing(_chunks(client, messages, cancellation_token)) as chunks:
         async for chunk in chunks:  # to its very end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
@@ -67,6 +73,36 @@ async def converse(
     if result is None:
         raise RuntimeError("The model client's stream ended without a result; it must yield a CreateResult last.")
     yield _text_only(result)
+
+
+async def _chunks(
+    client: ChatCompletionClient, messages: list[LLMMessage], cancellation_token: CancellationToken
+) -> AsyncGenerator[str | CreateResult, None]:
+    """Stream, with token counts where they have to be asked for and the server does not refuse to be asked."""
+    begun = False
+    if client not in _NO_USAGE and "include_usage" in inspect.signature(client.create_stream).parameters:
+        counted = cast(Any, client).create_stream(messages, cancellation_token=cancellation_token, include_usage=True)
+        try:
+            async with aclosing(counted):
+                async for chunk in counted:
+                    begun = True
+                    yield chunk
+        except Exception as error:
+            if begun or not is_refusal(error):
+                raise
+        else:
+            return
+    async with aclosing(client.create_stream(messages, cancellation_token=cancellation_token)) as chunks:
+        async for chunk in chunks:
+            if not begun:
+                begun = True
+                _NO_USAGE.add(client)
+            yield chunk
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the server or its client said no to the form of a request, as opposed to failing at it."""
+    return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
 
 
 def seen_by(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:

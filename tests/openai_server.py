@@ -60,7 +60,7 @@ class OpenAIServer:
 
     Args:
         replies: The script; text stands for a `Reply` with that content.
-        refuses: Types of `response_format` that are answered with HTTP 400, as servers do that don't know them.
+        refuses: Types of `response_format`, or `include_usage`, that are answered with HTTP 400.
     """
 
     def __init__(self, replies: list[Reply | str], *, refuses: frozenset[str] | set[str] = frozenset()) -> None:
@@ -131,9 +131,9 @@ class OpenAIServer:
         with self._recorded:
             self.requests.append(request)
             self._recorded.notify_all()
-            wanted = (request.get("response_format") or {}).get("type")
-            if wanted in self.refuses:
-                return Reply(f"response_format of type {wanted!r} is not supported", status=400)
+            wanted = {(request.get("response_format") or {}).get("type"), *(request.get("stream_options") or {})}
+            if refused := wanted & self.refuses:
+                return Reply(f"not supported: {', '.join(refused)}", status=400)
             if not request.get("messages"):
                 return Reply("messages must not be empty", status=400)
             if not self.script:

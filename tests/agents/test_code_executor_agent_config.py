@@ -1,0 +1,168 @@
+"""The agent as configuration: nothing is lost on the way through JSON, and nothing foreign gets in."""
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent, CodeExecutorAgentConfig
+from autogen_core import ComponentModel
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.model_context import BufferedChatCompletionContext
+from pydantic import ValidationError
+
+from tests.agents.support import FAILS, WORKS, bare, decision, scripted
+
+pytestmark = pytest.mark.filterwarnings(
+    # AutoGen's local executor warns that it is no sandbox; the code here is ours.
+    "ignore:Using LocalCommandLineCodeExecutor:UserWarning"
+)
+
+
+def through_json(agent: CodeExecutorAgent) -> CodeExecutorAgent:
+    text = agent.dump_component().model_dump_json(exclude_none=True)
+    loaded = ChatAgent.load_component(json.loads(text))  # type: ignore[attr-defined]
+    assert type(loaded) is CodeExecutorAgent
+    return loaded
+
+
+def config_of(agent: CodeExecutorAgent) -> dict[str, Any]:
+    return agent.dump_component().config
+
+
+ARGUMENTS: dict[str, Any] = {
+    "model_client_stream": True,
+    "max_retries_on_error": 4,
+    "description": "runs things",
+    "system_message": "Be brief.",
+    "sources": ["coder"],
+    "supported_languages": ["py", "bash"],
+}
+
+
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_every_argument_comes_back(executor: CodeExecutor, argument: str) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(), **{argument: ARGUMENTS[argument]})
+    default = CodeExecutorAgent("coder", executor, model_client=scripted())
+
+    assert config_of(agent)[argument] == ARGUMENTS[argument]
+    assert config_of(default).get(argument) != ARGUMENTS[argument]
+    assert config_of(through_json(agent)) == config_of(agent)
+
+
+def test_the_parts_come_back(executor: CodeExecutor) -> None:
+    context = BufferedChatCompletionContext(buffer_size=3)
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS), model_context=context)
+
+    config = config_of(through_json(agent))
+
+    assert config["model_context"]["config"] == {"buffer_size": 3}
+    assert config["model_client"]["config"]["chat_completions"][0]["content"] == WORKS
+    assert config["code_executor"]["config"]["timeout"] == 20
+    assert "model_client" not in config_of(through_json(CodeExecutorAgent("runner", executor)))
+
+
+def test_no_argument_is_forgotten() -> None:
+    arguments = set(inspect.signature(CodeExecutorAgent).parameters)
+    assert arguments == set(inspect.signature(UpstreamAgent).parameters)
+    assert arguments == set(CodeExecutorAgentConfig.model_fields) | {"approval_func"}
+    tested = {"name", "code_executor", "model_client", "model_context", *ARGUMENTS}
+    assert set(CodeExecutorAgentConfig.model_fields) == tested
+
+
+def test_constants_and_defaults_are_upstreams() -> None:
+    for name in (
+        "DEFAULT_TERMINAL_DESCRIPTION",
+        "DEFAULT_AGENT_DESCRIPTION",
+        "DEFAULT_SYSTEM_MESSAGE",
+        "NO_CODE_BLOCKS_FOUND_MESSAGE",
+        "DEFAULT_SUPPORTED_LANGUAGES",
+    ):
+        assert getattr(CodeExecutorAgent, name) == getattr(UpstreamAgent, name)
+    ours, theirs = (inspect.signature(cls).parameters for cls in (CodeExecutorAgent, UpstreamAgent))
+    assert {n: p.default for n, p in ours.items()} == {n: p.default for n, p in theirs.items()}
+    assert {n: p.kind for n, p in ours.items()} == {n: p.kind for n, p in theirs.items()}
+
+
+@pytest.mark.parametrize("system_message", [None, "", "Be brief."])
+async def test_the_system_message_survives_in_a_team_too(executor: CodeExecutor, system_message: str | None) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"), system_message=system_message)
+    team = RoundRobinGroupChat([agent], termination_condition=MaxMessageTermination(2))
+
+    text = team.dump_component().model_dump_json(exclude_none=True)
+    config = RoundRobinGroupChat.load_component(json.loads(text)).dump_component().config
+
+    assert config["participants"][0]["config"]["system_message"] == system_message
+
+
+def test_a_config_without_a_system_message_has_the_default_one(executor: CodeExecutor) -> None:
+    model = CodeExecutorAgent("runner", executor).dump_component()
+    del model.config["system_message"]
+    agent = CodeExecutorAgent.load_component(model)
+    assert config_of(agent)["system_message"] == CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
+
+
+async def test_what_is_loaded_from_json_runs_alike(executor: CodeExecutor) -> None:
+    client = scripted(FAILS, decision(True), WORKS, "It is 42.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
+    twin = through_json(agent)
+
+    assert bare((await agent.run(task="Print 42.")).messages) == bare((await twin.run(task="Print 42.")).messages)
+
+
+def test_the_provider_is_public_and_a_subclass_names_itself(executor: CodeExecutor) -> None:
+    assert CodeExecutorAgent("a", executor).dump_component().provider == "autogen_codeact.agents.CodeExecutorAgent"
+    assert Sub("a", executor).dump_component().provider.endswith(".Sub")
+
+
+class Sub(CodeExecutorAgent):
+    """One that somebody derived."""
+
+
+def test_an_approval_function_can_not_be_dumped(executor: CodeExecutor) -> None:
+    def func(request: Any) -> ApprovalResponse:
+        return ApprovalResponse(approved=True, reason="")
+
+    with pytest.raises(ValueError, match="approval_func can't be dumped"):
+        CodeExecutorAgent("coder", executor, approval_func=func).dump_component()
+
+
+def test_unknown_keys_are_errors(executor: CodeExecutor) -> None:
+    model = CodeExecutorAgent("coder", executor).dump_component()
+    model.config["max_retires_on_error"] = 3
+    with pytest.raises(ValidationError, match="max_retires_on_error"):
+        CodeExecutorAgent.load_component(model)
+
+
+FOREIGN = MaxMessageTermination(2).dump_component().model_dump()
+MADE_UP = ComponentModel(provider="autogen_core.NoSuchThing", config={}).model_dump()
+NO_MODULE = ComponentModel(provider="no_such_module.Thing", config={}).model_dump()
+
+
+@pytest.mark.parametrize("field", ["code_executor", "model_client", "model_context"])
+@pytest.mark.parametrize("part", [FOREIGN, MADE_UP])
+def test_a_foreign_class_is_named_and_refused(executor: CodeExecutor, field: str, part: dict[str, Any]) -> None:
+    model = CodeExecutorAgent("coder", executor).dump_component()
+    model.config[field] = part
+    with pytest.raises(TypeError, match=rf"{field} names {part['provider']}, which is not a "):
+        CodeExecutorAgent.load_component(model)
+
+
+def test_a_module_that_is_not_there_is_named(executor: CodeExecutor) -> None:
+    model = CodeExecutorAgent("coder", executor).dump_component()
+    model.config["code_executor"] = NO_MODULE
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        CodeExecutorAgent.load_component(model)
+
+
+def test_nonsense_arguments_are_refused(executor: CodeExecutor) -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        CodeExecutorAgent("coder", executor, model_client=scripted(), max_retries_on_error=-1)
+    with pytest.raises(ValueError, match="needs a model_client"):
+        CodeExecutorAgent("coder", executor, max_retries_on_error=1)
+    with pytest.raises(ValueError, match="identifier"):
+        CodeExecutorAgent("the coder", executor)

@@ -1,0 +1,229 @@
+"""What the agent keeps, forgets and takes back: state, reset, errors, cancellation."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
+from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.model import awaited
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+from autogen_core.models import AssistantMessage, UserMessage
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+
+from tests.agents.support import FAILS, SYSTEM, WORKS, decision, scripted, told
+
+pytestmark = pytest.mark.filterwarnings(
+    # AutoGen's local executor warns that it is no sandbox; the code here is ours.
+    "ignore:Using LocalCommandLineCodeExecutor:UserWarning"
+)
+
+FIRST = UserMessage(content="first", source="user")
+SECOND = UserMessage(content="second", source="user")
+SLEEPS = "```python\nimport time\nopen('started', 'w').close()\ntime.sleep(30)\nopen('ended', 'w').close()\n```\n"
+
+
+class Executor(LocalCommandLineCodeExecutor):
+    """AutoGen's local executor with the restart that it lacks, and a broken day on request."""
+
+    restarts = 0
+    broken: Exception | None = None
+    restart_takes = 0.0
+
+    async def execute_code_blocks(self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken) -> Any:
+        if self.broken is not None:
+            raise self.broken
+        return await super().execute_code_blocks(code_blocks, cancellation_token)
+
+    async def restart(self) -> None:
+        await asyncio.sleep(self.restart_takes)
+        self.restarts += 1
+
+
+@pytest.fixture
+async def executor(tmp_path: Path) -> AsyncGenerator[Executor, None]:
+    async with Executor(timeout=20, work_dir=tmp_path) as executor:
+        yield executor
+
+
+async def test_state_goes_through_json_to_another_agent(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
+    await agent.run(task="first")
+    state = json.loads(json.dumps(await agent.save_state()))
+
+    client = scripted("Still 42.")
+    other = CodeExecutorAgent("coder", executor, model_client=client)
+    await other.load_state(state)
+    await other.run(task="second")
+
+    conversation = [
+        SYSTEM,
+        FIRST,
+        AssistantMessage(content=WORKS, source="coder"),
+        UserMessage(content="42\n", source="coder"),
+        AssistantMessage(content="It is 42.", source="coder"),
+        SECOND,
+    ]
+    assert told(client) == [conversation]
+
+
+@pytest.mark.filterwarnings("ignore:No approval function set:UserWarning")  # upstream's advice to its own users
+async def test_a_state_of_upstreams_agent_is_taken_as_empty(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"))
+    await agent.run(task="first")
+
+    await agent.load_state(await UpstreamAgent("coder", executor).save_state())
+
+    assert await agent.model_context.get_messages() == []
+
+
+@pytest.mark.parametrize(
+    "state", [{"type": "AssistantAgentState", "llm_context": {}}, {"llm_context": 7}, {"llm_context": {"messages": 7}}]
+)
+async def test_a_foreign_state_is_refused(executor: CodeExecutor, state: dict[str, Any]) -> None:
+    agent = CodeExecutorAgent("coder", executor)
+    with pytest.raises(ValueError, match=r"AssistantAgentState|llm_context|messages"):
+        await agent.load_state(state)
+
+
+async def test_reset_forgets_the_conversation_and_restarts_the_session(executor: Executor) -> None:
+    client = scripted(WORKS, "It is 42.", "ok")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+    await agent.run(task="first")
+
+    await agent.on_reset(CancellationToken())
+
+    assert executor.restarts == 1
+    await agent.run(task="second")
+    assert told(client)[2] == [SYSTEM, SECOND]
+
+
+async def test_reset_leaves_an_executor_alone_that_was_never_used(executor: Executor) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted("ok"))
+    await agent.run(task="first")
+    await agent.on_reset(CancellationToken())
+    assert executor.restarts == 0
+
+
+async def test_reset_has_a_deadline(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autogen_codeact.agents.code_executor_agent.RESTART_DEADLINE_S", 0.05)
+    agent = CodeExecutorAgent("runner", executor)
+    await agent.run(task=WORKS)
+    executor.restart_takes = 30
+
+    with pytest.raises(TimeoutError, match="did not restart within"):
+        await agent.on_reset(CancellationToken())
+
+
+async def test_an_error_around_the_code_propagates_and_the_agent_goes_on(executor: Executor) -> None:
+    client = scripted(WORKS, WORKS, "It is 42.")
+    agent = CodeExecutorAgent("coder", executor, model_client=client)
+    executor.broken = ConnectionError("the sandbox is gone")
+    with pytest.raises(ConnectionError, match="the sandbox is gone"):
+        await agent.run(task="first")
+
+    executor.broken = None
+    result = await agent.run(task="second")
+
+    assert result.messages[-1].to_text() == "It is 42."
+    assert told(client)[1] == [SYSTEM, SECOND]
+
+
+async def test_an_error_late_in_a_turn_takes_the_whole_turn_back(executor: Executor) -> None:
+    client = scripted("ok", FAILS, decision(True))  # and then no reply is left
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
+    await agent.run(task="first")
+    before = await agent.save_state()
+
+    with pytest.raises(ValueError, match="No more mock responses"):
+        await agent.run(task="second")
+
+    assert await agent.save_state() == before
+
+
+async def started(folder: Path) -> None:
+    while not (folder / "started").exists():  # noqa: ASYNC110 (another process makes it)
+        await asyncio.sleep(0.01)
+
+
+def by_token(task: asyncio.Task[Any], token: CancellationToken) -> None:
+    token.cancel()
+
+
+def by_task(task: asyncio.Task[Any], token: CancellationToken) -> None:
+    task.cancel()
+
+
+@pytest.mark.parametrize("cancel", [by_token, by_task])
+@pytest.mark.parametrize("with_model", [True, False])
+async def test_cancelling_stops_code_that_runs(
+    executor: Executor, tmp_path: Path, cancel: Callable[[Any, Any], None], with_model: bool
+) -> None:
+    client = scripted(SLEEPS, "ok", "never asked")
+    agent = CodeExecutorAgent("coder", executor, model_client=client if with_model else None)
+    token = CancellationToken()
+    running = asyncio.create_task(agent.run(task=SLEEPS, cancellation_token=token))
+    await started(tmp_path)
+
+    cancel(running, token)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    result = await agent.run(task="```python\nprint(1)\n```")
+    assert result.messages[-1].to_text() == ("ok" if with_model else "1\n")
+    assert not (tmp_path / "ended").exists()
+    if with_model:
+        assert told(client)[1] == [SYSTEM, UserMessage(content="```python\nprint(1)\n```", source="user")]
+
+
+async def test_leaving_the_stream_in_the_middle_takes_the_turn_back(executor: Executor) -> None:
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
+    stream = agent.on_messages_stream([user("first")], CancellationToken())
+    assert await anext(stream)
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert await agent.model_context.get_messages() == []
+
+
+async def test_a_cancel_that_the_call_swallows_is_still_a_cancel() -> None:
+    async def stubborn() -> CodeResult:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            return CodeResult(125, "Cancelled")
+        raise AssertionError
+
+    token = CancellationToken()
+    waiting = asyncio.create_task(awaited(stubborn(), token))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await awaited(stubborn(), token)
+
+
+def user(words: str) -> TextMessage:
+    return TextMessage(content=words, source="user")
+
+
+async def test_the_executors_result_is_not_touched(executor: Executor) -> None:
+    made = CodeResult(exit_code=1, output="")
+
+    class Same(Executor):
+        async def execute_code_blocks(self, code_blocks: Any, cancellation_token: Any) -> CodeResult:
+            return made
+
+    agent = CodeExecutorAgent("coder", Same(), model_client=scripted(WORKS, "hm"))
+    result = await agent.run(task="first")
+
+    event = result.messages[2]
+    assert isinstance(event, CodeExecutionEvent)
+    assert event.result is made
+    assert made == CodeResult(exit_code=1, output="")
