@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,13 +16,14 @@ from .docker_image import DEFAULT_IMAGE, Progress
 from .docker_launcher import ContainerOptions, DockerLauncher
 from .executor import WORKSPACE, SandboxCodeExecutor
 from .functions_module import (
+    FUNCTION_PROMPT_TEMPLATE,
     CodeFunction,
     build_functions_source,
     check_module_name,
     functions_prompt,
     required_packages,
 )
-from .languages import merge
+from .languages import LANGUAGES, merge
 from .limits import Limits, parse_size
 from .sandbox import Sandbox, Settings
 
@@ -116,6 +117,9 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
     component_config_schema = DockerCommandLineCodeExecutorConfig
     component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
+
+    SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(LANGUAGES)
+    FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
 
     def __init__(
         self,

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
+DEFAULT_ENVIRONMENT = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    # The sandbox is thrown away: Debian's guard of its own Python protects nothing here.
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
 LABEL = "org.autogen-codeact"
 GONE_TIMEOUT_S = 3
 DIAGNOSTICS_LIMIT = 16 * 1024
@@ -126,11 +133,11 @@ class DockerLauncher:
         created = client.create_container(
             image,
             name=options.name,
-            entrypoint=["python3", "-I", "-S", "-c", boot],
+            entrypoint=["python3", "-S", "-c", boot],
             command=[],
             user=options.user,
             working_dir=WORKSPACE,
-            environment={"HOME": HOME, "LANG": "C.UTF-8", **options.environment},
+            environment={**DEFAULT_ENVIRONMENT, **options.environment},
             labels={
                 f"{LABEL}.kind": "sandbox",
                 f"{LABEL}.owner": f"{socket.gethostname()}:{os.getpid()}",

@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 
 ANSWER_WITHIN = 4.0
 """Seconds for a registry's first word; after that it counts as out of reach."""
-PULL_STALL = 60.0
+PULL_STALL = 120.0
 """Seconds of silence after which a pull that had begun is cut off."""
 BUILD_STALL = 600
 """Seconds of silence after which a build is cut off: pip says nothing while it fetches a large wheel."""

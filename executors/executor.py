@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 import threading
+import weakref
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -78,7 +80,7 @@ class SandboxCodeExecutor(CodeExecutor):
         self._functions_module = functions_module
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: _TemporaryFolder | None = None
         self._stopped = False
         self._lifecycle = threading.Lock()
 
@@ -111,7 +113,7 @@ class SandboxCodeExecutor(CodeExecutor):
             raise SandboxNotStarted(
                 "without a work_dir there is only a temporary one from start() to stop(): start first"
             )
-        return Path(self._temporary.name)
+        return self._temporary.path
 
     async def start(self) -> None:
         """Start the sandbox; does nothing where it runs already.
@@ -149,7 +151,7 @@ class SandboxCodeExecutor(CodeExecutor):
 
     async def _start(self) -> None:
         if self._work_dir is None and self._mounted is None and self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="codeact-")
+            self._temporary = _TemporaryFolder()
         try:
             if self._mounted is None:
                 self._workspace = self._new_workspace(self.work_dir)
@@ -183,7 +185,8 @@ class SandboxCodeExecutor(CodeExecutor):
     async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> None:
         request = self._request(CodeBlock(code=code, language=language))
         assert isinstance(request, BlockRequest)
-        reply = await sandbox.run({**request.message, "scan": False}, request.code, INIT_TIMEOUT_S)
+        message = {**request.message, "scan": False, "delete": request.filename is not None}
+        reply = await sandbox.run(message, request.code, INIT_TIMEOUT_S)
         result = to_result(reply, split_streams=self._split_streams, code_file=None, artifacts=(), notes=())
         if result.exit_code != 0:
             raise SandboxStartError(f"{complaint} (exit code {result.exit_code}): {result.output.strip()}")
@@ -201,7 +204,7 @@ class SandboxCodeExecutor(CodeExecutor):
     def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            temporary.cleanup()
+            temporary.remove()
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -355,6 +358,14 @@ class SandboxCodeExecutor(CodeExecutor):
         """Names of the regular files in the workspace."""
         sandbox, _ = await self._ready()
         return [str(entry["name"]) for entry in await sandbox.list_files()]
+
+
+class _TemporaryFolder:
+    """A folder of its own for an executor without `work_dir`; goes at the latest with the process, without a warning."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="codeact-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def _check_workspace(hello: Mapping[str, Any]) -> None:

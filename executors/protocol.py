@@ -32,8 +32,13 @@ _MODULES = [
     "supervisor",
 ]
 
+# Not `python3 -I`: PYTHONHASHSEED and its like are the user's to set. So the first thing is to look for modules in none of the
+# places that user code can write to.
 BOOT = """\
-import builtins, json, os, struct, sys, types
+import sys
+found = sys.path[:]
+sys.path[:] = [entry for entry in found if entry.startswith((sys.base_prefix + "/", sys.base_exec_prefix + "/"))]
+import builtins, json, os, struct, types
 if sys.version_info < (3, 8):
     sys.exit("the sandbox needs Python 3.8 or later, this image has " + sys.version.split()[0])
 def read(size):
@@ -60,7 +65,7 @@ for name, source in json.loads(frame()[2].decode()):
     sys.modules[module.__name__] = module
     setattr(package, name, module)
     exec(compile(source, module.__file__, "exec"), module.__dict__)
-sys.modules["codeact_runner.supervisor"].main(frame)
+sys.modules["codeact_runner.supervisor"].main(frame, found)
 """
 
 

@@ -374,11 +374,12 @@ def describe(config):
     }
 
 
-def main(read_frame):
+def main(read_frame, path):
     """Start from the boot code.
 
     Args:
         read_frame: Reads one frame from the host, blocking.
+        path: `sys.path` as a fresh interpreter has it; the supervisor itself uses a part of it only.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
     kind, _, payload = read_frame()
@@ -387,6 +388,7 @@ def main(read_frame):
         raise wire.ProtocolError("the first frame must be the configuration")
     output.READ_SIZE = config.get("read_size", output.READ_SIZE)
     os.umask(0o022)
+    config["path"] = [entry for entry in path if entry]
     prepare_home()
     os.chdir(config["workspace"])
     Supervisor(config).run()

@@ -5,6 +5,7 @@ import fcntl
 import os
 import shutil
 import signal
+import site
 import socket
 import sys
 import threading
@@ -66,6 +67,7 @@ class Worker:
         stdio.point_at(*fds[:2])
         stdio.open_streams()
         self._enter(request)
+        _see_user_site()
         path = request["path"]
         try:
             _write_file(path, source)
@@ -213,6 +215,7 @@ class Session:
         for name in request["unset"]:
             os.environ.pop(name, None)
         self.told = (_cwd(), dict(os.environ))
+        _see_user_site()
 
     def run(self, source, request):
         """Run the block."""
@@ -233,6 +236,13 @@ class Session:
             more["environment"] = {name: value for name, value in after.items() if before.get(name) != value}
             more["unset"] = [name for name in before if name not in after]
         return more
+
+
+def _see_user_site():
+    """Find what a block before this one has installed with pip: without root that goes to the user's own folder."""
+    folder = site.getusersitepackages() if site.ENABLE_USER_SITE else None
+    if folder and folder not in sys.path and os.path.isdir(folder):
+        site.addsitedir(folder)
 
 
 def _fork_quietly():

@@ -23,6 +23,7 @@ def run(sock, config):
         config: The sandbox's configuration.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
+    sys.path[:] = config["path"]
     problems = _warm_up(config.get("preload", ()))
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_read, False)
@@ -40,7 +41,6 @@ def run(sock, config):
 
 def _warm_up(preload):
     """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module."""
-    sys.path[:] = [entry for entry in sys.path if entry]
     site.main()
     importlib.import_module("threading")
     problems = {}
