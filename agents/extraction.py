@@ -64,7 +64,6 @@ _ALIASES = {
     "node": "javascript",
     "nodejs": "javascript",
     "shell": "sh",
-    "zsh": "sh",
 }
 _PYTHON = re.compile(r"py(?:thon)?[\d.]*")
 _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")

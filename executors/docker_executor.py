@@ -23,7 +23,7 @@ from .functions_module import (
     functions_prompt,
     required_packages,
 )
-from .languages import LANGUAGES, merge
+from .languages import LANGUAGES, labels, merge
 from .limits import Limits, parse_size
 from .sandbox import Sandbox, Settings
 
@@ -118,7 +118,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
     component_config_schema = DockerCommandLineCodeExecutorConfig
     component_provider_override = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
 
-    SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(LANGUAGES)
+    SUPPORTED_LANGUAGES: ClassVar[list[str]] = sorted(labels(LANGUAGES))
     FUNCTION_PROMPT_TEMPLATE: ClassVar[str] = FUNCTION_PROMPT_TEMPLATE
 
     def __init__(

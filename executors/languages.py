@@ -88,6 +88,11 @@ def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Lang
     return next((language for language in table.values() if label in language.aliases), None)
 
 
+def labels(table: Mapping[str, Language]) -> set[str]:
+    """All labels that a table knows: names and aliases."""
+    return {label for language in table.values() for label in (language.name, *language.aliases)}
+
+
 def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Language]:
     """Add the user's languages to the known ones, or give known ones another command.
 

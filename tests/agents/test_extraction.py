@@ -193,7 +193,7 @@ def test_execute_tags(text: str, expected: list[ExtractedBlock]) -> None:
             "python:a.py",
             "ipython",
         ],
-        "sh": ["sh", "shell", "Shell", "zsh"],
+        "sh": ["sh", "shell", "Shell"],
         "bash": ["bash", "Bash", "{bash, echo=FALSE}"],
         "javascript": ["js", "javascript", "node", "JS"],
         "": ["", "  ", "{}", "\n"],
