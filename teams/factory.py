@@ -1,0 +1,114 @@
+"""Ready-made teams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import ChatAgent, TerminationCondition
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent
+from autogen_codeact.teams.team import Team
+from autogen_codeact.teams.termination import FinalWordTermination
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
+
+CODER_MESSAGE = """\
+You solve the user's task by writing code that somebody else runs for you.
+
+Put all code of a message into one fenced block labelled with its language, whole and ready to run as it is. Print \
+whatever you need to see: you are shown what the code prints, and nothing else. Then wait for the output.
+
+If the code fails, or its output is not what the task needs, find out why and send the whole code again, corrected. \
+Never guess what an output would be.
+
+When the output you were shown solves the task, give the answer in a message without code, and end that message with \
+the word TERMINATE. Never use that word in a message with code."""
+
+REVIEWER_MESSAGE = """\
+You review code before it is run. Only code that you send is run, nobody else's.
+
+If the coder's code does what the task asks and does no harm, repeat it unchanged in one fenced block labelled with \
+its language. If a small correction makes it right, send the whole corrected code instead, and say in a sentence what \
+you changed.
+
+If it must not be run, or has to be written anew, send no code block: say what is wrong and what the coder is to do."""
+
+CODER_DESCRIPTION = "Writes the code that solves the task."
+REVIEWER_DESCRIPTION = "Reviews the coder's code; only code that passes is run."
+
+
+def coder_executor_team(
+    model_client: ChatCompletionClient,
+    code_executor: CodeExecutor,
+    *,
+    reviewer: bool = False,
+    reviewer_model_client: ChatCompletionClient | None = None,
+    approval_func: ApprovalFuncType | None = None,
+    supported_languages: Sequence[str] | None = None,
+    coder_system_message: str = CODER_MESSAGE,
+    reviewer_system_message: str = REVIEWER_MESSAGE,
+    model_client_stream: bool = False,
+    termination_condition: TerminationCondition | None = None,
+    max_messages: int = 30,
+    max_turns: int | None = None,
+) -> Team:
+    """Make a team of a coder, a reviewer if wanted, and an executor that runs the code.
+
+    The participants are called `coder`, `reviewer` and `executor`. With a reviewer, the code in the reviewer's messages
+    is what runs; without one, the coder's. Code in the task itself is never run.
+
+    Args:
+        model_client: The coder's model.
+        code_executor: Runs the code; start it before the run and stop it afterwards.
+        reviewer: Whether there is a reviewer. Default: only if it has a model of its own.
+        reviewer_model_client: The reviewer's model. Default: the coder's.
+        approval_func: Asked before any code runs, sync or async. A team that has one can't be dumped. Default: none.
+        supported_languages: Languages that are run. Default: those of `CodeExecutorAgent`.
+        coder_system_message: What the coder is told. Default: `CODER_MESSAGE`.
+        reviewer_system_message: What the reviewer is told. Default: `REVIEWER_MESSAGE`.
+        model_client_stream: Whether the models' answers are also yielded in chunks. Default: no.
+        termination_condition: Ends the run. Default: the coder ends a message without code with TERMINATE, or
+            `max_messages` have been said.
+        max_messages: Messages in a run, the task included; only without a `termination_condition`. Default: 30.
+        max_turns: Turns in a run. Default: no limit.
+
+    Returns:
+        The team.
+    """
+    languages = list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES)
+    participants: list[ChatAgent | BaseTeam] = [
+        AssistantAgent(
+            "coder",
+            model_client,
+            description=CODER_DESCRIPTION,
+            system_message=coder_system_message,
+            model_client_stream=model_client_stream,
+        )
+    ]
+    if reviewer or reviewer_model_client is not None:
+        participants.append(
+            AssistantAgent(
+                "reviewer",
+                reviewer_model_client or model_client,
+                description=REVIEWER_DESCRIPTION,
+                system_message=reviewer_system_message,
+                model_client_stream=model_client_stream,
+            )
+        )
+    participants.append(
+        CodeExecutorAgent(
+            "executor",
+            code_executor,
+            sources=[participants[-1].name],
+            supported_languages=languages,
+            approval_func=approval_func,
+        )
+    )
+    done = FinalWordTermination("TERMINATE", sources=["coder"], languages=languages)
+    return Team(
+        participants,
+        termination_condition=termination_condition or done | MaxMessageTermination(max_messages),
+        max_turns=max_turns,
+    )

@@ -1,0 +1,43 @@
+"""A round robin's saved state, put back to before the turn that was cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from autogen_agentchat.state import ChatAgentContainerState, RoundRobinManagerState, TeamState
+from autogen_codeact.teams.brake import Turn
+
+
+def rewind(state: Mapping[str, Any], speakers: Sequence[str], turn: Turn | None, markers: Collection[str]) -> TeamState:
+    """Make the state from which the next run goes on as if the interrupted turn had not begun.
+
+    What was said before that turn stays said, and is delivered to those who have not heard it.
+
+    Args:
+        state: What AutoGen's round robin saved.
+        speakers: The participants' names, in their order.
+        turn: The turn that was cut short, whose speaker is next; None when nobody was speaking.
+        markers: Ids of messages that stand for an interrupted turn and were never said.
+
+    Returns:
+        The new state; the old one is left as it is.
+    """
+    agents = dict(TeamState.model_validate(state).agent_states)
+    (manager_name,) = agents.keys() - set(speakers)
+    manager = RoundRobinManagerState.model_validate(agents[manager_name])
+    manager.message_thread = _without(manager.message_thread, markers)
+    manager.current_turn = 0
+    for name in speakers:
+        container = ChatAgentContainerState.model_validate(agents[name])
+        container.message_buffer = _without(container.message_buffer, markers)
+        if turn is not None and turn.speaker == name:
+            container.message_buffer = [message.dump() for message in turn.given]
+            manager.next_speaker_index = speakers.index(name)
+        agents[name] = container.model_dump()
+    agents[manager_name] = manager.model_dump()
+    return TeamState(agent_states=agents)
+
+
+def _without(messages: Sequence[Mapping[str, Any]], markers: Collection[str]) -> list[Mapping[str, Any]]:
+    return [message for message in messages if message.get("id") not in markers]

@@ -1,0 +1,381 @@
+"""A team whose participants take turns, and which a failed or cancelled run leaves usable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, StructuredMessage
+from autogen_agentchat.state import ChatAgentContainerState, TeamState
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_codeact.teams.brake import Brake, BrakedTermination, settle
+from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants
+from autogen_codeact.teams.guard import AgentGuard, Message, Task, TeamGuard
+from autogen_codeact.teams.rewind import rewind
+from autogen_core import CancellationToken, Component
+
+__all__ = ["Team", "TeamConfig"]
+
+
+class Team(BaseTeam, Component[TeamConfig]):
+    """Agents that take turns; a run that fails or is cancelled ends at once and leaves the team usable.
+
+    It is made of AutoGen's `RoundRobinGroupChat`, with its constructor, messages and saved state. What is different:
+
+    - What a participant raises is raised by the run, the very same exception.
+    - Cancelling the task that awaits the run, cancelling its token, or closing its stream ends the run in under a
+      second, even where a participant ignores its token. A participant that swallows `CancelledError` too is left
+      running, unheard, and a warning is logged; it gets no other turn before that one has ended.
+    - Afterwards the interrupted turn has not happened: its speaker is next and is given the same messages again, its
+      state is put back to before the turn (if it can save and load its state), and the termination condition is reset.
+
+    A nested AutoGen team that fails stays stuck, as it does without us: nest a `Team` instead.
+
+    Args:
+        participants: Agents and teams, in the order of their turns; their names must differ.
+        name: What a parent team calls this one. Default: `DEFAULT_NAME`.
+        description: What a parent team is told about it. Default: `DEFAULT_DESCRIPTION`.
+        termination_condition: Ends a run. Default: none.
+        max_turns: Turns in a run, at least 1. Default: no limit.
+        custom_message_types: Message types of your own that participants produce; they can't be dumped.
+        emit_team_events: Also yield who speaks next. Default: no.
+
+    There is no `runtime`: messages that wait in a shared runtime can't be dropped when one team's run is cut short.
+
+    Raises:
+        ValueError: There is no participant, two have the same name, or `max_turns` is below 1.
+    """
+
+    component_type = "team"
+    component_config_schema = TeamConfig
+    component_provider_override: ClassVar[str | None] = "autogen_codeact.teams.Team"
+
+    DEFAULT_NAME: ClassVar[str] = "Team"
+    DEFAULT_DESCRIPTION: ClassVar[str] = "A team of agents."
+    CANCEL_GRACE_S: ClassVar[float] = 0.4
+    BUSY_WAIT_S: ClassVar[float] = 10.0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "component_provider_override" not in cls.__dict__:
+            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
+
+    def __init__(
+        self,
+        participants: list[ChatAgent | BaseTeam],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        termination_condition: TerminationCondition | None = None,
+        max_turns: int | None = None,
+        custom_message_types: list[type[BaseAgentEvent | BaseChatMessage]] | None = None,
+        emit_team_events: bool = False,
+    ) -> None:
+        if max_turns is not None and max_turns < 1:
+            raise ValueError(f"max_turns must be at least 1, not {max_turns}. Leave it out for no limit.")
+        self._name = name or self.DEFAULT_NAME
+        self._description = description or self.DEFAULT_DESCRIPTION
+        self._participants = list(participants)
+        self._termination_condition = termination_condition
+        self._max_turns = max_turns
+        self._custom_message_types = list(custom_message_types or ())
+        self._emit_team_events = emit_team_events
+        self._known_types, self._new_types = _message_types(self._participants, self._custom_message_types)
+        self._guards: list[AgentGuard | TeamGuard] = [self._guard(participant) for participant in self._participants]
+        # A parent team waits longer for this one than this one for its participants: it brings itself in order last.
+        self._grace_s = 0.2 + max((guard.grace_s for guard in self._guards), default=0.0)
+        self._braked = BrakedTermination(termination_condition, self.CANCEL_GRACE_S)
+        self._inner = self._build()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._brake: Brake | None = None
+        self._wreck: Brake | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """What a parent team calls this one."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What a parent team is told about this one."""
+        return self._description
+
+    # Running
+
+    async def run(
+        self,
+        *,
+        task: Task = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> TaskResult:
+        """Run the team and return the messages that `run_stream` yields, chunks left out.
+
+        Args:
+            task: What to do. Default: go on with what was said before.
+            cancellation_token: Ends the run. A token stays cancelled: use a new one for each run.
+            output_task_messages: Whether the task is among the messages of the result. Default: yes.
+
+        Returns:
+            The messages and the reason why the run stopped.
+
+        Raises:
+            ValueError: The task is empty or of a wrong type, or the team is running.
+            BaseException: Whatever a participant or the termination condition raised, itself.
+        """
+        async for event in self.run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        ):
+            if isinstance(event, TaskResult):
+                result = event
+        return result
+
+    async def run_stream(
+        self,
+        *,
+        task: Task = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """Run the team and yield its messages as they come, last the `TaskResult`.
+
+        Args:
+            task: What to do. Default: go on with what was said before.
+            cancellation_token: Ends the run. A token stays cancelled: use a new one for each run.
+            output_task_messages: Whether the task is among the messages. Default: yes.
+
+        Raises:
+            ValueError: The task is empty or of a wrong type, or the team is running.
+            BaseException: Whatever a participant or the termination condition raised, itself.
+        """
+        brake = await self._begin(cancellation_token)
+        events: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
+        drive = asyncio.create_task(self._drive(task, output_task_messages, events))
+        drive.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                if isinstance(event, TaskResult):
+                    result = event  # kept until the team is ready for its next run
+                elif event.id != brake.marker.id:
+                    yield event
+        finally:
+            # A task of its own: a second cancellation ends this wait, not the tidying up.
+            self._ending = asyncio.create_task(self._end(brake, drive))
+            await asyncio.shield(self._ending)
+        if brake.error is not None:
+            raise brake.error
+        yield result
+
+    async def _drive(
+        self, task: Task, output_task_messages: bool, events: asyncio.Queue[Message | TaskResult | None]
+    ) -> None:
+        if isinstance(task, Sequence) and not isinstance(task, str):
+            task = list(task)
+        # No token: AutoGen's team, cancelled from inside, waits out the turn and is stuck afterwards.
+        async for event in self._inner.run_stream(task=task, output_task_messages=output_task_messages):
+            events.put_nowait(event)
+
+    async def _begin(self, token: CancellationToken | None) -> Brake:
+        if token is not None and token.is_cancelled():
+            raise asyncio.CancelledError("The cancellation token was cancelled before the run. Use a new one.")
+        brake = await self._claim(ValueError("The team is already running. Wait until it has stopped."))
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            await self._rebuild(None)  # AutoGen's team is bound to the event loop of its first run
+        self._loop = loop
+        self._braked.brake = brake
+        for guard in self._guards:
+            guard.brake = brake
+        if token is not None:
+            brake.obey(token)
+        return brake
+
+    async def _end(self, brake: Brake, drive: asyncio.Task[None]) -> None:
+        try:
+            self._wreck = brake
+            if not drive.done():
+                brake.pull()
+                await asyncio.wait({drive}, timeout=self._grace_s)
+                await settle(drive, 0.1, f"A run of {self.name!r}")
+            if drive.done() and not drive.cancelled() and (error := drive.exception()):
+                brake.pull(error)
+            if brake.is_pulled:
+                await self._repair()
+            self._wreck = None
+        finally:
+            self._brake = None
+
+    # Between runs
+
+    async def _claim(self, refusal: Exception) -> Brake:
+        """Take the team for oneself until `_brake` is None again, or raise the refusal."""
+        await self._come_to_rest()
+        if self._brake is not None:
+            raise refusal
+        self._brake = Brake()
+        return self._brake
+
+    async def _come_to_rest(self) -> None:
+        """Wait for a run that is about to end, and finish what it left unfinished."""
+        for _ in range(3):
+            if self._brake is None:
+                break
+            await asyncio.sleep(
+                0
+            )  # a stream that its reader left by `break` is closed by the loop, a step or two later
+        if self._ending is not None and not self._ending.done():
+            await asyncio.wait({self._ending})
+        if self._brake is None:
+            await self._repair()
+
+    async def _repair(self) -> None:
+        """Make the team as it was before the interrupted turn."""
+        if (wreck := self._wreck) is None:
+            return
+        await self._rebuild(wreck)
+        if self._termination_condition is not None:
+            reset = asyncio.ensure_future(self._termination_condition.reset())
+            await asyncio.wait({reset}, timeout=self.CANCEL_GRACE_S)
+            await settle(reset, 0, "Resetting the termination condition")
+        for guard in self._guards:
+            if wreck.turn is not None and wreck.turn.speaker == guard.name:
+                await guard.roll_back()
+        self._wreck = None
+
+    async def _rebuild(self, wreck: Brake | None) -> None:
+        turn, markers = (wreck.turn, [wreck.marker.id]) if wreck else (None, [])
+        names = [participant.name for participant in self._participants]
+        state = rewind(await self._inner.save_state(), names, turn, markers)
+        inner = self._build()
+        await inner.load_state(state.model_dump())
+        self._inner = inner
+
+    def _build(self) -> RoundRobinGroupChat:
+        return RoundRobinGroupChat(
+            [*self._guards],
+            name=self._name,
+            description=self._description,
+            termination_condition=self._braked,
+            max_turns=self._max_turns,
+            custom_message_types=self._new_types,
+            emit_team_events=self._emit_team_events,
+        )
+
+    def _guard(self, participant: ChatAgent | BaseTeam) -> AgentGuard | TeamGuard:
+        if isinstance(participant, BaseTeam):
+            grace_s = participant._grace_s if isinstance(participant, Team) else self.CANCEL_GRACE_S
+            return TeamGuard(participant, self._known_types, grace_s, self.BUSY_WAIT_S)
+        return AgentGuard(participant, self._known_types, self.CANCEL_GRACE_S, self.BUSY_WAIT_S)
+
+    async def reset(self) -> None:
+        """Forget everything that was said, and reset the participants and the termination condition.
+
+        Raises:
+            RuntimeError: The team is running, or a participant is busy with a turn that ignored its cancellation.
+        """
+        await self._claim(RuntimeError("The team is running. Wait until it has stopped, then reset it."))
+        try:
+            for guard in self._guards:
+                await guard.be_free()
+            for participant in self._participants:
+                if isinstance(participant, BaseTeam):
+                    await participant.reset()
+                else:
+                    await participant.on_reset(CancellationToken())
+            if self._termination_condition is not None:
+                await self._termination_condition.reset()
+            self._inner = self._build()
+        finally:
+            self._brake = None
+
+    async def pause(self) -> None:
+        """Tell every participant to pause, whether the team is running or not."""
+        for participant in self._participants:
+            if isinstance(participant, BaseTeam):
+                await participant.pause()
+            else:
+                await participant.on_pause(CancellationToken())
+
+    async def resume(self) -> None:
+        """Tell every participant to go on after `pause`."""
+        for participant in self._participants:
+            if isinstance(participant, BaseTeam):
+                await participant.resume()
+            else:
+                await participant.on_resume(CancellationToken())
+
+    # State and configuration
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return the state of the team and its participants, in the form of AutoGen's `RoundRobinGroupChat`."""
+        await self._come_to_rest()
+        states = dict(TeamState.model_validate(await self._inner.save_state()).agent_states)
+        for participant in self._participants:
+            states[participant.name] = {**states[participant.name], "agent_state": await participant.save_state()}
+        return TeamState(agent_states=states).model_dump()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that `save_state` of this class or of AutoGen's `RoundRobinGroupChat` returned.
+
+        Raises:
+            RuntimeError: The team is running, or a participant is busy with a turn that ignored its cancellation.
+            ValueError: The state is not that of a team with these participants.
+        """
+        await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
+        try:
+            inner = self._build()
+            await inner.load_state(state)
+            states = TeamState.model_validate(state).agent_states
+            for guard, participant in zip(self._guards, self._participants, strict=True):
+                await guard.be_free()
+                container = ChatAgentContainerState.model_validate(states[participant.name])
+                await participant.load_state(container.agent_state)
+            self._inner = inner
+        finally:
+            self._brake = None
+
+    def _to_config(self) -> TeamConfig:
+        if self._custom_message_types:
+            raise ValueError("A team with custom_message_types can't be dumped: a config can't name Python types.")
+        condition = self._termination_condition
+        return TeamConfig(
+            name=self._name,
+            description=self._description,
+            participants=[participant.dump_component() for participant in self._participants],
+            termination_condition=condition.dump_component() if condition is not None else None,
+            max_turns=self._max_turns,
+            emit_team_events=self._emit_team_events,
+        )
+
+    @classmethod
+    def _from_config(cls, config: TeamConfig) -> Self:
+        return cls(
+            load_participants(config.participants),
+            name=config.name,
+            description=config.description,
+            termination_condition=load_condition(config.termination_condition),
+            max_turns=config.max_turns,
+            emit_team_events=config.emit_team_events,
+        )
+
+
+def _message_types(
+    participants: Sequence[ChatAgent | BaseTeam], custom: Sequence[type[Message]]
+) -> tuple[MessageFactory, list[type[Message]]]:
+    """Return every message type that a team knows, and those among them that AutoGen has to be told."""
+    wanted = list(custom)
+    for participant in participants:
+        if isinstance(participant, Team):
+            wanted += participant._new_types
+        elif isinstance(participant, ChatAgent):
+            wanted += [t for t in participant.produced_message_types if issubclass(t, StructuredMessage)]
+    known, new = MessageFactory(), []
+    for message_type in wanted:
+        if not known.is_registered(message_type):
+            known.register(message_type)
+            new.append(message_type)
+    return known, new

@@ -1,0 +1,166 @@
+"""Participants that behave badly, a model that can fail, and words to compare conversations with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
+from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_core import CancellationToken
+from autogen_core.models import CreateResult, LLMMessage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+PRINT_42 = "```python\nprint(42)\n```"
+
+
+class NoQuotaLeft(Exception):
+    """What a model client of somebody else's might raise."""
+
+
+class ScriptedModel(ReplayChatCompletionClient):
+    """Replays its script; an exception in it is raised, a callable is awaited before the next item is given."""
+
+    def __init__(self, script: Iterable[str | BaseException | Callable[[], Any]]) -> None:
+        super().__init__([])
+        self.script = list(script)
+
+    async def create(self, messages: Sequence[LLMMessage], **kwargs: Any) -> CreateResult:
+        item = self.script.pop(0)
+        if isinstance(item, BaseException):
+            raise item
+        if not isinstance(item, str):
+            await item()
+            item = self.script.pop(0)
+        assert isinstance(item, str)
+        self.chat_completions.append(item)
+        return await super().create(messages, **kwargs)
+
+    @property
+    def told(self) -> list[list[tuple[str, str]]]:
+        """What it received, call by call: who said what, `system` and `assistant` included."""
+        return [
+            [(_speaker(message), str(message.content)) for message in call["messages"]] for call in self.create_calls
+        ]
+
+
+def _speaker(message: LLMMessage) -> str:
+    return {"SystemMessage": "system", "AssistantMessage": "assistant"}.get(message.type) or message.source  # type: ignore[union-attr]
+
+
+def coder(model: ReplayChatCompletionClient, name: str = "coder") -> AssistantAgent:
+    return AssistantAgent(name, model, system_message="Write code.")
+
+
+class Parrot(BaseChatAgent):
+    """Says how many messages it was given, which proves that none was lost and none given twice."""
+
+    def __init__(self, name: str = "parrot") -> None:
+        super().__init__(name, "Repeats.")
+        self.heard: list[list[str]] = []
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        self.heard.append([message.to_text() for message in messages])
+        return Response(chat_message=TextMessage(content=f"heard {len(messages)}", source=self.name))
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        self.heard.clear()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"heard": self.heard}  # the very list, as careless agents do
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        self.heard = state["heard"]
+
+
+class Deaf(Parrot):
+    """Ignores its token, and sleeps until its task is cancelled; from its second turn on it is a good parrot."""
+
+    def __init__(self, name: str = "deaf") -> None:
+        super().__init__(name)
+        self.begun = asyncio.Event()
+        self.finished = False
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        if not self.begun.is_set():
+            self.begun.set()
+            await self.sleep()
+            self.finished = True
+        return await super().on_messages(messages, cancellation_token)
+
+    async def sleep(self) -> None:
+        await asyncio.sleep(3600)
+
+
+class Stubborn(Deaf):
+    """Ignores its token and swallows every cancellation too, until it is let go."""
+
+    def __init__(self, name: str = "stubborn") -> None:
+        super().__init__(name)
+        self.let_go = asyncio.Event()
+
+    async def sleep(self) -> None:
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+
+class Talker(Parrot):
+    """Yields what it is told to, raising what is an exception, then answers like a parrot."""
+
+    def __init__(
+        self, script: Sequence[BaseAgentEvent | BaseChatMessage | BaseException], name: str = "talker"
+    ) -> None:
+        super().__init__(name)
+        self.script = list(script)
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        while self.script:
+            item = self.script.pop(0)
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+        yield await self.on_messages(messages, cancellation_token)
+
+
+class Stateless(Deaf):
+    """Can't save its state, and must not be asked to load one."""
+
+    async def save_state(self) -> Mapping[str, Any]:
+        raise NotImplementedError("no state here")
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        raise AssertionError("nothing was saved")
+
+
+def said(result: TaskResult) -> list[tuple[str, str]]:
+    return [(message.source, message.to_text()) for message in result.messages]
+
+
+async def listen(stream: AsyncGenerator[Any, None], heard: list[tuple[str, str]]) -> None:
+    """Note what a stream yields, up to its failure."""
+    async for event in stream:
+        if not isinstance(event, TaskResult):
+            heard.append((event.source, event.to_text()))  # noqa: PERF401 (what came before a failure must stay)
+
+
+async def appears(path: Path) -> None:
+    while not await asyncio.to_thread(path.exists):  # noqa: ASYNC110 (another process makes it)
+        await asyncio.sleep(0.01)
+
+
+def others() -> set[asyncio.Task[Any]]:
+    """Every task that is running beside the one that asks."""
+    current = asyncio.current_task()
+    return {task for task in asyncio.all_tasks() if task is not current}

@@ -1,0 +1,165 @@
+"""A team as JSON: out, in again, and the same conversation; a wrong config is an error that names the place."""
+
+import json
+import warnings
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.teams import Team, coder_executor_team
+from autogen_core import ComponentModel
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import ValidationError
+
+from .support import PRINT_42, Parrot, coder, said
+
+SCRIPT = ["```python\nraise SystemExit(3)\n```", PRINT_42, "It is 42. TERMINATE"]
+
+
+def through_json(team):
+    text = team.dump_component().model_dump_json()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the local executor says that it is no sandbox
+        loaded = BaseTeam.load_component(ComponentModel.model_validate_json(text))
+    assert type(loaded) is type(team)
+    assert loaded.dump_component().model_dump_json() == text
+    return loaded
+
+
+def providers(model):
+    """Every provider that a dumped component names."""
+    if isinstance(model, dict):
+        own = [model["provider"]] if "provider" in model else []
+        return [*own, *(name for value in model.values() for name in providers(value))]
+    return [name for value in model for name in providers(value)] if isinstance(model, list) else []
+
+
+@pytest.mark.parametrize("reviewer", [None, [PRINT_42, PRINT_42]])
+async def test_dumped_and_loaded_it_has_the_same_conversation(executor, reviewer):
+    def team():
+        review = ReplayChatCompletionClient(reviewer) if reviewer else None
+        return coder_executor_team(ReplayChatCompletionClient(SCRIPT), executor, reviewer_model_client=review)
+
+    made, loaded = team(), through_json(team())
+    first, second = await made.run(task="six times seven"), await loaded.run(task="six times seven")
+    assert len(first.messages) == (8 if reviewer else 6)
+    assert [(m.type, *pair) for m, pair in zip(first.messages, said(first), strict=True)] == [
+        (m.type, *pair) for m, pair in zip(second.messages, said(second), strict=True)
+    ]
+    assert first.stop_reason == second.stop_reason == "coder said TERMINATE"
+
+
+async def test_the_json_names_only_what_autogen_and_we_can_load(executor):
+    dumped = coder_executor_team(ReplayChatCompletionClient(SCRIPT), executor).dump_component().model_dump()
+    assert set(providers(dumped)) == {
+        "autogen_agentchat.agents.AssistantAgent",
+        "autogen_agentchat.base.OrTerminationCondition",
+        "autogen_agentchat.conditions.MaxMessageTermination",
+        "autogen_codeact.agents.CodeExecutorAgent",
+        "autogen_codeact.teams.FinalWordTermination",
+        "autogen_codeact.teams.Team",
+        "autogen_core.model_context.UnboundedChatCompletionContext",
+        "autogen_core.tools.StaticStreamWorkbench",
+        "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor",
+        "autogen_ext.models.replay.ReplayChatCompletionClient",
+    }
+
+
+async def test_autogens_own_team_with_our_agent_loads_and_runs_too(executor):
+    def participants():
+        return [
+            AssistantAgent("coder", ReplayChatCompletionClient([PRINT_42])),
+            CodeExecutorAgent("executor", executor, sources=["coder"]),
+        ]
+
+    loaded = through_json(RoundRobinGroupChat(participants(), termination_condition=MaxMessageTermination(3)))
+    assert said(await loaded.run(task="go")) == [("user", "go"), ("coder", PRINT_42), ("executor", "42\n")]
+
+
+@pytest.mark.parametrize("max_turns", [None, 7])
+@pytest.mark.parametrize("condition", [None, MaxMessageTermination(5)])
+def test_every_argument_is_in_the_config(max_turns, condition):
+    model = ReplayChatCompletionClient([])
+    nested = Team([coder(model)], name="inner")
+    team = Team(
+        [coder(model), nested],
+        name="Duo",
+        description="Two.",
+        termination_condition=condition,
+        max_turns=max_turns,
+        emit_team_events=True,
+    )
+    config = through_json(team).dump_component().config
+    assert config["name"] == "Duo"
+    assert config["description"] == "Two."
+    assert config["emit_team_events"] is True
+    assert config.get("max_turns") == max_turns
+    assert ("termination_condition" in config) == (condition is not None)
+    assert [part["provider"].rsplit(".", 1)[1] for part in config["participants"]] == ["AssistantAgent", "Team"]
+
+
+class House(Team):
+    """Somebody's own kind of team."""
+
+
+def test_a_subclass_is_dumped_as_itself():
+    assert House([coder(ReplayChatCompletionClient([]))]).dump_component().provider.endswith(".test_config.House")
+
+
+def test_custom_message_types_are_not_dropped_silently():
+    team = Team([coder(ReplayChatCompletionClient([]))], custom_message_types=[TextMessage])
+    with pytest.raises(ValueError, match="custom_message_types can't be dumped"):
+        team.dump_component()
+
+
+def load(**config):
+    return Team.load_component({"provider": "autogen_codeact.teams.Team", "config": config})
+
+
+def part(provider, **config):
+    return {"provider": provider, "config": config}
+
+
+GOOD = json.loads(coder(ReplayChatCompletionClient([])).dump_component().model_dump_json())
+FOREIGN = "autogen_agentchat.conditions.MaxMessageTermination"
+
+
+@pytest.mark.parametrize(
+    ("participants", "words"),
+    [
+        ([GOOD, part(FOREIGN, max_messages=3)], rf"^participants\[1\]: {FOREIGN} is neither an agent nor a team"),
+        ([part("os.path.join")], r"^participants\[0\]: os\.path\.join can't be loaded"),
+        ([part("no_such_package.Agent")], r"^participants\[0\]: no_such_package\.Agent can't be loaded: No module"),
+        ([part("autogen_agentchat.agents.NoSuch")], r"^participants\[0\]: .*NoSuch can't be loaded"),
+        ([part("nodots")], r"^participants\[0\]: nodots can't be loaded"),
+        ([part("autogen_agentchat.agents.AssistantAgent")], r"^participants\[0\]: .*AssistantAgent can't be loaded"),
+        (
+            [part("autogen_codeact.teams.Team", participants=[GOOD, part(FOREIGN, max_messages=3)])],
+            rf"participants\[0\]: autogen_codeact\.teams\.Team can't be loaded: participants\[1\]: {FOREIGN}",
+        ),
+    ],
+)
+def test_a_participant_that_is_none_is_named_with_its_place(participants, words):
+    with pytest.raises(ValueError, match=words):
+        load(participants=participants)
+
+
+def test_a_condition_that_is_none_is_named():
+    with pytest.raises(ValueError, match=r"^termination_condition: .*AssistantAgent is not a termination condition"):
+        load(participants=[GOOD], termination_condition=GOOD)
+
+
+@pytest.mark.parametrize("wrong", [{"max_turn": 3}, {"runtime": None}, {"max_turns": 0}, {"participants": "coder"}])
+def test_an_unknown_key_or_a_wrong_value_is_refused(wrong):
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        load(**{"participants": [GOOD], **wrong})
+
+
+def test_a_participant_that_cannot_be_dumped_says_so_itself():
+    parrot = Parrot()
+    with pytest.raises(NotImplementedError):
+        Team([parrot]).dump_component()

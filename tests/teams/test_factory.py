@@ -1,0 +1,117 @@
+"""The ready-made team: what is run, who is asked, what ends it."""
+
+import pytest
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.teams import coder_executor_team
+from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
+
+from .support import PRINT_42, ScriptedModel, said
+
+FAILS = "```python\nprint(6 * 7 / 0)\n```"
+TRICKY = "```python\nprint('TERMINATE')\n```"
+
+
+async def test_the_coder_sees_the_error_repairs_and_ends_it(executor):
+    model = ScriptedModel([FAILS, PRINT_42, "It is 42. TERMINATE"])
+    result = await coder_executor_team(model, executor).run(task="six times seven")
+    sources, contents = zip(*said(result), strict=True)
+    assert sources == ("user", "coder", "executor", "coder", "executor", "coder")
+    assert "ZeroDivisionError" in contents[2]
+    assert contents[4] == "42\n"
+    assert result.stop_reason == "coder said TERMINATE"
+    assert model.told[2] == [
+        ("system", CODER_MESSAGE),
+        ("user", "six times seven"),
+        ("assistant", FAILS),
+        ("executor", contents[2]),
+        ("assistant", PRINT_42),
+        ("executor", "42\n"),
+    ]
+
+
+async def test_the_word_in_code_and_in_output_ends_nothing(executor):
+    model = ScriptedModel([f"{TRICKY}\nTERMINATE", "It said so. TERMINATE"])
+    result = await coder_executor_team(model, executor).run(task="say TERMINATE")
+    assert said(result)[1:] == [
+        ("coder", f"{TRICKY}\nTERMINATE"),
+        ("executor", "TERMINATE\n"),
+        ("coder", "It said so. TERMINATE"),
+    ]
+
+
+async def test_only_code_that_the_reviewer_sends_is_run(executor, tmp_path):
+    rejected = "```python\nopen('made', 'w')\n```"
+    coder = ScriptedModel([rejected, PRINT_42, "It is 42. TERMINATE"])
+    reviewer = ScriptedModel(["Don't write files.", PRINT_42])
+    result = await coder_executor_team(coder, executor, reviewer_model_client=reviewer).run(task="six times seven")
+    assert said(result)[1:] == [
+        ("coder", rejected),
+        ("reviewer", "Don't write files."),
+        ("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE),
+        ("coder", PRINT_42),
+        ("reviewer", PRINT_42),
+        ("executor", "42\n"),
+        ("coder", "It is 42. TERMINATE"),
+    ]
+    assert not (tmp_path / "made").exists()
+    assert reviewer.told[0] == [("system", REVIEWER_MESSAGE), ("user", "six times seven"), ("coder", rejected)]
+
+
+async def test_code_in_the_task_is_never_run(executor, tmp_path):
+    task = "What does this do?\n```python\nopen('made', 'w')\n```"
+    model = ScriptedModel(["It makes a file.", "It makes a file. TERMINATE"])
+    result = await coder_executor_team(model, executor).run(task=task)
+    assert said(result)[2] == ("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)
+    assert not (tmp_path / "made").exists()
+
+
+async def test_code_that_is_not_approved_is_not_run(executor):
+    asked = []
+
+    def approve(request):
+        asked.append(request.code)
+        return ApprovalResponse(approved=False, reason="not today")
+
+    model = ScriptedModel([PRINT_42, "A pity. TERMINATE"])
+    result = await coder_executor_team(model, executor, approval_func=approve).run(task="go")
+    assert len(asked) == 1
+    assert "not today" in said(result)[2][1]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "reason"),
+    [
+        ({"max_messages": 4}, "Maximum number of messages 4 reached, current message count: 4"),
+        ({"max_turns": 3}, "Maximum number of turns 3 reached."),
+        ({"termination_condition": MaxMessageTermination(4)}, "Maximum number of messages 4 reached"),
+    ],
+)
+async def test_a_coder_that_never_ends_is_ended(executor, kwargs, reason):
+    model = ScriptedModel([PRINT_42] * 9)
+    result = await coder_executor_team(model, executor, **kwargs).run(task="go")
+    assert len(result.messages) == 4
+    assert result.stop_reason is not None
+    assert result.stop_reason.startswith(reason)
+
+
+async def test_the_words_and_languages_given_are_used(executor):
+    coder, reviewer = ScriptedModel(["```sh\necho hi\n```"]), ScriptedModel(["```sh\necho hi\n```"])
+    team = coder_executor_team(
+        coder,
+        executor,
+        reviewer_model_client=reviewer,
+        coder_system_message="C",
+        reviewer_system_message="R",
+        supported_languages=["python"],
+        max_turns=3,
+    )
+    result = await team.run(task="go")
+    assert (coder.told[0][0], reviewer.told[0][0]) == (("system", "C"), ("system", "R"))
+    assert said(result)[-1] == ("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)
+
+
+async def test_one_model_may_do_both(executor):
+    model = ScriptedModel([PRINT_42, PRINT_42, "It is 42. TERMINATE"])
+    result = await coder_executor_team(model, executor, reviewer=True).run(task="go")
+    assert [source for source, _ in said(result)] == ["user", "coder", "reviewer", "executor", "coder"]

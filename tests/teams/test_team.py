@@ -1,0 +1,283 @@
+"""What a team does when nothing goes wrong: AutoGen's round robin, in teams of teams, over several event loops."""
+
+import asyncio
+import signal
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import ExternalTermination, MaxMessageTermination
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.teams import FinalWordTermination, Team
+from autogen_core import CancellationToken
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from .support import PRINT_42, Deaf, NoQuotaLeft, Parrot, ScriptedModel, Stubborn, Talker, coder, listen, others, said
+
+
+def bare(result):
+    """A result without what differs from run to run."""
+    messages = [message.model_dump(exclude={"id", "created_at"}) for message in result.messages]
+    return messages, result.stop_reason
+
+
+@pytest.mark.parametrize("emit_team_events", [False, True])
+async def test_it_says_what_autogens_round_robin_says(executor, emit_team_events):
+    results = []
+    for make in (RoundRobinGroupChat, Team):
+        model = ReplayChatCompletionClient([PRINT_42, "It is 42. TERMINATE", "As I said. TERMINATE"])
+        team = make(
+            [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])],
+            name="Duo",
+            termination_condition=FinalWordTermination(sources=["coder"]) | MaxMessageTermination(9),
+            emit_team_events=emit_team_events,
+        )
+        first = await team.run(task="six times seven", output_task_messages=False)
+        results.append((bare(first), bare(await team.run()), [call["messages"] for call in model.create_calls]))
+        if emit_team_events:
+            assert "SelectSpeakerEvent" in [message.type for message in first.messages]
+    assert results[0] == results[1]
+
+
+async def test_run_is_the_collected_stream(executor):
+    def team():
+        model = ReplayChatCompletionClient([PRINT_42, "It is 42. TERMINATE"])
+        writer = AssistantAgent("coder", model, model_client_stream=True)
+        return Team([writer, CodeExecutorAgent("executor", executor)], termination_condition=FinalWordTermination())
+
+    streamed = [event async for event in team().run_stream(task="six times seven")]
+    result = await team().run(task="six times seven")
+
+    *events, last = streamed
+    assert isinstance(last, TaskResult)
+    assert any(isinstance(event, ModelClientStreamingChunkEvent) for event in events)
+    assert [event for event in events if not isinstance(event, ModelClientStreamingChunkEvent)] == last.messages
+    assert said(last) == said(result)
+    assert last.stop_reason == result.stop_reason
+
+
+async def test_max_turns_and_an_external_stop():
+    parrot = Parrot()
+    result = await Team([parrot], max_turns=3).run(task="go")
+    assert said(result)[1:] == [("parrot", "heard 1"), ("parrot", "heard 0"), ("parrot", "heard 0")]
+    assert result.stop_reason == "Maximum number of turns 3 reached."
+
+    stop = ExternalTermination()
+    stop.set()
+    assert len((await Team([parrot], termination_condition=stop).run(task="go")).messages) == 1
+
+
+async def test_reset_forgets_everything():
+    condition = MaxMessageTermination(3)
+    first, second = Parrot("first"), Parrot("second")
+    team = Team([first, second], termination_condition=condition)
+    fresh = await team.save_state()
+    before = said(await team.run(task="one"))
+    await team.reset()
+    assert await team.save_state() == fresh
+    assert said(await team.run(task="one")) == before
+
+
+async def test_pause_and_resume_reach_every_participant_running_or_not():
+    calls = []
+
+    class Pausing(Parrot):
+        async def on_pause(self, cancellation_token):
+            calls.append((self.name, "pause"))
+
+        async def on_resume(self, cancellation_token):
+            calls.append((self.name, "resume"))
+
+    team = Team([Pausing("one"), Team([Pausing("two")], name="inner")])
+    async with asyncio.timeout(1):
+        await team.pause()
+        await team.resume()
+    assert calls == [("one", "pause"), ("two", "pause"), ("one", "resume"), ("two", "resume")]
+
+
+@pytest.mark.parametrize(
+    ("participants", "kwargs"), [([], {}), ([Parrot(), Parrot()], {}), ([Parrot()], {"max_turns": 0})]
+)
+def test_a_team_that_cannot_work_is_refused_at_once(participants, kwargs):
+    with pytest.raises(ValueError, match=r"participant|max_turns"):
+        Team(participants, **kwargs)
+
+
+# Saved state
+
+
+@pytest.mark.parametrize(("saver", "loader"), [(Team, Team), (Team, RoundRobinGroupChat), (RoundRobinGroupChat, Team)])
+async def test_a_saved_state_goes_on_elsewhere_in_autogens_form(executor, saver, loader):
+    def team(make, *script):
+        model = ScriptedModel(script)
+        agents = [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])]
+        return make(agents, max_turns=1), model
+
+    first, _ = team(saver, PRINT_42)
+    await first.run(task="six times seven")
+    second, model = team(loader, "It is 42.")
+    await second.load_state(await first.save_state())
+    assert said(await second.run()) == [("executor", "42\n")]
+    assert said(await second.run()) == [("coder", "It is 42.")]
+    assert [words for _, words in model.told[0]][1:] == ["six times seven", PRINT_42, "42\n"]
+
+
+async def test_a_state_of_another_team_is_refused_and_nothing_is_loaded():
+    team = Team([Parrot()], max_turns=1)
+    with pytest.raises(ValueError, match="parrot"):
+        await team.load_state(await Team([Parrot("other")]).save_state())
+    assert said(await team.run(task="go")) == [("user", "go"), ("parrot", "heard 1")]
+
+
+async def test_a_state_saved_after_a_failure_holds_no_trace_of_it():
+    failed, never = Team([Talker([NoQuotaLeft()]), Parrot()]), Team([Talker([]), Parrot()])
+    with pytest.raises(NoQuotaLeft):
+        await failed.run(task="go")
+    state = await failed.save_state()
+    assert "cut short" not in str(state)
+    other = Team([Talker([]), Parrot()], max_turns=2)
+    await other.load_state(state)
+    assert said(await other.run()) == [("talker", "heard 1"), ("parrot", "heard 2")]
+    assert (await never.save_state()).keys() == state.keys()
+
+
+# Teams of teams
+
+
+@pytest.mark.parametrize("outer", [Team, RoundRobinGroupChat])
+async def test_a_team_in_a_team(executor, outer):
+    model = ScriptedModel([PRINT_42, "It is 42. TERMINATE"])
+    inner = Team(
+        [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])],
+        name="makers",
+        termination_condition=FinalWordTermination(),
+    )
+    team = outer([inner, Parrot()], max_turns=2)
+    assert said(await team.run(task="six times seven")) == [
+        ("user", "six times seven"),
+        ("coder", PRINT_42),
+        ("executor", "42\n"),
+        ("coder", "It is 42. TERMINATE"),
+        ("parrot", "heard 4"),
+    ]
+
+
+async def test_a_team_in_autogens_selector():
+    inner = Team([Parrot()], name="makers", description="Makes.", max_turns=1)
+    selector = ReplayChatCompletionClient(["makers", "critic", "makers"])
+    team = SelectorGroupChat([inner, Parrot("critic")], selector, max_turns=2, allow_repeated_speaker=True)
+    assert said(await team.run(task="go")) == [("user", "go"), ("parrot", "heard 1"), ("critic", "heard 2")]
+
+
+async def test_a_team_alone_in_a_team_speaks_twice_in_a_row():
+    inner = Team([Parrot()], name="inner", max_turns=1)
+    assert said(await Team([inner], max_turns=2).run(task="go"))[1:] == [("parrot", "heard 1"), ("parrot", "heard 0")]
+
+
+async def test_a_failure_three_teams_deep_comes_out_as_it_is_and_is_undone(tidy):
+    error = NoQuotaLeft("none left")
+    talker, parrot = Talker([]), Parrot()
+    team = Team([parrot, talker], name="a", max_turns=2)
+    for name in "bc":
+        team = Team([team], name=name, max_turns=1)
+    await team.run(task="one")
+    talker.script = [error]
+
+    async with asyncio.timeout(1):
+        with pytest.raises(NoQuotaLeft) as caught:
+            await team.run(task="two")
+
+    assert caught.value is error
+    assert others() == set()
+    assert parrot.heard == [["one"]]  # the whole turn of team `b` has not happened
+    assert said(await team.run()) == [("parrot", "heard 2"), ("talker", "heard 2")]
+    assert talker.heard == [["one", "heard 1"], ["two", "heard 2"]]
+
+
+@pytest.mark.parametrize("participant", [Deaf, Stubborn])
+async def test_cancelling_a_team_two_teams_deep_ends_in_under_a_second(participant, caplog):
+    deep = participant()
+    team = Team([Team([deep], name="inner", max_turns=1)], name="outer", max_turns=1)
+    run = asyncio.create_task(team.run(task="one"))
+    await deep.begun.wait()
+    run.cancel()
+    async with asyncio.timeout(1):
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    warned = [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")]
+    assert len(warned) == (1 if participant is Stubborn else 0)
+    if participant is Stubborn:
+        deep.let_go.set()
+    assert said(await team.run(task="two")) == [("user", "two"), (deep.name, "heard 2")]
+    assert others() == set()
+
+
+# Event loops and Ctrl-C
+
+
+def test_one_team_in_several_event_loops():
+    parrot = Parrot()
+    team = Team([parrot, Parrot("other")], max_turns=1)
+    assert said(asyncio.run(team.run(task="one"))) == [("user", "one"), ("parrot", "heard 1")]
+    assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("other", "heard 3")]
+    assert said(asyncio.run(team.run())) == [("parrot", "heard 2")]
+
+
+def test_ctrl_c_ends_the_run_and_the_team_goes_on_in_the_next_loop():
+    deaf = Deaf()
+    team = Team([deaf, Parrot()], max_turns=2)
+
+    async def interrupted():
+        async with asyncio.timeout(1):
+            asyncio.get_running_loop().call_later(0.05, signal.raise_signal, signal.SIGINT)
+            await team.run(task="one")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(interrupted())
+    assert not deaf.finished
+    assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("deaf", "heard 2"), ("parrot", "heard 3")]
+
+
+def test_pressing_ctrl_c_twice_leaves_a_usable_team_too():
+    class Slow(Deaf):
+        async def sleep(self):
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0.2)
+
+    deaf = Slow()
+    team = Team([deaf, Parrot()], max_turns=2)
+
+    async def interrupted():
+        loop = asyncio.get_running_loop()
+        for delay in (0.05, 0.1):
+            loop.call_later(delay, signal.raise_signal, signal.SIGINT)
+        await team.run(task="one")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(interrupted())
+    assert said(asyncio.run(team.run(task="two"))) == [("user", "two"), ("deaf", "heard 2"), ("parrot", "heard 3")]
+
+
+def test_a_token_outlives_the_loop_of_its_run():
+    token = CancellationToken()
+    team = Team([Parrot()], max_turns=1)
+    asyncio.run(team.run(task="one", cancellation_token=token))
+    token.cancel()
+    assert said(asyncio.run(team.run())) == [("parrot", "heard 0")]
+
+
+async def test_a_stream_may_be_read_slowly():
+    heard = []
+    team = Team([Parrot()], max_turns=3)
+
+    async def slowly():
+        async for event in team.run_stream(task="go"):
+            await asyncio.sleep(0.01)
+            yield event
+
+    await listen(slowly(), heard)
+    assert [source for source, _ in heard] == ["user", "parrot", "parrot", "parrot"]

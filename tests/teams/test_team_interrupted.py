@@ -1,0 +1,486 @@
+"""A run that fails or is cancelled ends at once, raises the right thing, leaves nothing behind, and can be repeated."""
+
+import asyncio
+import logging
+import threading
+import traceback
+from contextlib import aclosing
+
+import pytest
+from autogen_agentchat.base import TaskResult, TerminationCondition
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import BaseAgentEvent, StopMessage, TextMessage, ThoughtEvent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
+from autogen_core import CancellationToken
+
+from .support import (
+    PRINT_42,
+    Deaf,
+    NoQuotaLeft,
+    Parrot,
+    ScriptedModel,
+    Stateless,
+    Stubborn,
+    Talker,
+    appears,
+    coder,
+    listen,
+    others,
+    said,
+)
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+SYSTEM = ("system", "Write code.")
+
+
+def pair(model, executor, **kwargs):
+    participants = [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])]
+    return Team(participants, termination_condition=FinalWordTermination(sources=["coder"]), **kwargs)
+
+
+async def cancelled(run):
+    """Cancel a task; return how it ended. That it ends within a second is a promise."""
+    run.cancel()
+    async with asyncio.timeout(1):
+        (outcome,) = await asyncio.gather(run, return_exceptions=True)
+    return outcome
+
+
+# What AutoGen does, without which the rest of this file would prove little
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_control_autogens_team_is_stuck_after_an_exception(executor, reset):
+    model = ScriptedModel([NoQuotaLeft("none left"), PRINT_42, "It is 42. TERMINATE"])
+    participants = [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])]
+    team = RoundRobinGroupChat(participants, termination_condition=FinalWordTermination(sources=["coder"]))
+    with pytest.raises(RuntimeError) as caught:
+        await team.run(task="six times seven")
+    assert not isinstance(caught.value, NoQuotaLeft)
+    if reset:
+        await team.reset()
+
+    second = await team.run(task="again")
+
+    assert len(said(second)) == 2  # one turn, then it stops, whatever is said
+    assert second.stop_reason == "The group chat is stopped."
+
+
+async def test_control_autogens_team_waits_out_the_turn_when_its_task_is_cancelled():
+    deaf = Stubborn()
+    team = RoundRobinGroupChat([deaf], max_turns=1)
+    run = asyncio.create_task(team.run(task="go"))
+    await deaf.begun.wait()
+    run.cancel()
+    assert await asyncio.wait({run}, timeout=1) == (set(), {run})
+    deaf.let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert deaf.finished
+
+
+# A participant raises
+
+
+async def test_a_coder_that_raises_raises_out_of_the_run_and_a_second_run_is_complete(executor):
+    error = NoQuotaLeft("none left", 429)
+    model = ScriptedModel([error, PRINT_42, "It is 42. TERMINATE"])
+    team = pair(model, executor)
+
+    async with asyncio.timeout(1):
+        with pytest.raises(NoQuotaLeft) as caught:
+            await team.run(task="six times seven")
+    assert others() == set()
+    assert caught.value is error
+    assert caught.value.args == ("none left", 429)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert "item = self.script.pop(0)" not in "".join(traceback.format_exception(error))
+    assert "raise item" in "".join(traceback.format_exception(error))
+
+    second = await team.run(task="please")
+    assert others() == set()
+    assert said(second) == [
+        ("user", "please"),
+        ("coder", PRINT_42),
+        ("executor", "42\n"),
+        ("coder", "It is 42. TERMINATE"),
+    ]
+    assert second.stop_reason == "coder said TERMINATE"
+    before = [SYSTEM, ("user", "six times seven"), ("user", "please")]
+    assert model.told == [before, [*before, ("assistant", PRINT_42), ("executor", "42\n")]]
+
+
+async def test_a_failure_in_the_second_round_undoes_that_turn_only(executor):
+    error = NoQuotaLeft("none left")
+    model = ScriptedModel([PRINT_42, error, "It is 42. TERMINATE"])
+    team = pair(model, executor)
+    heard = []
+    with pytest.raises(NoQuotaLeft):
+        await listen(team.run_stream(task="six times seven"), heard)
+    assert heard == [("user", "six times seven"), ("coder", PRINT_42), ("executor", "42\n")]
+
+    second = await team.run()
+
+    assert said(second) == [("coder", "It is 42. TERMINATE")]
+    assert model.told[-1] == [SYSTEM, ("user", "six times seven"), ("assistant", PRINT_42), ("executor", "42\n")]
+
+
+async def test_the_participant_that_waits_hears_everything_once():
+    parrot, talker = Parrot(), Talker([NoQuotaLeft()])
+    team = Team([parrot, talker], max_turns=2)
+    with pytest.raises(NoQuotaLeft):
+        await team.run(task="one")
+    second = await team.run(task="two")
+    assert said(second) == [("user", "two"), ("talker", "heard 3"), ("parrot", "heard 2")]
+    assert talker.heard == [["one", "heard 1", "two"]]
+    assert parrot.heard == [["one"], ["two", "heard 3"]]
+
+
+async def test_what_was_yielded_before_the_failure_comes_out_in_order():
+    thoughts = [ThoughtEvent(content=str(n), source="talker") for n in range(20)]
+    team = Team([Talker([*thoughts, NoQuotaLeft()])])
+    heard = []
+    with pytest.raises(NoQuotaLeft):
+        await listen(team.run_stream(task="go"), heard)
+    assert heard == [("user", "go"), *(("talker", str(n)) for n in range(20))]
+
+
+async def test_ten_failures_in_a_row_and_then_a_run():
+    talker = Talker([NoQuotaLeft(n) for n in range(10)])
+    team = Team([talker, Parrot()], max_turns=2)
+    for n in range(10):
+        with pytest.raises(NoQuotaLeft, match=str(n)):
+            await team.run(task=str(n))
+    assert said(await team.run()) == [("talker", "heard 10"), ("parrot", "heard 11")]
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError("mine"), TimeoutError("slow"), StopAsyncIteration()])
+async def test_special_exceptions_of_a_participant_come_out_too(error):
+    team = Team([Talker([error])], max_turns=1)
+    async with asyncio.timeout(1):
+        with pytest.raises(BaseException) as caught:  # noqa: PT011 (identity is asserted)
+            await team.run(task="go")
+    if isinstance(error, StopAsyncIteration):  # Python itself turns it into this inside a generator
+        assert caught.value.__cause__ is error
+    else:
+        assert caught.value is error
+    assert said(await team.run()) == [("talker", "heard 1")]
+
+
+async def test_a_message_type_that_the_team_does_not_know_is_a_clear_error():
+    class Note(BaseAgentEvent):
+        content: str
+
+        def to_text(self) -> str:
+            return self.content
+
+    team = Team([Talker([Note(content="hi", source="talker")])], max_turns=1)
+    with pytest.raises(ValueError, match=r"'talker' produced a Note, .* custom_message_types"):
+        await team.run(task="go")
+    assert said(await team.run()) == [("talker", "heard 1")]
+
+    told = Team([Talker([Note(content="hi", source="talker")])], max_turns=1, custom_message_types=[Note])
+    assert said(await told.run(task="go")) == [("user", "go"), ("talker", "hi"), ("talker", "heard 1")]
+
+
+async def test_a_participant_without_an_answer_is_a_clear_error():
+    class Mute(Parrot):
+        async def on_messages_stream(self, messages, cancellation_token):
+            for _ in ():
+                yield _
+
+    with pytest.raises(RuntimeError, match="'parrot' ended its turn without a Response"):
+        await Team([Mute()]).run(task="go")
+
+
+# The caller goes away
+
+
+async def test_cancelling_the_task_ends_a_participant_that_ignores_its_token():
+    deaf, parrot = Deaf(), Parrot()
+    team = Team([deaf, parrot], max_turns=2)
+    run = asyncio.create_task(team.run(task="one"))
+    await deaf.begun.wait()
+
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+
+    assert others() == set()
+    assert not deaf.finished
+    assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2"), ("parrot", "heard 3")]
+    assert deaf.heard == [["one", "two"]]
+    assert parrot.heard == [["one", "two", "heard 2"]]
+
+
+async def test_cancelling_the_model_call_leaves_a_context_without_the_turn(executor):
+    begun = asyncio.Event()
+
+    async def hang():
+        begun.set()
+        await asyncio.sleep(3600)
+
+    model = ScriptedModel([hang, "never said", PRINT_42, "It is 42. TERMINATE"])
+    team = pair(model, executor)
+    run = asyncio.create_task(team.run(task="six times seven"))
+    await begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert others() == set()
+    model.script.pop(0)
+
+    second = await team.run()
+
+    assert said(second) == [("coder", PRINT_42), ("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
+    assert model.told[0] == [SYSTEM, ("user", "six times seven")]
+    assert model.told[1] == [*model.told[0], ("assistant", PRINT_42), ("executor", "42\n")]
+
+
+async def test_cancelling_while_code_runs_kills_it_and_the_next_run_runs_it_again(executor, tmp_path):
+    program = "from pathlib import Path\nimport time\n"
+    program += (
+        "started = Path('started')\nif not started.exists():\n    started.touch()\n    time.sleep(3600)\nprint(42)\n"
+    )
+    code = f"```python\n{program}```"
+    model = ScriptedModel([code, "It is 42. TERMINATE"])
+    team = pair(model, executor)
+    run = asyncio.create_task(team.run(task="go"))
+    await appears(tmp_path / "started")
+
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+
+    assert others() == set()
+    assert said(await team.run()) == [("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
+    assert model.told[-1] == [SYSTEM, ("user", "go"), ("assistant", code), ("executor", "42\n")]
+
+
+@pytest.mark.parametrize("from_thread", [False, True])
+async def test_cancelling_the_token_ends_the_run(from_thread):
+    deaf, token = Deaf(), CancellationToken()
+    team = Team([deaf], max_turns=1)
+    run = asyncio.create_task(team.run(task="one", cancellation_token=token))
+    await deaf.begun.wait()
+    if from_thread:
+        thread = threading.Thread(target=token.cancel)
+        thread.start()
+    else:
+        token.cancel()
+    async with asyncio.timeout(1):
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    if from_thread:
+        thread.join()
+    assert others() == set()
+    with pytest.raises(asyncio.CancelledError, match="Use a new one"):
+        await team.run(task="two", cancellation_token=token)
+    assert said(await team.run(task="three")) == [("user", "three"), ("deaf", "heard 2")]
+
+
+@pytest.mark.parametrize("way", ["aclose", "break"])
+async def test_leaving_the_stream_ends_the_run(way):
+    deaf = Deaf()
+    team = Team([deaf], max_turns=1)
+    async with asyncio.timeout(1):
+        if way == "aclose":
+            async with aclosing(team.run_stream(task="one")) as stream:
+                async for _ in stream:
+                    await deaf.begun.wait()
+                    break
+            assert others() == set()
+        else:
+            async for _ in team.run_stream(task="one"):
+                await deaf.begun.wait()
+                break
+        assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2")]
+
+
+async def test_leaving_the_stream_at_its_result_leaves_nothing():
+    team = Team([Parrot()], max_turns=1)
+    async for event in team.run_stream(task="one"):
+        if isinstance(event, TaskResult):
+            break
+    assert others() == set()
+
+
+async def test_a_timeout_around_the_run_is_a_timeout():
+    team = Team([Deaf()], max_turns=1)
+    async with asyncio.timeout(1):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await team.run(task="one")
+    assert said(await team.run()) == [("deaf", "heard 1")]
+
+
+@pytest.mark.parametrize("steps", range(40))
+async def test_whenever_it_is_cancelled_nothing_is_lost_or_said_twice(steps):
+    first, second = Parrot("first"), Parrot("second")
+    team = Team([first, second], termination_condition=MaxMessageTermination(3), max_turns=3)
+    run = asyncio.create_task(team.run(task="one"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await cancelled(run)
+    assert others() == set()
+    before = len(first.heard) + len(second.heard)
+
+    result = await team.run(task="two")
+
+    assert result.stop_reason is not None
+    assert result.stop_reason.startswith("Maximum number of messages 3 reached")
+    assert len(said(result)) == 3
+    assert len(first.heard) + len(second.heard) == before + 2
+    for parrot in (first, second):
+        heard = [words for turn in parrot.heard for words in turn]
+        assert heard.count("two") == 1
+        assert heard.count("one") == (1 if steps else 0)
+
+
+# Participants and conditions that do not let go
+
+
+async def test_a_participant_that_swallows_its_cancellation_is_left_and_said_so(caplog):
+    stubborn, parrot = Stubborn(), Parrot()
+
+    class Impatient(Team):
+        BUSY_WAIT_S = 0.05
+
+    team = Impatient([stubborn, parrot], max_turns=2)
+    run = asyncio.create_task(team.run(task="one"))
+    await stubborn.begun.wait()
+
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(await cancelled(run), asyncio.CancelledError)
+
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
+        "The turn of 'stubborn' did not end within 0.4 s of being cancelled. It is left running, unheard."
+    ]
+    (left,) = others()
+    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
+        await team.run(task="two")
+    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
+        await team.reset()
+    stubborn.let_go.set()
+    await asyncio.wait({left})
+    assert said(await team.run(task="three")) == [("user", "three"), ("stubborn", "heard 3"), ("parrot", "heard 4")]
+    assert stubborn.heard == [["one", "two", "three"]]
+
+
+async def test_a_second_cancellation_does_not_stop_the_tidying_up():
+    stubborn = Stubborn()
+    team = Team([stubborn], max_turns=1)
+    run = asyncio.create_task(team.run(task="one"))
+    await stubborn.begun.wait()
+    run.cancel()
+    await asyncio.sleep(0.05)
+    assert not run.done()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    stubborn.let_go.set()
+    assert said(await team.run(task="two")) == [("user", "two"), ("stubborn", "heard 2")]
+
+
+async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one():
+    stateless = Stateless()
+    team = Team([stateless], max_turns=1)
+    run = asyncio.create_task(team.run(task="one"))
+    await stateless.begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2")]
+
+
+class Faulty(TerminationCondition):
+    """Fails, or hangs, at its n-th call."""
+
+    def __init__(self, at, error=None):
+        self.calls, self.at, self.error, self.begun, self.resets = 0, at, error, asyncio.Event(), 0
+
+    @property
+    def terminated(self):
+        return False
+
+    async def __call__(self, messages):
+        self.calls += 1
+        if self.calls == self.at:
+            self.begun.set()
+            if self.error:
+                raise self.error
+            await asyncio.sleep(3600)
+        return StopMessage(content="enough", source="me") if self.calls > self.at else None
+
+    async def reset(self):
+        self.resets += 1
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_termination_condition_that_raises_raises_out_of_the_run(at):
+    error = NoQuotaLeft("no judge")
+    condition, parrot = Faulty(at, error), Parrot()
+    team = Team([parrot, Parrot("other")], termination_condition=condition)
+    with pytest.raises(NoQuotaLeft) as caught:
+        await team.run(task="one")
+    assert caught.value is error
+    assert others() == set()
+    assert condition.resets == 1
+    speaker = "parrot" if at == 1 else "other"  # the turn before the failure was a whole one
+    assert said(await team.run()) == [(speaker, "heard 1" if at == 1 else "heard 2")]
+
+
+async def test_a_termination_condition_that_hangs_is_cut_short():
+    condition = Faulty(1)
+    team = Team([Parrot()], termination_condition=condition)
+    run = asyncio.create_task(team.run(task="one"))
+    await condition.begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert others() == set()
+    assert (await team.run()).stop_reason == "enough"
+
+
+async def test_counters_begin_anew_after_a_failure():
+    talker = Talker([])
+    team = Team([Parrot(), talker], termination_condition=MaxMessageTermination(4), max_turns=5)
+    talker.script = [NoQuotaLeft()]
+    with pytest.raises(NoQuotaLeft):
+        await team.run(task="one")  # two messages, one turn
+    second = await team.run(task="two")
+    assert len(second.messages) == 4
+    turns = Team([Parrot(), talker], max_turns=2)
+    talker.script = [NoQuotaLeft()]
+    with pytest.raises(NoQuotaLeft):
+        await turns.run(task="one")
+    assert len((await turns.run()).messages) == 2
+
+
+# Ready-made team, and a run beside a run
+
+
+async def test_the_ready_made_team_recovers_too(executor):
+    model = ScriptedModel([PRINT_42, NoQuotaLeft(), "It is 42. TERMINATE"])
+    team = coder_executor_team(model, executor)
+    with pytest.raises(NoQuotaLeft):
+        await team.run(task="six times seven")
+    second = await team.run()
+    assert said(second) == [("coder", "It is 42. TERMINATE")]
+
+
+async def test_a_run_beside_a_run_is_refused_and_disturbs_nothing():
+    deaf = Deaf()
+    team = Team([deaf, Parrot()], max_turns=2)
+    run = asyncio.create_task(team.run(task="one"))
+    await deaf.begun.wait()
+    with pytest.raises(ValueError, match="already running"):
+        await team.run(task="two")
+    with pytest.raises(RuntimeError, match="is running"):
+        await team.reset()
+    with pytest.raises(RuntimeError, match="is running"):
+        await team.load_state({})
+    assert not run.done()
+    await cancelled(run)
+
+
+@pytest.mark.parametrize("task", [[], ["text"], 5])
+async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable(task):
+    team = Team([Parrot()], max_turns=1)
+    with pytest.raises(ValueError, match=r"[Tt]ask"):
+        await team.run(task=task)
+    assert others() == set()
+    messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
+    assert said(await team.run(task=messages))[-1] == ("parrot", "heard 2")
