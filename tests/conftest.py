@@ -1,9 +1,13 @@
 """What every test may ask for."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from autogen_codeact.executors import SandboxUnavailable
+from autogen_codeact.executors.docker_engine import connect
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +20,15 @@ def shared_data() -> Path:
             f"The recorded test data is missing: {folder} is not a folder. Set CODEACT_SHARED_DATA to its place."
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> str:
+    """The version of a Docker engine that answers; without one the test is skipped, or fails where REQUIRE_DOCKER=1."""
+    try:
+        with closing(connect()) as client:
+            return str(client.version()["Version"])
+    except SandboxUnavailable as error:
+        if os.environ.get("REQUIRE_DOCKER") == "1":
+            pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
+        pytest.skip(str(error))

@@ -1,0 +1,48 @@
+# Two commands do all the set-up: `make demo` runs the main job, `make test` passes the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: help demo test check lint format types engine image clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: image ## a recorded model, real code in a real sandbox
+	@$(BIN)/codeact demo
+
+test: image ## the tests, against a real engine
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint types test ## the gate: ruff, mypy strict, tests
+
+lint: $(VENV)/.installed ## ruff
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+format: $(VENV)/.installed ## put the code into shape
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+# A type checker needs the import path to exist as folders.
+types: $(VENV)/.installed ## mypy, strict
+	@mkdir -p .typing/autogen_codeact
+	@for name in agents cli executors teams; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
+	@$(BIN)/mypy .typing/autogen_codeact
+
+engine: $(VENV)/.installed ## a Docker engine that answers; installed and started on Debian as root only
+	@docker/setup.sh engine $(BIN)/python
+
+image: engine ## the sandbox image
+	@docker/setup.sh debootstrap
+	@$(BIN)/codeact image build
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@docker/setup.sh venv $(VENV) $(PYTHON)
+	@echo "installing the project and its development tools" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' || { \
+		echo "pip could not install the project: see its message above; is a package registry reachable?" >&2; exit 1; }
+	@touch $@
+
+clean: ## what make has made here
+	rm -rf $(VENV) .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,79 @@
+"""The built wheel is what users get: what is in it, and that it works outside the checkout."""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command, cwd):
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    # From what git would clone: a build must not depend on left-overs of the working tree.
+    files = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in filter(None, files):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, cwd=source)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_wheel_installs_one_top_level_name(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}
+
+
+def test_wheel_holds_runner_image_recipe_recordings_and_type_markers(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    expected = {f"autogen_codeact/{package}/py.typed" for package in ("agents", "cli", "executors", "teams")}
+    expected |= {f"autogen_codeact/executors/runner/{path.name}" for path in (ROOT / "executors/runner").glob("*.py")}
+    expected |= {f"autogen_codeact/docker/{path.name}" for path in (ROOT / "docker").iterdir()}
+    expected |= {f"autogen_codeact/cli/recordings/{path.name}" for path in (ROOT / "cli/recordings").iterdir()}
+    assert expected <= names
+    assert "autogen_codeact/docker/__init__.py" not in names
+    assert not [name for name in names if "test" in name.lower()]
+
+
+@pytest.mark.timeout(180)
+def test_installed_wheel_runs_the_demo_outside_the_checkout(wheel, tmp_path, docker_engine):
+    home = tmp_path / "clean"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel, cwd=tmp_path)
+    # Dependencies come from the environment of the tests (there is no network here). A folder named in a .pth file is searched,
+    # but its own .pth files are not read, so the checkout's editable install is out of reach.
+    site = next((home / "lib").glob("python*/site-packages"))
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    where = run(python, "-c", "import autogen_codeact.cli as cli; print(cli.__file__)", cwd=tmp_path).strip()
+    assert Path(where).is_relative_to(home)
+    work = tmp_path / "elsewhere"
+    work.mkdir()
+    shown = run(home / "bin" / "codeact", "demo", cwd=work)
+    assert "recorded" in shown
+    plots = [path for path in work.rglob("*") if path.suffix in {".png", ".svg"}]
+    assert plots
+    assert all(path.stat().st_size > 1000 for path in plots)
+
+
+def test_nothing_of_the_checkout_shadows_a_dependency():
+    assert not (ROOT / "docker" / "__init__.py").exists()
+    code = "import docker, autogen_codeact.executors as ours; print(docker.APIClient.__module__, ours.Limits.__name__)"
+    shown = run(sys.executable, "-c", code, cwd=ROOT)
+    assert shown == "docker.api.client Limits\n"
