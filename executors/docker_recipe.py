@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.executors.docker_engine import engine_errors
-from autogen_codeact.executors.docker_stream import Progress, Reporter, build, build_context, present, pull
+from autogen_codeact.executors.docker_stream import (
+    Progress,
+    Reporter,
+    build,
+    build_context,
+    present,
+    pull,
+    remove_nameless,
+)
 from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -40,7 +48,8 @@ def build_default_image(client: docker.APIClient, *, progress: Progress, force: 
     Args:
         client: The engine.
         progress: Told each step and how long it all took.
-        force: Build anew from fresh packages even when it is there (default False).
+        force: Build anew from fresh packages even when it is there (default False). The image that a new one replaces
+            is removed unless a container or another image needs it.
 
     Returns:
         The image's reference.
@@ -62,6 +71,8 @@ def build_default_image(client: docker.APIClient, *, progress: Progress, force: 
     with build_context({name: RECIPE / name for name in names}) as context:
         arguments = {"BASE": base, "CONTENT": content}
         build(client, context, DEFAULT_IMAGE, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
+    if there:
+        remove_nameless(client, there["Id"])
     size = int((present(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
     reporter.say(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
     return DEFAULT_IMAGE

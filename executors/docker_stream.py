@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -170,10 +171,17 @@ def build(
     import requests
 
     settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL, **options}
+    steps = _Steps(reporter)
     with engine_errors(f"building {tag}"):
         try:
             for event in client.build(fileobj=context, custom_context=True, tag=tag, decode=True, **settings):
-                _report_step(event, tag, reporter, advise)
+                if "error" in event:
+                    words = str(event["error"]).strip()
+                    raise SandboxStartError(
+                        f"{tag} could not be built: {words}\n{advise(reporter.tail + words)}\n"
+                        f"The end of the build log:\n{reporter.tail}"
+                    )
+                steps.read(str(event.get("stream", "")))
         except requests.RequestException as error:
             if classify(error) is not EngineFailure.NO_ANSWER:
                 raise
@@ -181,18 +189,48 @@ def build(
                 f"The build of {tag} was cut off: nothing moved for {BUILD_STALL} s.\n"
                 f"The end of the build log:\n{reporter.tail}"
             ) from error
+        else:
+            steps.unfinished = None
+        finally:
+            if steps.unfinished:
+                remove_nameless(client, steps.unfinished)
 
 
-def _report_step(event: dict[str, Any], tag: str, reporter: Reporter, advise: Callable[[str], str]) -> None:
-    if "error" in event:
-        words = str(event["error"]).strip()
-        raise SandboxStartError(
-            f"{tag} could not be built: {words}\n{advise(reporter.tail + words)}\n"
-            f"The end of the build log:\n{reporter.tail}"
-        )
-    for line in str(event.get("stream", "")).splitlines():
-        if line.strip():
-            (reporter.say if line.startswith("Step ") else reporter.detail)(line.rstrip())
+class _Steps:
+    """Reads a build's log: tells it, and knows what a build that fails leaves behind."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._in_base = False
+        self.unfinished: str | None = None
+        """Id of the last layer on top of the base."""
+
+    def read(self, text: str) -> None:
+        for line in filter(None, map(str.rstrip, text.splitlines())):
+            layer = re.fullmatch(r" ---> ([0-9a-f]{12,})", line)
+            if line.startswith("Step "):
+                self._in_base = " : FROM " in line
+                self._reporter.say(line)
+            elif layer and not self._in_base:
+                self.unfinished = layer[1]
+            else:
+                self._reporter.detail(line)
+
+
+def remove_nameless(client: docker.APIClient, image_id: str) -> None:
+    """Remove an image that lost its name or never had one, unless something still needs it.
+
+    Args:
+        client: The engine.
+        image_id: The image; one that has a name stays.
+    """
+    import docker.errors
+    import requests
+
+    sdk: Any = client
+    with suppress(docker.errors.DockerException, requests.RequestException):
+        if not sdk.inspect_image(image_id)["RepoTags"]:
+            sdk.remove_image(image_id)
 
 
 def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:

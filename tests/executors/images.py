@@ -1,0 +1,65 @@
+"""What the tests of images need: small images and wheels made on the spot, and a run of one command."""
+
+import base64
+import hashlib
+import os
+import time
+import zipfile
+from pathlib import Path
+
+from docker.api.client import APIClient
+
+from autogen_codeact.executors.docker_stream import Reporter, build, build_context
+
+
+def silent(_: str) -> None: ...
+
+
+def build_from(client: APIClient, dockerfile: str, tag: str) -> str:
+    with build_context({"Dockerfile": dockerfile.encode()}) as context:
+        build(client, context, tag, reporter=Reporter(silent), advise=str, network_mode="none")
+    return tag
+
+
+def run(client: APIClient, image: str, *command: str, user: str = "65534") -> tuple[int, str]:
+    """Run a command as the sandbox would: no network, read-only root, an empty HOME filled from /etc/skel."""
+    host = client.create_host_config(network_mode="none", read_only=True, tmpfs={"/tmp": "mode=1777"})
+    container = client.create_container(
+        image, list(command), user=user, host_config=host, environment={"HOME": "/tmp/home"}
+    )
+    try:
+        client.start(container)
+        code = client.wait(container, timeout=50)["StatusCode"]
+        return code, client.logs(container).decode()
+    finally:
+        client.remove_container(container, force=True)
+
+
+def make_wheel(folder: Path, body: str, *, name: str = "tinywheel", needs: str = "numpy") -> Path:
+    """A wheel by hand: a module and the three files of metadata."""
+    folder.mkdir(exist_ok=True)
+    wheel = folder / f"{name}-1.0-py3-none-any.whl"
+    info = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": body,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {needs}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: by-hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    hashes = {path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for path, text in files.items()}
+    record = [f"{path},sha256={value.decode().rstrip('=')},{len(files[path])}" for path, value in hashes.items()]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in {**files, f"{info}/RECORD": "\n".join([*record, f"{info}/RECORD,,", ""])}.items():
+            archive.writestr(path, text)
+    return wheel
+
+
+def group_ends(group: int) -> bool:
+    """Whether a process group is gone, or soon: what was killed stays visible until init has reaped it."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False

@@ -1,0 +1,319 @@
+"""Every way in which no engine answers, for real where this machine can bring it about, and what is then said."""
+
+import errno
+import hashlib
+import json
+import shutil
+import socket
+import socketserver
+import ssl
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import requests
+import urllib3.exceptions
+from docker.errors import APIError, DockerException, TLSParameterError
+
+from autogen_codeact.executors.docker_engine import EngineFailure, advice, classify, connect, engine_errors
+from autogen_codeact.executors.errors import SandboxError, SandboxStartError, SandboxUnavailable
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short, because the path of a socket is limited to some hundred characters."""
+    made = Path(tempfile.mkdtemp(prefix="dk"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder))
+
+
+@contextmanager
+def listening(path: Path, serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A unix socket whose connections go to `serve`, one thread each, all ended on leaving."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):  # the other side has gone, as it should
+                serve(self.request)
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = False
+
+    with Server(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"unix://{path}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def engine_of_version(path: Path, version: str) -> Iterator[str]:
+    """An HTTP server that answers `/version` as an engine of that API version would."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"ApiVersion": version}).encode()
+            self.send_response(200 if self.path == "/version" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with listening(path, lambda connection: Answer(connection, ("", 0), None)) as address:
+        yield address
+
+
+def context_file(folder: Path, name: str, text: str) -> None:
+    (folder / "config.json").write_text(json.dumps({"currentContext": name}))
+    place = folder / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+    place.mkdir(parents=True)
+    (place / "meta.json").write_text(text)
+
+
+def context_of(host: str, name: str = "elsewhere") -> str:
+    return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": False}}})
+
+
+def test_the_engine_of_this_machine_answers_and_may_take_its_time_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_CONFIG")
+    client = connect()
+    try:
+        assert client.ping()
+        assert tuple(map(int, client.api_version.split("."))) >= (1, 24)
+        assert client.timeout == 60
+    finally:
+        client.close()
+
+
+def test_the_argument_goes_before_docker_host_and_that_before_the_context(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        engine_of_version(folder / "a", "1.31") as argument,
+        engine_of_version(folder / "b", "1.32") as environment,
+        engine_of_version(folder / "c", "1.33") as context,
+    ):
+        context_file(folder, "elsewhere", context_of(context))
+        with connect() as client:
+            assert client.api_version == "1.33"
+        monkeypatch.setenv("DOCKER_HOST", environment)
+        with connect() as client:
+            assert client.api_version == "1.32"
+        with connect(argument) as client:
+            assert client.api_version == "1.31"
+
+
+def test_docker_context_names_another_one_than_the_current(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine_of_version(folder / "c", "1.33") as address:
+        context_file(folder, "other", context_of(address, "other"))
+        (folder / "config.json").write_text("{}")
+        monkeypatch.setenv("DOCKER_CONTEXT", "other")
+        with connect() as client:
+            assert client.api_version == "1.33"
+
+
+def test_a_context_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
+    with pytest.raises(SandboxUnavailable, match=r"context nowhere does not exist.*docker context ls"):
+        connect()
+
+
+@pytest.mark.parametrize("text", ["{", '{"Name": "elsewhere"}', context_of("gopher://x")])
+def test_a_broken_context(folder: Path, text: str) -> None:
+    context_file(folder, "elsewhere", text)
+    with pytest.raises(SandboxUnavailable, match="context is not the address of a Docker engine"):
+        connect()
+
+
+@pytest.mark.parametrize("host", ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"])
+def test_an_address_that_is_none(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(SandboxUnavailable) as caught:
+        connect()
+    assert str(caught.value).startswith(f"{host} is not the address of a Docker engine")
+    assert "unix:///var/run/docker.sock" in str(caught.value)
+
+
+def test_no_socket(folder: Path) -> None:
+    with pytest.raises(SandboxUnavailable, match=r"there is no such socket.*(systemctl start docker|Docker Desktop)"):
+        connect(f"unix://{folder}/none.sock")
+
+
+def test_a_socket_left_behind_by_an_engine_that_is_gone(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as old:
+        old.bind(str(folder / "s"))
+    with pytest.raises(SandboxUnavailable, match="nothing listens there"):
+        connect(f"unix://{folder}/s")
+
+
+def test_a_port_that_refuses() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(SandboxUnavailable, match=f"No Docker engine at tcp://127.0.0.1:{port}: nothing listens there"):
+        connect(f"tcp://127.0.0.1:{port}")
+
+
+def test_a_socket_without_permission(folder: Path) -> None:
+    folder.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "s"))
+        server.listen()
+        (folder / "s").chmod(0)
+        attempt = textwrap.dedent("""
+            import os, sys, docker
+            from autogen_codeact.executors.docker_engine import connect
+            if os.geteuid() == 0:
+                os.seteuid(65534)
+            try:
+                connect(sys.argv[1])
+            except Exception as error:
+                print(type(error).__name__, error)
+        """)
+        command = [sys.executable, "-c", attempt, f"unix://{folder}/s"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.startswith("SandboxUnavailable No permission to use the Docker engine")
+    assert "usermod -aG docker" in done.stdout
+    assert "rootless" in done.stdout
+
+
+def test_an_engine_that_accepts_and_never_answers(folder: Path) -> None:
+    released = threading.Event()
+    with listening(folder / "s", lambda _: released.wait(30) and None) as address:
+        begun = time.monotonic()
+        with pytest.raises(SandboxUnavailable, match=r"accepts but does not answer in time.*restart"):
+            connect(address, timeout=1)
+        taken = time.monotonic() - begun
+        released.set()
+    assert taken < 5  # the promise to the user, four seconds above the timeout that was asked for
+
+
+def test_an_engine_that_trickles_keeps_each_timeout_of_the_socket_but_not_ours(folder: Path) -> None:
+    released = threading.Event()
+
+    def trickle(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not released.wait(0.05):
+            connection.sendall(b"x")
+
+    with listening(folder / "s", trickle) as address:
+        with pytest.raises(SandboxUnavailable, match="does not answer in time"):
+            connect(address, timeout=1)
+        released.set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"220 mail.example ESMTP\r\n",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"",
+    ],
+)
+def test_something_else_answers(folder: Path, words: bytes) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(words)
+
+    with (
+        listening(folder / "s", answer) as address,
+        pytest.raises(SandboxUnavailable, match="does not speak as a Docker"),
+    ):
+        connect(address)
+
+
+def test_tls_without_certificates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(folder))
+    with pytest.raises(SandboxUnavailable, match=r"No TLS connection.*DOCKER_CERT_PATH"):
+        connect("tcp://127.0.0.1:1")
+
+
+def wrapped(inner: BaseException) -> DockerException:
+    """As it arrives from the SDK: in urllib3's, in requests', in the SDK's own."""
+    outer = DockerException("Error while fetching server API version")
+    outer.__cause__ = requests.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", inner))
+    return outer
+
+
+def of_pool(reason: Exception) -> requests.ConnectionError:
+    return requests.ConnectionError(urllib3.exceptions.MaxRetryError(SimpleNamespace(), "/version", reason))
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (wrapped(FileNotFoundError(errno.ENOENT, "No such file or directory")), EngineFailure.NO_SOCKET),
+        (wrapped(PermissionError(errno.EACCES, "Permission denied")), EngineFailure.NO_PERMISSION),
+        (wrapped(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")), EngineFailure.REFUSED),
+        (wrapped(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")), EngineFailure.NOT_DOCKER),
+        (wrapped(TimeoutError("timed out")), EngineFailure.NO_ANSWER),
+        (requests.ReadTimeout("Read timed out. (read timeout=4)"), EngineFailure.NO_ANSWER),
+        (requests.ConnectTimeout("timed out"), EngineFailure.NO_ANSWER),
+        (requests.ConnectionError(urllib3.exceptions.ReadTimeoutError(None, None, "x")), EngineFailure.NO_ANSWER),
+        (of_pool(OSError(errno.EHOSTUNREACH, "No route to host")), EngineFailure.UNREACHABLE),
+        (wrapped(socket.gaierror(-2, "Name or service not known")), EngineFailure.UNREACHABLE),
+        (wrapped(ssl.SSLCertVerificationError("self-signed certificate")), EngineFailure.TLS),
+        (TLSParameterError("Path to a certificate"), EngineFailure.TLS),
+        (requests.exceptions.InvalidURL("no host"), EngineFailure.BAD_ADDRESS),
+        (requests.exceptions.JSONDecodeError("Expecting value", "no", 0), EngineFailure.NOT_DOCKER),
+        (DockerException("Install paramiko package to enable ssh:// support"), EngineFailure.OTHER),
+    ],
+)
+def test_which_failure_it_is(error: BaseException, failure: EngineFailure) -> None:
+    assert classify(error) is failure
+
+
+def test_an_exception_that_wraps_itself_is_looked_at_once() -> None:
+    error = OSError("round and round")
+    error.__context__ = error
+    assert classify(error) is EngineFailure.OTHER
+
+
+@pytest.mark.parametrize("failure", EngineFailure)
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32", "freebsd14"])
+def test_each_failure_names_the_address_and_a_next_step(failure: EngineFailure, platform: str) -> None:
+    text = advice(failure, "tcp://engine:2376", OSError("the cause"), platform=platform)
+    assert "tcp://engine:2376" in text
+    steps = ("docker_host", "DOCKER_HOST", "systemctl", "usermod", "DOCKER_CERT_PATH", "docker version")
+    assert any(step in text for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("raised", "ours"),
+    [
+        (APIError("500", explanation="no space left on device"), SandboxStartError),
+        (requests.ConnectionError("gone"), SandboxUnavailable),
+        (DockerException("odd"), SandboxUnavailable),
+    ],
+)
+def test_what_the_sdk_raises_becomes_ours(raised: Exception, ours: type[SandboxError]) -> None:
+    with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
+        raise raised
+    assert caught.value.__cause__ is raised
+
+
+def test_what_is_not_the_sdks_passes() -> None:
+    with pytest.raises(KeyError), engine_errors("anything"):
+        raise KeyError("mine")

@@ -1,0 +1,464 @@
+"""Images on a real engine: found, pulled from a registry on loopback, derived with wheels, built from the recipe."""
+
+import os
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from docker.api.client import APIClient
+from hypothesis import example, given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from autogen_codeact import executors
+from autogen_codeact.executors import docker_image, docker_recipe, docker_stream
+from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.docker_image import (
+    DEFAULT_IMAGE,
+    build_default_image,
+    install_advice,
+    list_images,
+    parse_packages,
+    resolve_image,
+)
+from autogen_codeact.executors.docker_recipe import why_no_bootstrap
+from autogen_codeact.executors.docker_stream import Reporter, present, pull_advice
+from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
+
+from .images import build_from, group_ends, make_wheel, run, silent
+from .registry import Image, registry
+
+REFUSING = "127.0.0.1:1/x/y:z"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[APIClient]:
+    with connect() as connected:
+        if not present(connected, DEFAULT_IMAGE):
+            pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
+        yield connected
+
+
+@pytest.fixture
+def unique() -> str:
+    return f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+
+
+@pytest.fixture
+def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
+    """Takes the name of an image and removes that image when the test ends."""
+    names: list[str] = []
+
+    def remember(name: str) -> str:
+        names.append(name)
+        return name
+
+    yield remember
+    for name in reversed(names):
+        if present(client, name):
+            client.remove_image(name, force=True)
+
+
+class TestTheDefaultImage:
+    def test_runs_its_libraries_read_only_as_nobody(self, client: APIClient) -> None:
+        code = "import numpy, pandas, scipy, sympy, matplotlib.pyplot as p; print(p.get_backend(), sympy.Integer(2)**3)"
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", f"cp -r /etc/skel $HOME && python -c '{code}'") == (0, "agg 8\n")
+
+    def test_python_writes_nothing_on_first_import(self, client: APIClient) -> None:
+        script = (
+            "cp -r /etc/skel $HOME; touch /tmp/before; sleep 1.1; python -c 'import pandas, matplotlib.pyplot';"
+            "find /tmp -type f -newer /tmp/before"
+        )
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", script) == (0, "")
+
+    def test_every_module_is_compiled(self, client: APIClient) -> None:
+        script = (
+            "import glob, importlib.util, os;"
+            "files = glob.glob('/usr/lib/python3*/**/*.py', recursive=True);"
+            "print(len(files) > 3000, [f for f in files if not os.path.exists(importlib.util.cache_from_source(f))])"
+        )
+        assert run(client, DEFAULT_IMAGE, "python", "-c", script) == (0, "True []\n")
+
+    def test_has_no_setuid_program_and_no_package_lists(self, client: APIClient) -> None:
+        script = "find / -xdev -type f -perm /6000; ls /var/lib/apt/lists; python3 -m pip --version >/dev/null"
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", script, user="0") == (0, "")
+
+    def test_no_package_is_broken_by_the_placeholders(self, client: APIClient) -> None:
+        assert run(client, DEFAULT_IMAGE, "dpkg", "--audit", user="0") == (0, "")
+        assert run(client, DEFAULT_IMAGE, "apt-get", "-q", "check", user="0")[0] == 0
+
+
+class TestResolving:
+    def test_an_image_that_is_there_is_taken_without_a_word(self, client: APIClient) -> None:
+        said: list[str] = []
+        assert resolve_image(client, DEFAULT_IMAGE, progress=said.append) == DEFAULT_IMAGE
+        assert said == []
+
+    @pytest.mark.parametrize("name", ["", "Bad Name", "a:b:c", "UPPER/case"])
+    def test_a_name_that_no_image_can_have(self, client: APIClient, name: str) -> None:
+        with pytest.raises(ValueError, match="name of"):
+            resolve_image(client, name, progress=silent)
+
+    def test_a_registry_that_refuses(self, client: APIClient) -> None:
+        with pytest.raises(SandboxUnavailable, match=r"no registry answers.*refused.*docker load.*codeact image build"):
+            resolve_image(client, REFUSING, progress=silent)
+
+    def test_a_registry_that_accepts_and_never_answers(self, client: APIClient) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            begun = time.monotonic()
+            with pytest.raises(SandboxUnavailable, match=r"no registry answers for it \(no answer within 4 s"):
+                resolve_image(client, f"127.0.0.1:{listener.getsockname()[1]}/x/y:z", progress=silent)
+            assert time.monotonic() - begun < 5  # the promise to the user
+
+    def test_a_registry_without_the_image(self, client: APIClient) -> None:
+        with (
+            registry(Image(), lambda _: None) as host,
+            pytest.raises(SandboxUnavailable, match=r"gives no image .*Check its name, or `docker login`"),
+        ):
+            resolve_image(client, f"{host}/x/y:other", progress=silent)
+
+    def test_a_slow_pull_that_moves_is_waited_for(
+        self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
+    ) -> None:
+        image, said = Image(), list[str]()
+        monkeypatch.setattr(docker_stream, "PULL_STALL", 1.0)
+
+        def slowly(write: Callable[[bytes], object]) -> None:
+            for start in range(0, len(image.layer), 10_000):
+                write(image.layer[start : start + 10_000])
+                time.sleep(0.15)  # three seconds in all
+
+        with registry(image, slowly) as host:
+            name = keep_none(f"{host}/x/y:z")
+            assert resolve_image(client, name, progress=said.append) == name
+        found = present(client, name)
+        assert found is not None
+        assert found["Config"]["Labels"] == {"from": "registry"}
+        assert said[0] == f"pulling {name} …"
+        assert said[-1] == f"pulled {name}"
+        assert any("of 0.2 MB" in line for line in said)
+
+    def test_a_pull_that_stalls_is_cut_off(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        image, released = Image(), threading.Event()
+        monkeypatch.setattr(docker_stream, "PULL_STALL", 1.0)
+
+        def half(write: Callable[[bytes], object]) -> None:
+            write(image.layer[: len(image.layer) // 2])
+            released.wait(30)
+
+        with registry(image, half) as host:
+            with pytest.raises(SandboxUnavailable, match="nothing came for 1 s"):
+                resolve_image(client, f"{host}/x/y:z", progress=silent)
+            released.set()
+
+    def test_the_fallback_is_taken_and_that_is_said(
+        self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
+    ) -> None:
+        said: list[str] = []
+        monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", DEFAULT_IMAGE)
+        monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
+        assert resolve_image(client, unique, progress=said.append) == DEFAULT_IMAGE
+        assert said == [
+            f"{unique} not found; using {DEFAULT_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
+            "Run `codeact image build` for the full image"
+        ]
+
+    def test_neither_the_default_nor_the_fallback(
+        self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
+    ) -> None:
+        monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", REFUSING)
+        monkeypatch.setattr(docker_image, "DEFAULT_IMAGE", unique)
+        with pytest.raises(SandboxUnavailable, match=r"is not built yet.*`codeact image build` \(or `make image`"):
+            resolve_image(client, unique, progress=silent)
+
+
+class TestPackages:
+    def test_a_local_wheel_is_installed_once_and_by_content(
+        self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]
+    ) -> None:
+        wheel, said = make_wheel(tmp_path, "VALUE = 1"), list[str]()
+        first = keep_none(resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=said.append))
+        assert said[0] == f"building {first} with tinywheel-1.0-py3-none-any.whl (once) …"
+        assert said[-1] == f"built {first}"
+        assert run(client, first, "python3", "-c", "import tinywheel, numpy; print(tinywheel.VALUE)") == (0, "1\n")
+        kinds = {info.reference: info.kind for info in list_images(client)}
+        assert (kinds[first], kinds[DEFAULT_IMAGE]) == ("derived", "default")
+
+        said.clear()
+        assert resolve_image(client, DEFAULT_IMAGE, [str(wheel), str(wheel)], progress=said.append) == first
+        assert said == []
+
+        make_wheel(tmp_path, "VALUE = 2")
+        second = keep_none(resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=silent))
+        assert second != first
+        assert run(client, second, "python3", "-c", "import tinywheel; print(tinywheel.VALUE)") == (0, "2\n")
+
+    def test_two_at_once_build_one(self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]) -> None:
+        wheel, said = str(make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}")), list[str]()
+        with ThreadPoolExecutor(4) as pool:
+            calls = [pool.submit(resolve_image, client, DEFAULT_IMAGE, [wheel], progress=said.append) for _ in range(4)]
+            tags = {keep_none(call.result()) for call in calls}
+        assert len(tags) == 1
+        assert len([line for line in said if line.startswith("building ")]) == 1
+
+    def test_a_requirement_goes_through_pip_and_the_images_user_stays(
+        self, client: APIClient, unique: str, keep_none: Callable[[str], str]
+    ) -> None:
+        base = build_from(client, f"FROM {DEFAULT_IMAGE}\nUSER 1234\n", keep_none(unique))
+        wanted = ["numpy>=1", 'colorama; sys_platform == "win32"']  # there already; not for this platform
+        derived = keep_none(resolve_image(client, base, wanted, progress=silent))
+        found = present(client, derived)
+        assert found is not None
+        assert found["Config"]["User"] == "1234"
+        assert not [entry for entry in found["Config"]["Env"] if entry.startswith("PIP_")]
+        assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
+
+    def test_an_index_out_of_reach(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+        with pytest.raises(SandboxStartError, match="index can't be reached from a build") as caught:
+            resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
+        assert "No matching distribution found for no-such-package-anywhere" in str(caught.value)
+        assert "The end of the build log:" in str(caught.value)
+
+    def test_what_a_wheel_needs_is_never_looked_up(self, client: APIClient, tmp_path: Path) -> None:
+        wheel = make_wheel(tmp_path, "", needs="not-here-1")
+        with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
+            resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=silent)
+
+    def test_a_build_that_fails_leaves_no_nameless_image(self, client: APIClient, tmp_path: Path) -> None:
+        needy = make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}", needs="not-here-1")
+        before = {entry["Id"] for entry in client.images(filters={"dangling": True})}
+        with pytest.raises(SandboxStartError):
+            resolve_image(client, DEFAULT_IMAGE, [str(needy)], progress=silent)
+        assert {entry["Id"] for entry in client.images(filters={"dangling": True})} <= before
+
+    def test_an_image_without_pip(
+        self, client: APIClient, unique: str, tmp_path: Path, keep_none: Callable[[str], str]
+    ) -> None:
+        bare = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf /usr/lib/python3/dist-packages/pip\n"
+        base = build_from(client, bare, keep_none(unique))
+        with pytest.raises(SandboxStartError, match="The image has no pip"):
+            resolve_image(client, base, [str(make_wheel(tmp_path, ""))], progress=silent)
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            "--index-url=http://evil.example",
+            "-r requirements.txt",
+            "numpy --index-url http://evil.example",
+            "numpy; rm -rf /",
+            "numpy && rm -rf /",
+            "numpy\nRUN rm -rf /",
+            "numpy @ http://x.example/y.zip\nRUN id",
+            "numpy @ http://x.example/y.zip\r\nRUN id",
+            "$(id)",
+            "../numpy",
+            "",
+            " ",
+            "/nowhere/tinywheel-1.0-py3-none-any.whl",
+        ],
+    )
+    def test_what_is_no_package_is_refused_before_anything_runs(self, client: APIClient, entry: str) -> None:
+        with pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
+            resolve_image(client, REFUSING, [entry], progress=silent)
+
+    def test_a_file_that_only_ends_like_a_wheel(self, tmp_path: Path) -> None:
+        (tmp_path / "tiny wheel.whl").write_bytes(b"")
+        with pytest.raises(ValueError, match="is not the name of a wheel"):
+            parse_packages([str(tmp_path / "tiny wheel.whl")])
+
+    def test_two_wheels_of_one_name(self, tmp_path: Path) -> None:
+        wheels = [str(make_wheel(tmp_path / side, side)) for side in ("left", "right")]
+        with pytest.raises(ValueError, match="same file name"):
+            parse_packages(wheels)
+
+    @given(
+        st.text(min_size=1) | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True)
+    )
+    @example("name @ http://a\u2028b")
+    def test_whatever_is_let_in_is_one_line_and_no_option(self, entry: str) -> None:
+        try:
+            (line,) = parse_packages([entry]).requirements
+        except ValueError:
+            return
+        assert len(line.splitlines()) == 1
+        assert not line.startswith("-")
+        assert Requirement(line).name == Requirement(entry).name
+
+    @pytest.mark.parametrize(
+        ("log", "words"),
+        [
+            ("/usr/bin/python3: No module named pip", "no pip"),
+            ('exec: "python3": executable file not found in $PATH', "no python3"),
+            ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "PIP_INDEX_URL"),
+            ("ERROR: No matching distribution found for x", "names and versions"),
+            ("error: subprocess-exited-with-error", "Dockerfile"),
+        ],
+    )
+    def test_advice_comes_from_the_log(self, log: str, words: str) -> None:
+        assert words in install_advice(log)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_none: Callable[[str], str]) -> Path:
+    """The recipe's files in a folder of their own, for an image of another name, on a base that is here already."""
+    for name in ("Dockerfile", "build-base.sh", "install.sh", "packages.txt", "placeholders.txt"):
+        (tmp_path / name).write_bytes((docker_recipe.RECIPE / name).read_bytes())
+    monkeypatch.setattr(docker_recipe, "RECIPE", tmp_path)
+    monkeypatch.setattr(docker_recipe, "DEFAULT_IMAGE", keep_none(unique))
+    monkeypatch.setattr(docker_recipe, "BASE_IMAGE", DEFAULT_IMAGE)
+    return tmp_path
+
+
+class TestTheRecipe:
+    def test_lies_beside_the_package(self) -> None:
+        assert executors.__file__ is not None
+        beside = Path(executors.__file__).parent.parent / "docker"
+        assert beside.samefile(docker_recipe.RECIPE)
+        assert not (beside / "__init__.py").exists()
+
+    def test_builds_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
+        said: list[str] = []
+        assert build_default_image(client, progress=said.append) == unique
+        assert said[0] == f"building {unique} on {DEFAULT_IMAGE} …"
+        assert said[-1].startswith(f"{unique} built in ")
+        first = present(client, unique)
+        assert first is not None
+        assert first["Config"]["Labels"]["org.autogen-codeact.kind"] == "sandbox-image"
+
+        said.clear()
+        build_default_image(client, progress=said.append)
+        assert said == [f"{unique} is already there, built from this very recipe"]
+
+        (recipe / "packages.txt").write_text((recipe / "packages.txt").read_text() + "# changed\n")
+        build_default_image(client, progress=silent)
+        second = present(client, unique)
+        assert second is not None
+        assert second["Id"] != first["Id"]
+
+    def test_force_builds_anew_and_lives_without_the_registry(
+        self,
+        client: APIClient,
+        recipe: Path,
+        unique: str,
+        monkeypatch: pytest.MonkeyPatch,
+        keep_none: Callable[[str], str],
+    ) -> None:
+        monkeypatch.setattr(docker_recipe, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
+        client.tag(DEFAULT_IMAGE, "127.0.0.1:1/test/base", "1")
+        build_default_image(client, progress=silent)
+        first, said = present(client, unique), list[str]()
+        build_default_image(client, progress=said.append, force=True)
+        second = present(client, unique)
+        assert first is not None
+        assert second is not None
+        assert second["Id"] != first["Id"]
+        assert present(client, first["Id"]) is None
+        assert "127.0.0.1:1/test/base:1 could not be pulled again; using the one that is here" in said
+
+    def test_a_step_that_fails_shows_the_log_and_leaves_no_image(
+        self, client: APIClient, recipe: Path, unique: str
+    ) -> None:
+        (recipe / "install.sh").write_text("echo halfway; exit 3\n")
+        with pytest.raises(SandboxStartError, match=r"(?s)returned a non-zero code: 3.*Debian mirror.*halfway"):
+            build_default_image(client, progress=silent)
+        assert present(client, unique) is None
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
+    def test_without_a_registry_the_base_comes_from_the_script(
+        self,
+        client: APIClient,
+        recipe: Path,
+        unique: str,
+        monkeypatch: pytest.MonkeyPatch,
+        keep_none: Callable[[str], str],
+    ) -> None:
+        monkeypatch.setattr(docker_recipe, "BASE_IMAGE", REFUSING)
+        monkeypatch.setattr(docker_recipe, "_has_debootstrap", lambda: True)
+        (recipe / "build-base.sh").write_text("echo build-base: packing >&2; mkdir $$; tar -C $$ -c .; rmdir $$\n")
+        (recipe / "Dockerfile").write_text(
+            "ARG BASE\nFROM ${BASE}\nARG CONTENT\nLABEL org.autogen-codeact.content=${CONTENT}\n"
+        )
+        monkeypatch.chdir(recipe)
+        said: list[str] = []
+        keep_none(f"{docker_recipe.OWN_BASE}:{docker_recipe._digest(*docker_recipe._BASE_FILES)[:16]}")
+        build_default_image(client, progress=said.append)
+        assert present(client, unique) is not None
+        assert "build-base: packing" in said
+        assert any("debootstrap instead" in line for line in said)
+
+    @pytest.mark.parametrize(
+        ("script", "words"),
+        [
+            ("echo no mirror >&2; exit 1", r"(?s)Making the base failed.*CODEACT_DEBIAN_MIRROR.*no mirror"),
+            ("head -c 300000 /dev/zero; echo broke off >&2; exit 1", r"(?s)Making the base failed.*broke off"),
+            ("echo waiting >&2; sleep 300", r"(?s)cut off after 1 s of silence.*waiting"),
+            ("head -c 300000 /dev/zero; sleep 300", r"cut off after 1 s of silence"),
+        ],
+    )
+    def test_a_script_that_fails_leaves_neither_image_nor_process(
+        self,
+        client: APIClient,
+        recipe: Path,
+        unique: str,
+        monkeypatch: pytest.MonkeyPatch,
+        script: str,
+        words: str,
+    ) -> None:
+        monkeypatch.setattr(docker_recipe, "_SCRIPT_STALL", 1.0)
+        (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
+        with pytest.raises(SandboxStartError, match=words):
+            docker_recipe._bootstrap(client, unique, Reporter(silent))
+        assert present(client, unique) is None
+        assert group_ends(int((recipe / "pid").read_text()))
+
+    @pytest.mark.parametrize(
+        ("platform", "uid", "debootstrap", "words"),
+        [
+            ("darwin", 501, False, "docker save"),
+            ("linux", 1000, True, "sudo"),
+            ("linux", 0, False, "apt-get install debootstrap"),
+        ],
+    )
+    def test_why_a_base_cannot_be_made_here(self, platform: str, uid: int, debootstrap: bool, words: str) -> None:
+        assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
+
+    def test_nothing_stands_in_the_way_of_root_on_linux(self) -> None:
+        assert why_no_bootstrap("linux", 0, debootstrap=True) is None
+
+    @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
+    def test_the_scripts_are_shell(self, script: str) -> None:
+        assert subprocess.run(["sh", "-n", str(docker_recipe.RECIPE / script)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ('Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.1:53: no such host', "no registry answers"),
+        ('Get "https://r.example/v2/": net/http: request canceled (Client.Timeout exceeded', "no registry answers"),
+        ('Get "https://r.example/v2/": EOF', "no registry answers"),
+        ("manifest for r.example/x:1 not found: manifest unknown: manifest unknown", "Check its name"),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", "docker login"),
+        ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
+    ],
+)
+def test_why_a_pull_failed(words: str, advice: str) -> None:
+    assert advice in pull_advice("x:1", words)
+    assert words in pull_advice("x:1", words)
+
+
+def test_frequent_lines_are_thinned_out_and_the_last_ones_kept() -> None:
+    said: list[str] = []
+    reporter = Reporter(said.append, every=60)
+    reporter.say("begun")
+    for number in range(100):
+        reporter.detail(f"line {number}")
+    reporter.say("done")
+    assert said == ["begun", "done"]
+    assert reporter.tail.splitlines() == [*(f"line {number}" for number in range(71, 100)), "done"]
