@@ -7,6 +7,8 @@ import socket
 from . import wire
 
 MAX_FROM_WORKER = 1024 * 1024
+# A child that the block left behind may hold the same socket and go on writing.
+MAX_LAST_READS = 16
 
 
 class Peer:
@@ -48,6 +50,13 @@ class Peer:
             self._outbox.put(frame)
             self._flush()
 
+    def finish(self):
+        """Take in what the other side said before it ended, and hang up."""
+        for _ in range(MAX_LAST_READS):
+            if self.closed or not self._receive():
+                break
+        self.close()
+
     def close(self):
         """Hang up."""
         if not self.closed:
@@ -76,21 +85,23 @@ class Peer:
         self._selector.modify(self._sock, events, self._ready)
 
     def _receive(self):
+        """Take in what is there; False when there was nothing."""
         try:
             # recv, not recvmsg: descriptors that user code sends are dropped by the kernel.
             data = self._sock.recv(wire.READ_SIZE)
             frames = self._parser.feed(data) if data else None
         except BlockingIOError:
-            return
+            return False
         except (OSError, wire.ProtocolError):
             frames = None
         if frames is None:
             self._fail()
-            return
+            return False
         for kind, ident, payload in frames:
             try:
                 message, _ = wire.unpack(payload)
             except wire.ProtocolError:
                 self._fail()
-                return
+                return False
             self._on_frame(kind, ident, message)
+        return True

@@ -32,7 +32,8 @@ class Worker:
         """Note its end, once."""
         if self.status is None:
             self.status, self.failure = status, failure
-            self.peer.close()
+            # Its death can be known before its last words have been read.
+            self.peer.finish()
             if self.on_exit is not None:
                 self.on_exit()
 
