@@ -15,11 +15,12 @@ from autogen_agentchat.agents._code_executor_agent import (  # the aliases are e
     AsyncApprovalFunc,
     SyncApprovalFunc,
 )
-from autogen_codeact.agents.model import awaited
-from autogen_codeact.executors.result import ErrorInfo, ExecutionResult
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
+
+from autogen_codeact.agents.model import awaited
+from autogen_codeact.executors.result import ErrorInfo, ExecutionResult
 
 __all__ = [
     "ApprovalFuncType",

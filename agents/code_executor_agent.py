@@ -21,12 +21,6 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
-from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part
-from autogen_codeact.agents.decision import Decided, RetryAsker
-from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks, normalise_language
-from autogen_codeact.agents.model import awaited, converse
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_message, describe, metadata_of, outcome_of
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
@@ -38,6 +32,13 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
+
+from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
+from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part
+from autogen_codeact.agents.decision import Decided, RetryAsker
+from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks, normalise_language
+from autogen_codeact.agents.model import awaited, converse
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_message, describe, metadata_of, outcome_of
 
 CUT_OFF = (
     "Your answer ended inside a code block, so none of it was run. Send the code again, whole; "

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from autogen_agentchat.agents._code_executor_agent import RetryDecision  # exported nowhere else
-from autogen_codeact.agents.model import awaited, is_refusal, seen_by, total
 from autogen_core import CancellationToken
 from autogen_core.models import (
     AssistantMessage,
@@ -20,6 +19,8 @@ from autogen_core.models import (
     UserMessage,
 )
 from pydantic import BaseModel, ValidationError
+
+from autogen_codeact.agents.model import awaited, is_refusal, seen_by, total
 
 __all__ = ["Decided", "RetryAsker", "RetryDecision", "parse_decision"]
 

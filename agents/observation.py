@@ -6,11 +6,12 @@ import asyncio
 from io import BytesIO
 from pathlib import Path
 
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
 from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 from PIL import Image as PILImage
+
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_IMAGES = 4

@@ -23,9 +23,8 @@ from .errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from .limits import Limits, parse_size
 
 if TYPE_CHECKING:
-    from docker.types import DeviceRequest
-
     from docker import APIClient
+    from docker.types import DeviceRequest
 
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox

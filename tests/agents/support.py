@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
-from autogen_codeact.agents import CodeExecutorAgent
 from autogen_core.models import CreateResult, LLMMessage, ModelInfo, RequestUsage, SystemMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_codeact.agents import CodeExecutorAgent
 
 FAILS = "Here you are:\n```python\nimport sys\nprint('boom')\nsys.exit(3)\n```\n"
 FAILS_CODE = "import sys\nprint('boom')\nsys.exit(3)\n"

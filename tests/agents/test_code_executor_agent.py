@@ -13,14 +13,14 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
-from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import CARRY_ON, CUT_OFF, CUT_OFF_BY_OTHERS, CUT_OFF_NOTE
-from autogen_codeact.agents.decision import QUESTION
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import AssistantMessage, CreateResult, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CARRY_ON, CUT_OFF, CUT_OFF_BY_OTHERS, CUT_OFF_NOTE
+from autogen_codeact.agents.decision import QUESTION
 from tests.agents.support import (
     FAILED_WORDS,
     FAILS,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import ApprovalRequest as UpstreamRequest
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
-from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
-from autogen_codeact.executors.result import ExecutionResult
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import UserMessage
 
+from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.executors.result import ExecutionResult
 from tests.agents.support import SYSTEM, WORKS, bare, scripted, told
 
 YES = ApprovalResponse(approved=True, reason="fine")

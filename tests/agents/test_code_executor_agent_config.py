@@ -9,12 +9,12 @@ from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent, CodeExecutorAgentConfig
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import ValidationError
 
+from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent, CodeExecutorAgentConfig
 from tests.agents.support import FAILS, WORKS, bare, decision, scripted
 
 pytestmark = pytest.mark.filterwarnings(

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
-from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.model import awaited
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import AssistantMessage, UserMessage
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.model import awaited
 from tests.agents.support import FAILS, SYSTEM, WORKS, decision, scripted, told
 
 pytestmark = pytest.mark.filterwarnings(

@@ -11,13 +11,13 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.messages import MultiModalMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.executors.result import Artifact, ExecutionResult
 from autogen_core import CancellationToken, Image
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.executors.result import Artifact, ExecutionResult
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, bare, decision, scripted, told
 
 pytestmark = pytest.mark.filterwarnings(

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent, ModelClientStreamingChunkEvent
-from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import CARRY_ON
-from autogen_codeact.agents.decision import QUESTION
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeExecutor
 
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CARRY_ON
+from autogen_codeact.agents.decision import QUESTION
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, decision
 from tests.openai_server import OpenAIServer, Reply, structured
 

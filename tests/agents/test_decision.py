@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
-from autogen_codeact.agents import RetryDecision
-from autogen_codeact.agents.decision import MAX_ANSWER_CHARS, MAX_REASON_CHARS, QUESTION, RetryAsker, parse_decision
 from autogen_core import CancellationToken
 from autogen_core.models import AssistantMessage, LLMMessage, UserMessage
 
+from autogen_codeact.agents import RetryDecision
+from autogen_codeact.agents.decision import MAX_ANSWER_CHARS, MAX_REASON_CHARS, QUESTION, RetryAsker, parse_decision
 from tests.agents.support import decision, said, scripted, spent
 from tests.openai_server import OpenAIServer, Reply, structured
 

@@ -6,6 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
     OUTPUT_LABELS,
@@ -13,9 +17,6 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 F = "```"
 REFERENCE = MarkdownIt("commonmark")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks
 
 

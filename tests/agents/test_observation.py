@@ -4,13 +4,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from autogen_codeact.agents.observation import as_message, bounded, describe, images_of, metadata_of
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
 from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 from PIL import Image as PILImage
+
+from autogen_codeact.agents.observation import as_message, bounded, describe, images_of, metadata_of
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
 
 SILENT = "The code ran without an error and printed nothing. Print what you want to see."
 

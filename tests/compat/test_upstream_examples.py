@@ -5,9 +5,8 @@ import re
 import time
 from pathlib import Path
 
-import pytest
-
 import docker
+import pytest
 
 from .examples import Example, installed_examples, swap_imports, transcript
 from .harness import CONTROL_IMAGE, Run, run

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from autogen_agentchat import agents as upstream_agents
-from autogen_codeact import agents, executors
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor as UpstreamExecutor
+
+from autogen_codeact import agents, executors
 
 PAIRS = [
     pytest.param(upstream_agents.CodeExecutorAgent, agents.CodeExecutorAgent, id="CodeExecutorAgent"),

@@ -5,9 +5,10 @@ import pickle
 import traceback
 
 import pytest
-from autogen_codeact.executors.environment import EnvironmentValue, dump, parse_environment, resolve
 from hypothesis import given
 from hypothesis import strategies as st
+
+from autogen_codeact.executors.environment import EnvironmentValue, dump, parse_environment, resolve
 
 HOST = {"API_KEY": "sk-secret", "EMPTY": "", "PATH": "/bin"}
 

@@ -3,9 +3,10 @@
 import os
 
 import pytest
-from autogen_codeact.executors.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
 from hypothesis import given
 from hypothesis import strategies as st
+
+from autogen_codeact.executors.filenames import MAX_DEPTH, MAX_NAME_BYTES, printable, safe_name
 
 
 @pytest.mark.parametrize(

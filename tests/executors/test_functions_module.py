@@ -15,14 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_codeact.executors.functions_module import (
-    FUNCTION_PROMPT_TEMPLATE,
-    build_functions_source,
-    check_module_name,
-    functions_prompt,
-    required_packages,
-    to_stub,
-)
 from autogen_core.code_executor import (
     Alias,
     FunctionWithRequirements,
@@ -31,6 +23,15 @@ from autogen_core.code_executor import (
     with_requirements,
 )
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+
+from autogen_codeact.executors.functions_module import (
+    FUNCTION_PROMPT_TEMPLATE,
+    build_functions_source,
+    check_module_name,
+    functions_prompt,
+    required_packages,
+    to_stub,
+)
 
 
 def passthrough(*_: Any, **__: Any) -> Callable[[Any], Any]:

@@ -6,6 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from autogen_ext.code_executors._common import get_file_name_from_content
+from autogen_ext.code_executors._common import silence_pip as upstream_silence_pip
+from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
+from hypothesis import given
+from hypothesis import strategies as st
+
 from autogen_codeact.executors.languages import (
     LANGUAGES,
     Language,
@@ -16,11 +22,6 @@ from autogen_codeact.executors.languages import (
     silence_pip,
 )
 from autogen_codeact.executors.workspace import safe_name
-from autogen_ext.code_executors._common import get_file_name_from_content
-from autogen_ext.code_executors._common import silence_pip as upstream_silence_pip
-from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
-from hypothesis import given
-from hypothesis import strategies as st
 
 PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
 

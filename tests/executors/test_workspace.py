@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from autogen_codeact.executors.errors import SandboxError, SandboxFileError
 from autogen_codeact.executors.filenames import MAX_DEPTH
 from autogen_codeact.executors.workspace import HostFile, Skipped, Workspace

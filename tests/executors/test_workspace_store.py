@@ -9,10 +9,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from autogen_codeact.executors.errors import SandboxFileError
-from autogen_codeact.executors.workspace import HostFile, Workspace, safe_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from autogen_codeact.executors.errors import SandboxFileError
+from autogen_codeact.executors.workspace import HostFile, Workspace, safe_name
 
 
 @pytest.fixture
