@@ -9,7 +9,7 @@ from typing import Any
 from autogen_core.code_executor import CodeBlock
 
 from .filenames import safe_name
-from .languages import Language, default_filename, filename_comment, find_language, silence_pip
+from .languages import Language, default_filename, filename_comment, find_language
 from .protocol import MAX_PAYLOAD
 from .result import ErrorInfo, ExecutionResult
 
@@ -56,21 +56,20 @@ def make_request(
         return _refusal(
             127, "UnknownLanguage", f"The language {block.language!r} can't be run here. Use one of: {known}."
         )
-    text = silence_pip(block.code, language)
-    code = text.encode("utf-8", "replace")
+    code = block.code.encode("utf-8", "replace")
     if len(code) > MAX_CODE:
         return _refusal(
             1, "CodeTooLarge", f"The code has {len(code):,} bytes; at most {MAX_CODE:,} can be run at once."
         )
     try:
-        comment = filename_comment(text, language)
+        comment = filename_comment(block.code, language)
         filename = safe_name(comment) if comment is not None else None
     except ValueError as error:
         return _refusal(1, "BadFilename", f"The `filename:` comment can't be followed. {error}")
     in_memory = session and (language.name == "python" or language.name in SHELLS)
     named = filename is not None
     if filename is None and not in_memory:
-        filename = default_filename(text, language)
+        filename = default_filename(block.code, language)
     path = f"{workspace}/{filename}" if filename is not None else None
     message = {"path": path, "command": _command(language, session), "keep_state": session and language.name in SHELLS}
     return BlockRequest(message, code, filename, named)

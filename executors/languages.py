@@ -60,14 +60,10 @@ _BUILT_IN = (
 LANGUAGES: dict[str, Language] = {language.name: language for language in _BUILT_IN}
 """What is known without any setting; whether the image has the command shows when a block runs."""
 
-_SHELLS = {"sh", "bash", "zsh", "fish", "powershell"}
 _PYTHON_3 = re.compile(r"python3\.\d+")
 _LABEL = re.compile(r"[^\s`]+")
 _FILENAME = re.compile(r"\s*filename:(.*)")
 _COMMENT_ENDS = ("*/", "-->", "#>")
-_PIP_INSTALL = re.compile(
-    r"^((?:pip3?|python3? -m pip) install)(?=\s|$)(?!.*[ \t](?:-[qv]+|--quiet|--verbose)(?:\s|$))", re.MULTILINE
-)
 
 
 def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Language | None:
@@ -159,19 +155,6 @@ def default_filename(code: str, language: Language) -> str:
     # A model's lone surrogates can't be encoded strictly, and must not stop the block.
     digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
     return f"tmp_code_{digest}.{language.extension}"
-
-
-def silence_pip(code: str, language: Language) -> str:
-    """Keep the progress of `pip install` out of the output of shell blocks.
-
-    Args:
-        code: The block.
-        language: Its language; only shells are touched.
-
-    Returns:
-        The block, with `-qqq` behind each `pip install` that begins a line and does not say itself how much to print.
-    """
-    return _PIP_INSTALL.sub(r"\1 -qqq", code) if language.name in _SHELLS else code
 
 
 def _command(label: str, command: str | Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from autogen_ext.code_executors._common import get_file_name_from_content
-from autogen_ext.code_executors._common import silence_pip as upstream_silence_pip
 from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +18,6 @@ from autogen_codeact.executors.languages import (
     filename_comment,
     find_language,
     merge,
-    silence_pip,
 )
 from autogen_codeact.executors.workspace import safe_name
 
@@ -178,41 +176,6 @@ class TestDefaultFilename:
 
     def test_lone_surrogates_differ(self):
         assert default_filename("\ud800", PYTHON) != default_filename("\udfff", PYTHON)
-
-
-class TestSilencePip:
-    @pytest.mark.parametrize(
-        ("code", "silent"),
-        [
-            ("pip install numpy", "pip install -qqq numpy"),
-            ("ls\npip install a b\npip list\npip install c", "ls\npip install -qqq a b\npip list\npip install -qqq c"),
-            ("pip install", "pip install -qqq"),
-            ("pip install -qqq numpy", "pip install -qqq numpy"),
-            ("pip install numpy -q", "pip install numpy -q"),
-            ("pip install --verbose numpy", "pip install --verbose numpy"),
-            ("pip install \\\n  numpy", "pip install -qqq \\\n  numpy"),
-            ("pip3 install a", "pip3 install -qqq a"),
-            ("python -m pip install a", "python -m pip install -qqq a"),
-            ("pip installer", "pip installer"),
-            ("echo pip install a", "echo pip install a"),
-            ("  pip install a", "  pip install a"),
-            ("pip install pkg-q", "pip install -qqq pkg-q"),
-            ("pip install a\n-q", "pip install -qqq a\n-q"),
-            ("pip install a\r\nls\r\n", "pip install -qqq a\r\nls\r\n"),
-        ],
-    )
-    def test_shells(self, code: str, silent: str):
-        assert silence_pip(code, LANGUAGES["bash"]) == silence_pip(code, SH) == silent
-
-    def test_other_languages_are_left_alone(self):
-        assert silence_pip("pip install x", PYTHON) == "pip install x"
-
-    @given(
-        st.lists(st.sampled_from(["pip install", "pip install a", " pip install a", "ls", "pip install -qqq b", ""]))
-    )
-    def test_as_autogen_does(self, lines: list[str]):
-        code = "\n".join(lines)
-        assert silence_pip(code, SH) == upstream_silence_pip(code, "sh")
 
 
 @pytest.mark.parametrize(
