@@ -1,0 +1,70 @@
+"""The programs and commands in README and docs/ run as they stand."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.agents.extraction import extract_code_blocks
+from tests.openai_server import OpenAIServer
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Programs that are no programs: the two import lines that the page is about.
+FRAGMENTS = {("differences.md", 1)}
+MODEL_SAYS = [
+    "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
+    "The 50th Fibonacci number is 12586269025.",
+]
+PRINTS = {
+    ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
+    ("agents.md", 1): "The sum of 1 to 10 is 55.",
+    ("agents.md", 2): '"provider": "autogen_codeact.teams.Team"',
+    ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
+}
+
+
+def programs():
+    for page in PAGES:
+        blocks = [
+            block for block in extract_code_blocks(page.read_text(encoding="utf-8")) if block.language == "python"
+        ]
+        for number, block in enumerate(blocks, start=1):
+            if (page.name, number) not in FRAGMENTS:
+                yield pytest.param(page.name, number, block.code, id=f"{page.name}-{number}")
+
+
+def test_every_program_of_the_docs_is_known():
+    assert {(param.values[0], param.values[1]) for param in programs()} == PRINTS.keys()
+
+
+@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.parametrize(("page", "number", "code"), list(programs()))
+def test_program_of_the_docs_runs(page, number, code, tmp_path):
+    server = OpenAIServer(list(MODEL_SAYS)).start()
+    environment = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "not-a-key"}
+    try:
+        done = subprocess.run(
+            # The real endpoint answers with the dated name of a model, which AutoGen's client expects.
+            [sys.executable, "-W", "error", "-W", "ignore:Resolved model mismatch", "-c", code],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+    finally:
+        server.stop()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert PRINTS[(page, number)] in done.stdout
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
