@@ -1,0 +1,203 @@
+"""Every sample runs as a user runs it: its own process, a real engine, no key."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors.docker_engine import connect
+from tests.openai_server import OpenAIServer
+from tests.samples.expected import EXPECTED, RECORDED, SAMPLES, SHARED, assigned, messages
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+WITH_MODEL = [name for name, expected in EXPECTED.items() if expected.recording]
+TOOK_LONG_DEADLINE_S = 50
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a sample did.
+
+    Args:
+        status: Its exit status.
+        out: Its standard output.
+        err: Its standard error, without what the executor says of pulls and builds.
+        left: Names of the containers that it left.
+    """
+
+    status: int
+    out: str
+    err: str
+    left: list[str]
+
+
+def run(sample: str, folder: Path, *arguments: str, strict: bool = True, **environment: str) -> Run:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    process = subprocess.Popen(
+        [sys.executable, *(["-W", "error"] if strict else []), str(SAMPLES / sample), *arguments],
+        cwd=folder,
+        env=inherited | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        out, err = process.communicate(timeout=TOOK_LONG_DEADLINE_S)
+    finally:
+        process.kill()
+        process.wait()
+    complaints = [line for line in err.splitlines() if not line.startswith("codeact: ")]
+    return Run(process.returncode, out, "\n".join(complaints), left_by(process.pid))
+
+
+def run_with_model(sample: str, folder: Path, answers: list[str], *, strict: bool = True) -> tuple[Run, OpenAIServer]:
+    server = OpenAIServer(list(answers)).start()
+    key = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "not-a-key"}
+    try:
+        return run(sample, folder, "--model", "scripted", strict=strict, **key), server
+    finally:
+        server.stop()
+
+
+def left_by(pid: int) -> list[str]:
+    """Names of sandboxes that belong to a process, once those had 5 s to go that ended with it."""
+    deadline = time.monotonic() + 5
+    while (names := sandboxes_of(pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return names
+
+
+def sandboxes_of(pid: int) -> list[str]:
+    labels = ["org.autogen-codeact.kind=sandbox", f"org.autogen-codeact.owner={socket.gethostname()}:{pid}"]
+    with closing(connect()) as engine:
+        return [name for box in engine.containers(all=True, filters={"label": labels}) for name in box["Names"]]
+
+
+def assert_in_order(wanted: list[str], lines: list[str]) -> None:
+    rest = iter(lines)
+    for line in wanted:
+        assert line in rest, f"{line!r} is missing, or not after the ones before it, in\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize("sample", EXPECTED)
+def test_a_sample_prints_what_it_promises_and_leaves_nothing(sample: str, tmp_path: Path) -> None:
+    expected = EXPECTED[sample]
+
+    done = run(sample, tmp_path)
+
+    assert (done.status, done.err, done.left) == (0, "", [])
+    shown = messages(done.out)
+    assert [message for message, _ in shown] == expected.messages
+    assert_in_order(
+        expected.computed, [line for message, lines in shown if message == expected.runner for line in lines]
+    )
+    assert_in_order(expected.said, done.out.splitlines())
+    assert (RECORDED in done.out) is bool(expected.recording)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("sample", WITH_MODEL)
+def test_the_figures_are_computed_and_stand_in_no_code(sample: str) -> None:
+    expected = EXPECTED[sample]
+    figures = re.findall(r"\d{4}-\d\d-\d\d|\d+\.\d+|\d{5,}", " ".join(expected.computed))
+    code = [block.code for text in assigned(sample, *expected.recording) for block in extract_code_blocks(text)]
+
+    assert figures
+    assert code
+    assert [figure for figure in figures if any(figure in block for block in code)] == []
+
+
+@pytest.mark.parametrize("sample", WITH_MODEL)
+def test_a_sample_asks_the_model_that_is_named(sample: str, tmp_path: Path) -> None:
+    expected = EXPECTED[sample]
+
+    # AutoGen's client logs the structured answer to a retry decision, and pydantic warns about that.
+    strict = sample != "error_recovery.py"
+
+    done, server = run_with_model(sample, tmp_path, assigned(sample, *expected.recording), strict=strict)
+
+    assert (done.status, done.left, server.script) == (0, [], [])
+    assert done.err == "" or not strict
+    assert {request["model"] for request in server.requests} == {"scripted"}
+    assert done.out.startswith("Model: scripted\n")
+    assert "not-a-key" not in done.out
+    assert [message for message, _ in messages(done.out)] == expected.messages
+    assert_in_order(expected.said, done.out.splitlines())
+
+
+def test_a_loaded_agent_tells_the_model_what_was_said_before(tmp_path: Path) -> None:
+    before, after = assigned("save_and_load.py", "BEFORE"), assigned("save_and_load.py", "AFTER")
+
+    _, server = run_with_model("save_and_load.py", tmp_path, before + after)
+
+    told = [message["content"] for message in server.requests[-1]["messages"][1:]]
+    assert told == [
+        "What is the 30th Fibonacci number? Keep it in the variable `fibonacci`.",
+        before[0],
+        "832040\n",
+        before[1],
+        "What is twice that number?",
+        after[0],
+        "the variable is gone\n1664080\n",
+    ]
+
+
+def test_an_answer_that_is_not_the_best_is_not_believed(tmp_path: Path) -> None:
+    worse = '{"winner": "A", "score": 79.0, "scores": {"A": 79.0, "B": 87.0, "C": 76.3}}'
+
+    done, _ = run_with_model("laptop_choice.py", tmp_path, [f"```python\nprint({worse!r})\n```", "Buy laptop A."])
+
+    assert done.status == 1
+    assert "A with 79.0 is not the best" in done.err
+    assert "wins with" not in done.out
+    assert done.left == []
+
+
+def test_a_model_without_a_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    done = run("standalone.py", tmp_path, "--model", "scripted")
+
+    assert done.status == 2
+    assert "set OPENAI_API_KEY" in done.err
+    assert done.left == []
+
+
+def test_gpus_are_used_or_their_lack_is_said(tmp_path: Path) -> None:
+    done = run("gpu.py", tmp_path)
+
+    assert (done.status, done.err, done.left) == (0, "", [])
+    assert '{"device_requests": [{"driver": "", "count": -1, "device_ids": [], "capabilities": [["gpu"]]' in done.out
+    with closing(connect()) as engine:
+        has_gpus = "nvidia" in engine.info()["Runtimes"]
+    if has_gpus:
+        assert re.search(r"^GPU 0: ", done.out, re.MULTILINE)
+    else:
+        assert "SandboxStartError: the Docker engine can't serve device_requests" in done.out
+        assert "This engine has no GPU to give" in done.out
+
+
+async def test_a_sandbox_that_is_left_would_be_seen() -> None:
+    async with DockerCommandLineCodeExecutor() as executor:
+        name = f"/{executor.container_name}"
+        assert name in sandboxes_of(os.getpid())
+    assert name not in sandboxes_of(os.getpid())
+
+
+def test_every_sample_is_tested_and_in_the_table() -> None:
+    samples = {path.name for path in SAMPLES.iterdir() if path.suffix == ".py"} - SHARED
+    others = {path.name for path in SAMPLES.iterdir()} - samples - SHARED
+
+    assert samples == {*EXPECTED, "gpu.py"}
+    assert others <= {"README.md", "__pycache__"}
+    readme = (SAMPLES / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| \[(\w+\.py)\]\(\1\) \|", readme, re.MULTILINE)) == samples
