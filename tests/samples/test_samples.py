@@ -21,7 +21,13 @@ from tests.samples.expected import EXPECTED, RECORDED, SAMPLES, SHARED, assigned
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
 WITH_MODEL = [name for name, expected in EXPECTED.items() if expected.recording]
-TOOK_LONG_DEADLINE_S = 50
+DEADLINE_S = 50
+
+WARNED_OF = {
+    "error_recovery.py": "AutoGen's client logs the answer to a retry decision, and pydantic warns about its type",
+    "save_and_load.py": "nobody can close the model client that a loaded agent has made for itself",
+}
+"""Samples that are not free of warnings with a real model, and why."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def run(sample: str, folder: Path, *arguments: str, strict: bool = True, **envir
         text=True,
     )
     try:
-        out, err = process.communicate(timeout=TOOK_LONG_DEADLINE_S)
+        out, err = process.communicate(timeout=DEADLINE_S)
     finally:
         process.kill()
         process.wait()
@@ -122,9 +128,7 @@ def test_the_figures_are_computed_and_stand_in_no_code(sample: str) -> None:
 def test_a_sample_asks_the_model_that_is_named(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
 
-    # AutoGen's client logs the structured answer to a retry decision, and pydantic warns about that.
-    strict = sample != "error_recovery.py"
-
+    strict = sample not in WARNED_OF
     done, server = run_with_model(sample, tmp_path, assigned(sample, *expected.recording), strict=strict)
 
     assert (done.status, done.left, server.script) == (0, [], [])
@@ -139,7 +143,7 @@ def test_a_sample_asks_the_model_that_is_named(sample: str, tmp_path: Path) -> N
 def test_a_loaded_agent_tells_the_model_what_was_said_before(tmp_path: Path) -> None:
     before, after = assigned("save_and_load.py", "BEFORE"), assigned("save_and_load.py", "AFTER")
 
-    _, server = run_with_model("save_and_load.py", tmp_path, before + after)
+    _, server = run_with_model("save_and_load.py", tmp_path, before + after, strict=False)
 
     told = [message["content"] for message in server.requests[-1]["messages"][1:]]
     assert told == [
