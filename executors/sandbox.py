@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from . import protocol
@@ -34,6 +34,8 @@ class Settings:
         split_streams: Whether standard output and error are kept apart.
         checkpoint: Whether a session is checkpointed before each block.
         memory_bytes: The sandbox's memory limit, or None.
+        rlimits: Resource limits that the runner sets for everything in the sandbox, by the name behind `RLIMIT_`.
+        rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
     """
 
     mode: str
@@ -43,6 +45,8 @@ class Settings:
     split_streams: bool
     checkpoint: bool
     memory_bytes: int | None
+    rlimits: Mapping[str, int] = field(default_factory=dict)
+    rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
 
 
 class Sandbox:

@@ -389,6 +389,9 @@ def main(read_frame, path):
     output.READ_SIZE = config.get("read_size", output.READ_SIZE)
     os.umask(0o022)
     config["path"] = [entry for entry in path if entry]
+    system.set_limits(config.get("rlimits", {}))
+    if system.count_oom_kills() is None:
+        system.set_limits(config.get("rlimit_without_cgroup", {}))
     prepare_home()
     os.chdir(config["workspace"])
     Supervisor(config).run()

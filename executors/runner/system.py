@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import time
 
@@ -15,6 +16,16 @@ def prctl(option, value):
     """Call prctl(2) with one number."""
     if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
+
+
+def set_limits(limits):
+    """Set resource limits for this process and all that it will start; they can't be raised again.
+
+    Args:
+        limits: Number by the name behind `RLIMIT_`.
+    """
+    for name, limit in limits.items():
+        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (limit, limit))
 
 
 def adjust_oom_score(score):

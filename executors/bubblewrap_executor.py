@@ -1,0 +1,175 @@
+"""Running code blocks in bubblewrap namespaces: the same sandbox without a daemon."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from autogen_core import Component
+from pydantic import BaseModel, ConfigDict, Field
+
+from . import environment as variables
+from .bubblewrap_launcher import BubblewrapLauncher, BubblewrapOptions, find_python
+from .executor import WORKSPACE, SandboxCodeExecutor
+from .functions_module import CodeFunction, build_functions_source, check_module_name
+from .languages import merge
+from .limits import Limits, parse_size
+from .sandbox import Sandbox, Settings
+
+
+class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
+    """Configuration of `BubblewrapCommandLineCodeExecutor`; every key is the constructor's argument of that name.
+
+    `functions` are kept as the source of their module (`functions_source`).
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    timeout: float = 60
+    work_dir: str | None = None
+    bind_dir: str | None = None
+    functions_source: str | None = None
+    functions_module: str = "functions"
+    init_command: str | None = None
+    delete_tmp_files: bool = False
+    mode: Literal["process", "session"] = "process"
+    limits: Limits = Limits()
+    environment: dict[str, str] = Field(default_factory=dict)
+    preload: list[str] = Field(default_factory=list)
+    languages: dict[str, str | list[str]] = Field(default_factory=dict)
+    split_streams: bool = False
+    checkpoint: bool = True
+    python: str | None = None
+    readable: list[str] = Field(default_factory=list)
+
+
+class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[BubblewrapCommandLineCodeExecutorConfig]):
+    """Runs code blocks in bubblewrap namespaces, with the programs of this machine and none of its data.
+
+    No network, no capabilities, no new privileges, an unprivileged user, system folders read-only, no home directory,
+    nothing of the host's environment. Memory and processor time are bounded by a control group where the kernel lets this
+    process make one; elsewhere only the address space of each process is. Linux only.
+
+    Args:
+        timeout: Wall-clock seconds that a block may take. Default 60.
+        work_dir: Folder on the host that is kept in step with /workspace. By default a temporary one.
+        bind_dir: Folder on the host that is mounted at /workspace instead of copying. Off by default.
+        functions: Functions whose source is put into a module for the code.
+        functions_module: Name of that module. Default "functions".
+        init_command: Shell command that runs once when the sandbox has started.
+        delete_tmp_files: Whether the code of blocks without a name is not kept in `work_dir`. Default False.
+        mode: "process" (the default) or "session".
+        limits: What the sandbox may use.
+        environment: Variables for the code, as for Docker; the host's own are not passed on.
+        preload: Modules imported ahead of the first block.
+        languages: Further languages: label to command.
+        split_streams: Whether `stdout` and `stderr` of the result are kept apart.
+        checkpoint: Whether a session is checkpointed before each block. Default True.
+        python: The interpreter. By default the running one with what is installed for it, if the sandbox's user can reach
+            it, else the system's.
+        readable: Further folders of the host that the code can read.
+
+    Raises:
+        ValueError: An argument can't be right; the message says which.
+    """
+
+    component_config_schema = BubblewrapCommandLineCodeExecutorConfig
+    component_provider_override = "autogen_codeact.executors.BubblewrapCommandLineCodeExecutor"
+
+    def __init__(
+        self,
+        *,
+        timeout: float = 60,
+        work_dir: Path | str | None = None,
+        bind_dir: Path | str | None = None,
+        functions: Sequence[CodeFunction] = (),
+        functions_module: str = "functions",
+        init_command: str | None = None,
+        delete_tmp_files: bool = False,
+        mode: Literal["process", "session"] = "process",
+        limits: Limits | None = None,
+        environment: Mapping[str, str] | Sequence[str] | None = None,
+        preload: Sequence[str] = (),
+        languages: Mapping[str, str | Sequence[str]] | None = None,
+        split_streams: bool = False,
+        checkpoint: bool = True,
+        python: str | None = None,
+        readable: Sequence[Path | str] = (),
+    ) -> None:
+        super().__init__(
+            timeout=timeout,
+            mode=mode,
+            work_dir=Path(work_dir) if work_dir is not None else None,
+            mounted=Path(bind_dir) if bind_dir is not None else None,
+            languages=merge(languages),
+            split_streams=split_streams,
+            delete_tmp_files=delete_tmp_files,
+            init_command=init_command,
+            functions_source=build_functions_source(functions) if functions else None,
+            functions_module=check_module_name(functions_module),
+        )
+        self._limits = limits if limits is not None else Limits()
+        self._environment = variables.parse_environment(environment)
+        self._preload = tuple(preload)
+        self._custom_languages = {
+            name: command if isinstance(command, str) else list(command) for name, command in (languages or {}).items()
+        }
+        self._checkpoint = checkpoint
+        self._python = python
+        self._readable = tuple(Path(folder) for folder in readable)
+
+    def _new_sandbox(self) -> Sandbox:
+        name = f"codeact-{uuid.uuid4().hex[:12]}"
+        limits = self._limits
+        options = BubblewrapOptions(
+            name=name,
+            limits=limits,
+            python=find_python(self._python),
+            environment=variables.resolve(self._environment),
+            readable=self._readable,
+            bind_dir=self._mounted.resolve() if self._mounted is not None else None,
+        )
+        settings = Settings(
+            mode=self._mode,
+            workspace=WORKSPACE,
+            preload=self._preload,
+            output_limit=limits.output,
+            split_streams=self._split_streams,
+            checkpoint=self._checkpoint,
+            memory_bytes=parse_size(limits.memory),
+            # There is no engine here to set them.
+            rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
+            rlimit_without_cgroup={"AS": parse_size(limits.memory)},
+        )
+        return Sandbox(BubblewrapLauncher(options), settings, name)
+
+    def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
+        return BubblewrapCommandLineCodeExecutorConfig(
+            timeout=self._timeout,
+            work_dir=str(self._work_dir) if self._work_dir is not None else None,
+            bind_dir=str(self._mounted) if self._mounted is not None else None,
+            functions_source=self._functions_source,
+            functions_module=self._functions_module,
+            init_command=self._init_command,
+            delete_tmp_files=self._delete_tmp_files,
+            mode="session" if self._mode == "session" else "process",
+            limits=self._limits,
+            environment=variables.dump(self._environment),
+            preload=list(self._preload),
+            languages=self._custom_languages,
+            split_streams=self._split_streams,
+            checkpoint=self._checkpoint,
+            python=self._python,
+            readable=[str(folder) for folder in self._readable],
+        )
+
+    @classmethod
+    def _from_config(cls, config: BubblewrapCommandLineCodeExecutorConfig) -> Self:
+        arguments: dict[str, Any] = {name: getattr(config, name) for name in type(config).model_fields}
+        source = arguments.pop("functions_source")
+        executor = cls(**arguments)
+        # The functions themselves are not rebuilt: loading a config must not run code on the host.
+        executor._functions_source = source
+        return executor
