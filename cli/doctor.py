@@ -1,0 +1,304 @@
+"""`codeact doctor`: is everything there, do the limits hold, and what to do about each lack."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.cli.ending import CommandError, run_until_interrupted
+from autogen_codeact.cli.probe import PROBE
+from autogen_codeact.cli.sandbox import SandboxChoice, started
+from autogen_codeact.cli.screen import Screen, amount, seconds
+from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits, SandboxError
+from autogen_codeact.executors.docker_engine import connect, engine_errors
+from autogen_codeact.executors.docker_image import FALLBACK_IMAGE
+from autogen_codeact.executors.docker_stream import present
+from autogen_codeact.executors.limits import parse_size
+
+if TYPE_CHECKING:
+    import docker
+
+Status = Literal["ok", "lack", "note"]
+
+ENDPOINT_DEADLINE_S = 3.0
+_ROUND_TRIPS = 5
+_SANDBOX_TIMEOUT_S = 20.0
+_MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
+    "ok": ("ok", "green"),
+    "lack": ("LACK", "red"),
+    "note": ("note", "yellow"),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Args:
+        name: What.
+        status: `lack` where something is missing that is needed, `note` where it is only good to know.
+        detail: What was found.
+        advice: What to do; empty where nothing is.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+def run_doctor(image: str | None, base_url: str | None, *, as_json: bool) -> int:
+    """Check everything and print it.
+
+    Args:
+        image: Docker image; None for the default one, or what takes its place.
+        base_url: Model server; None for the one in OPENAI_BASE_URL, if any.
+        as_json: Print one JSON object.
+
+    Returns:
+        0 when nothing that is needed lacks, else 1.
+    """
+    checks: list[Check] = []
+    screen = None if as_json else Screen()
+
+    def add(check: Check) -> None:
+        checks.append(check)
+        if screen is not None:
+            _show(screen, check)
+
+    interrupted = _check_all(image, base_url, add)
+    if interrupted:
+        return interrupted
+    good = all(check.status != "lack" for check in checks)
+    if screen is None:
+        print(json.dumps({"ok": good, "checks": [asdict(check) for check in checks]}))  # noqa: T201 - it is the output
+    else:
+        screen.line()
+        screen.line("All that is needed is there." if good else "Something that is needed lacks: see above.")
+    return 0 if good else 1
+
+
+def _show(screen: Screen, check: Check) -> None:
+    mark, style = _MARKS[check.status]
+    screen.fact(f"{mark:<5}{check.name}", check.detail, style, indent=20)
+    if check.advice:
+        screen.fact("", f"-> {check.advice}", indent=20)
+
+
+def _check_all(image: str | None, base_url: str | None, add: Callable[[Check], None]) -> int:
+    status = 0
+    try:
+        with closing(connect()) as client:
+            add(check_engine(client))
+            found = check_image(client, image)
+    except SandboxError as error:
+        add(Check("engine", "lack", "no Docker engine can be used", str(error)))
+    else:
+        add(found)
+        if found.status != "lack":
+            usable = image or (DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
+            status = run_until_interrupted(_check_sandbox(usable, add))
+    for check in check_model(base_url or os.environ.get("OPENAI_BASE_URL")):
+        add(check)
+    return status
+
+
+def check_engine(client: docker.APIClient) -> Check:
+    """Describe the engine.
+
+    Args:
+        client: The engine.
+    """
+    sdk: Any = client
+    with engine_errors("asking the engine about itself"):
+        version, info = sdk.version(api_version=False), sdk.info()
+    words = [
+        f"Docker {version['Version']} at {_without_login(_address())}",
+        f"API {sdk.api_version}",
+        f"cgroup v{info.get('CgroupVersion', '1')}",
+        str(info.get("OperatingSystem", "unknown system")),
+    ]
+    return Check("engine", "ok", ", ".join(words))
+
+
+def _address() -> str:
+    from docker.context import ContextAPI  # noqa: PLC0415 - only an engine that answers needs it
+
+    if named := os.environ.get("DOCKER_HOST"):
+        return named
+    context = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
+    return str(context.Host).replace("http+unix://", "unix://") if context is not None else "the default socket"
+
+
+def check_image(client: docker.APIClient, image: str | None) -> Check:
+    """Look for an image to run; nothing is pulled.
+
+    Args:
+        client: The engine.
+        image: The user's choice, None for the default one.
+    """
+    wanted = image if image is not None else DEFAULT_IMAGE
+    try:
+        found = present(client, wanted)
+        if found is not None:
+            return Check("image", "ok", f"{wanted} ({amount(int(found['Size']))})")
+    except ValueError as error:
+        return Check("image", "lack", str(error), "Give the name of an image with --image.")
+    if image is not None:
+        return Check("image", "lack", f"{wanted} is not here", f"docker pull {wanted}")
+    advice = "Run `codeact image build` for the image with numpy, pandas, scipy, sympy and matplotlib."
+    if present(client, FALLBACK_IMAGE) is not None:
+        return Check("image", "note", f"{wanted} is not here; {FALLBACK_IMAGE} takes its place", advice)
+    return Check("image", "lack", f"{wanted} is not here", advice)
+
+
+async def _check_sandbox(image: str, add: Callable[[Check], None]) -> int:
+    begun = time.monotonic()
+    try:
+        async with started(SandboxChoice(image=image, timeout=_SANDBOX_TIMEOUT_S)) as executor:
+            took = seconds(time.monotonic() - begun)
+            seen = json.loads(await _output(executor, PROBE))
+            add(Check("sandbox", "ok", f"started in {took}, Python {seen['python']}"))
+            for check in limit_checks(seen, Limits()):
+                add(check)
+            add(await _round_trip(executor))
+    except (SandboxError, CommandError, ValueError) as error:
+        add(Check("sandbox", "lack", "it can't be used", str(error)))
+    return 0
+
+
+async def _output(executor: DockerCommandLineCodeExecutor, code: str) -> str:
+    result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
+    if result.exit_code != 0:
+        raise CommandError(
+            f"a block that looks around ended with exit code {result.exit_code}: {result.output.strip()}"
+        )
+    return result.output
+
+
+async def _round_trip(executor: DockerCommandLineCodeExecutor) -> Check:
+    times = []
+    for number in range(_ROUND_TRIPS):
+        begun = time.monotonic()
+        answer = await _output(executor, f"print({number} * 7)")
+        times.append(time.monotonic() - begun)
+        if answer != f"{number * 7}\n":
+            return Check("block", "lack", f"print({number} * 7) gave {answer!r}", "Try another image with --image.")
+    return Check("block", "ok", f"runs and answers in {statistics.median(times) * 1000:.1f} ms")
+
+
+def limit_checks(seen: dict[str, Any], limits: Limits) -> Iterable[Check]:
+    """Compare what code in the sandbox finds with what it should.
+
+    Args:
+        seen: What the probe printed.
+        limits: The limits that the sandbox was started with.
+    """
+    memory = parse_size(limits.memory)
+    cgroup = "The engine does not enforce it: see the warnings at the end of `docker info`."
+    odd = "The engine did not apply it: is it an old or a foreign one? See `docker info`."
+    yield _limit("network", seen["interfaces"] == ["lo"] and not seen["connects"], _network(seen), odd)
+    held = f"{'none' if not seen['capabilities'] else hex(seen['capabilities'])}, also none to be had"
+    yield _limit("capabilities", not (seen["capabilities"] or seen["bounding"]), held, odd)
+    yield _limit("privileges", seen["no_new_privs"], f"no new ones, seccomp mode {seen['seccomp']}", odd)
+    yield _limit("user", 0 not in (seen["uid"], seen["gid"]), f"uid {seen['uid']}, gid {seen['gid']}", odd)
+    root = "read-only" if not seen["root_writable"] else "writable"
+    yield _limit("root", not seen["root_writable"], root, odd)
+    yield _limit("memory", seen["memory"] == memory, _of(seen["memory"], memory, "bytes"), cgroup)
+    yield _limit("processes", seen["pids"] == limits.pids, _of(seen["pids"], limits.pids, "at once"), cgroup)
+    yield _limit("open files", seen["nofile"] == limits.nofile, _of(seen["nofile"], limits.nofile, "a process"), odd)
+
+
+def _limit(name: str, holds: bool, detail: str, advice: str) -> Check:
+    return Check(name, "ok", detail) if holds else Check(name, "lack", detail, advice)
+
+
+def _network(seen: dict[str, Any]) -> str:
+    reached = "a connection outwards was possible" if seen["connects"] else "no way out"
+    return f"{', '.join(seen['interfaces'])} only, {reached}" if seen["interfaces"] == ["lo"] else reached
+
+
+def _of(found: int | None, wanted: int, unit: str) -> str:
+    if found == wanted:
+        return f"at most {wanted:,} {unit}"
+    return f"{'no limit to be seen' if found is None else f'{found:,}'} instead of {wanted:,} {unit}"
+
+
+def check_model(base_url: str | None) -> Iterable[Check]:
+    """Look for a key, and for the model server where one is named. The key itself is neither shown nor sent.
+
+    Args:
+        base_url: The server, or None.
+    """
+    if os.environ.get("OPENAI_API_KEY", "").strip():
+        yield Check("model key", "ok", "OPENAI_API_KEY is set")
+    else:
+        advice = "`codeact run --model NAME` needs one: set it, or name another variable with --api-key-env."
+        yield Check("model key", "note", "OPENAI_API_KEY is not set", advice)
+    if base_url:
+        yield check_endpoint(base_url)
+
+
+def check_endpoint(base_url: str) -> Check:
+    """See whether a model server answers at all.
+
+    Args:
+        base_url: Its address.
+    """
+    shown = _without_login(base_url)
+    try:
+        status = _within(ENDPOINT_DEADLINE_S, lambda: _ask(f"{shown.rstrip('/')}/models"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        return Check("model server", "lack", f"{shown}: {reason}", "Is it running, and is the address right?")
+    return Check("model server", "ok", f"{shown} answers (HTTP {status} without a key)")
+
+
+def _ask(url: str) -> int:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError("an address begins with http:// or https://")
+    try:
+        with urllib.request.urlopen(url, timeout=ENDPOINT_DEADLINE_S) as answer:  # noqa: S310 - the scheme was looked at
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code  # it wants a key, which shows that it is there
+
+
+def _within(limit_s: float, work: Callable[[], int]) -> int:
+    """Run `work` for so long at most: a name server that does not answer keeps no timeout of a socket."""
+    outcome: SimpleQueue[int | Exception] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put(work())
+        except Exception as error:  # noqa: BLE001 - carried over to the caller, whatever it is
+            outcome.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        found = outcome.get(timeout=limit_s)
+    except Empty:
+        raise TimeoutError(f"no answer in {limit_s:g} s") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _without_login(url: str) -> str:
+    """The address without user and password."""
+    return url.replace(urlsplit(url).netloc.rpartition("@")[0] + "@", "") if "@" in urlsplit(url).netloc else url

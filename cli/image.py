@@ -1,0 +1,48 @@
+"""`codeact image`: the sandbox image."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from autogen_codeact.cli.ending import say
+from autogen_codeact.cli.screen import amount
+from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.docker_image import build_default_image, list_images
+
+
+def build_image(*, force: bool) -> int:
+    """Build the default image; its steps go to standard error, its name to standard output.
+
+    Args:
+        force: Also when it is there already.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SandboxError: It can't be built.
+    """
+    with closing(connect()) as client:
+        print(build_default_image(client, progress=say, force=force))  # noqa: T201 - it is the output
+    return 0
+
+
+def list_all() -> int:
+    """Print the images that this package made, one a line.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SandboxError: The engine does not answer.
+    """
+    with closing(connect()) as client:
+        images = list_images(client)
+    if not images:
+        say("there are no sandbox images here yet: `codeact image build` makes one")
+        return 0
+    width = max(len(image.reference) for image in images)
+    for image in images:
+        made = f"{image.created:%Y-%m-%d %H:%M} UTC"
+        print(f"{image.reference:<{width}}  {image.kind:<7}  {amount(image.size):>7}  {made}")  # noqa: T201 - as above
+    return 0

@@ -1,0 +1,198 @@
+"""What the `codeact` command takes. What it does is in the other modules, each imported only when it is needed."""
+
+# ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen and the Docker SDK
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from autogen_codeact.cli.ending import clean_exit
+
+MODE_HELP = "process: each block a fresh process. session: one interpreter, whose variables live on."
+
+
+class Mode(StrEnum):
+    """How blocks run."""
+
+    PROCESS = "process"
+    SESSION = "session"
+
+
+class SandboxKind(StrEnum):
+    """Where blocks run."""
+
+    DOCKER = "docker"
+
+
+ImageOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Docker image, instead of the one that `codeact image build` makes.")
+]
+TimeoutOption = Annotated[float, typer.Option(metavar="SECONDS", help="How long one block may run.")]
+WorkDirOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Its files are there for the code, and what the code writes comes back to it."),
+]
+ModeOption = Annotated[Mode, typer.Option(help=MODE_HELP)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+
+app = typer.Typer(
+    name="codeact",
+    help="AutoGen agents that solve tasks by writing code and running it in a hardened sandbox.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+image_app = typer.Typer(help="The sandbox image: build it, list what is there.", no_args_is_help=True)
+app.add_typer(image_app, name="image")
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
+    app()
+    raise AssertionError("a typer application exits")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"codeact {version('autogen-codeact')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("demo")
+def _demo(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot is saved.")] = Path("codeact-demo"),
+    image: ImageOption = None,
+) -> None:
+    """Watch an agent fail, repair its code and answer: a recorded model, real code in the real sandbox."""
+    with clean_exit():
+        from autogen_codeact.cli.demo import run_demo
+
+        raise typer.Exit(run_demo(out, image))
+
+
+@app.command("exec")
+def _exec(
+    file: Annotated[str, typer.Argument(metavar="FILE.md", help="A markdown file, or - for standard input.")],
+    *,
+    mode: ModeOption = Mode.PROCESS,
+    sandbox: Annotated[SandboxKind, typer.Option(help="Where the blocks run.")] = SandboxKind.DOCKER,
+    image: ImageOption = None,
+    timeout: TimeoutOption = 60,
+    work_dir: WorkDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the code blocks of a markdown file, one after the other, up to the first that fails. No model.
+
+    The exit status is that of the first failing block, else 0; it is 2 where nothing could be run.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.run_blocks import run_file
+        from autogen_codeact.cli.sandbox import SandboxChoice
+
+        choice = SandboxChoice(image=image, mode=mode.value, timeout=timeout, work_dir=work_dir)
+        raise typer.Exit(run_file(file, choice, as_json=as_json))
+
+
+@app.command("run")
+def _run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done, in words.")],
+    *,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="A model's name; replay:FILE, a recording; or FILE.json, an AutoGen component of a model client.",
+        ),
+    ],
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server, such as http://localhost:11434/v1.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="VAR", help="Variable that holds the key.", show_default="OPENAI_API_KEY")
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="How often failed code may be repaired.", show_default="3")
+    ] = None,
+    team: Annotated[bool, typer.Option("--team", help="A coder and an executor instead of one agent.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Show the model's words as they come.")] = False,
+    mode: ModeOption = Mode.PROCESS,
+    image: ImageOption = None,
+    timeout: TimeoutOption = 60,
+    work_dir: WorkDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let an agent solve one task by writing code and running it in the sandbox.
+
+    The exit status is 0 with a final answer, 1 without one or when the last code failed, 2 when it could not be done.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.models import ModelChoice
+        from autogen_codeact.cli.run import Job, run_task
+        from autogen_codeact.cli.sandbox import SandboxChoice
+
+        job = Job(
+            task=task,
+            model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env),
+            sandbox=SandboxChoice(image=image, mode=mode.value, timeout=timeout, work_dir=work_dir),
+            retries=retries,
+            team=team,
+            stream=stream,
+        )
+        raise typer.Exit(run_task(job, as_json=as_json))
+
+
+@app.command("doctor")
+def _doctor(
+    image: ImageOption = None,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Model server to look for.", show_default="OPENAI_BASE_URL")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check what is needed, the sandbox's limits included, and say what to do about each lack.
+
+    The exit status is 0 when all that is needed is there, else 1.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.doctor import run_doctor
+
+        raise typer.Exit(run_doctor(image, base_url, as_json=as_json))
+
+
+@image_app.command("build")
+def _image_build(
+    force: Annotated[bool, typer.Option("--force", help="Build anew, also when it is there already.")] = False,
+) -> None:
+    """Build the sandbox image: Python with numpy, pandas, scipy, sympy and matplotlib."""
+    with clean_exit():
+        from autogen_codeact.cli.image import build_image
+
+        raise typer.Exit(build_image(force=force))
+
+
+@image_app.command("list")
+def _image_list() -> None:
+    """List the sandbox images on this engine, the newest first."""
+    with clean_exit():
+        from autogen_codeact.cli.image import list_all
+
+        raise typer.Exit(list_all())

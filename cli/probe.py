@@ -1,0 +1,51 @@
+"""What code in a sandbox finds when it looks around."""
+
+PROBE = """\
+import json, os, platform, resource, socket
+
+def text(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+def number(*paths):
+    for path in paths:
+        if text(path).strip().isdigit():
+            return int(text(path))
+
+def writable(path):
+    try:
+        with open(path, "w"):
+            return True
+    except OSError:
+        return False
+
+def connects():
+    # Addresses for documentation: where packets can leave, this waits or is refused; without a network it fails at once.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outwards:
+        try:
+            outwards.connect(("192.0.2.1", 53))
+        except OSError:
+            return False
+        return True
+
+status = dict(line.split(":", 1) for line in text("/proc/self/status").splitlines() if ":" in line)
+group = "/sys/fs/cgroup/"
+print(json.dumps({
+    "python": platform.python_version(),
+    "interfaces": sorted(os.listdir("/sys/class/net")),
+    "connects": connects(),
+    "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16),
+    "bounding": int(status["CapBnd"], 16),
+    "no_new_privs": int(status["NoNewPrivs"]) == 1,
+    "seccomp": int(status["Seccomp"]),
+    "uid": os.getuid(),
+    "gid": os.getgid(),
+    "root_writable": writable("/codeact-probe") or writable("/usr/codeact-probe"),
+    "memory": number(group + "memory.max", group + "memory/memory.limit_in_bytes"),
+    "pids": number(group + "pids.max", group + "pids/pids.max"),
+    "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+}))
+"""

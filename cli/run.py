@@ -1,0 +1,156 @@
+"""`codeact run`: one task, solved by an agent or a team."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CUT_OFF_NOTE
+from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
+from autogen_codeact.cli.sandbox import SandboxChoice, started
+from autogen_codeact.cli.screen import Screen
+from autogen_codeact.cli.show import Message, Play
+from autogen_codeact.executors import SandboxError
+from autogen_codeact.teams import FinalWordTermination, coder_executor_team
+
+DEFAULT_RETRIES = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done, and how.
+
+    Args:
+        task: In words.
+        model: Who thinks.
+        sandbox: Where code runs.
+        retries: How often failed code may be repaired; None for the default. Not for a team.
+        team: Whether a coder and an executor work together, instead of one agent.
+        stream: Whether the model's words are shown as they come.
+    """
+
+    task: str
+    model: ModelChoice
+    sandbox: SandboxChoice
+    retries: int | None
+    team: bool
+    stream: bool
+
+
+def run_task(job: Job, *, as_json: bool) -> int:
+    """Do a job and show it.
+
+    Args:
+        job: The job.
+        as_json: Print one AutoGen message a line instead of text, at last a `TaskResult`.
+
+    Returns:
+        0 with a final answer; 1 without one, or when the last code failed; 130 after Ctrl-C.
+
+    Raises:
+        CommandError: An option can't be right, or the model failed.
+        SandboxError: The sandbox broke.
+    """
+    if not job.task.strip():
+        raise CommandError("The task is empty: say in words what is to be done.")
+    if job.team and job.retries is not None:
+        raise CommandError("--retries is for the agent alone; in a team the coder tries until it says that it is done.")
+    quieten()
+    return run_until_interrupted(_run(job, open_model(job.model), as_json=as_json))
+
+
+def quieten() -> None:
+    """Keep to ourselves what libraries log and warn about: an error that matters is raised, and shown as one line."""
+    for name in ("autogen_core", "autogen_agentchat", "autogen_ext", "openai"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
+
+
+async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
+    watch = Watch(job.team)
+    play = None if as_json else Play(Screen(), team=job.team)
+    try:
+        async with started(job.sandbox) as executor, aclosing(_events(job, client, executor)) as events:
+            async for event in events:
+                await watch.see(event)
+                if play is None:
+                    print(json.dumps(_as_object(event)), flush=True)  # noqa: T201 - it is the output
+                elif not isinstance(event, TaskResult):
+                    play.show(event)
+            files = await executor.list_files() if job.sandbox.work_dir is None else []
+    except (CommandError, SandboxError):
+        raise
+    except Exception as error:  # whatever a model client raises
+        raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
+    finally:
+        await client.close()
+    if files:
+        say(f"gone with the sandbox: {', '.join(sorted(files))}. --work-dir FOLDER keeps files.")
+    return watch.status
+
+
+def _events(
+    job: Job, client: ChatCompletionClient, executor: CodeExecutor
+) -> AsyncGenerator[Message | TaskResult, None]:
+    if job.team:
+        team = coder_executor_team(client, executor, model_client_stream=job.stream)
+        return team.run_stream(task=job.task)
+    agent = CodeExecutorAgent(
+        "coder",
+        executor,
+        model_client=client,
+        model_client_stream=job.stream,
+        max_retries_on_error=DEFAULT_RETRIES if job.retries is None else job.retries,
+    )
+    return agent.run_stream(task=job.task)
+
+
+def _as_object(event: Message | TaskResult) -> dict[str, object]:
+    if isinstance(event, TaskResult):
+        return {"type": "TaskResult", "stop_reason": event.stop_reason}
+    return dict(event.dump())
+
+
+class Watch:
+    """Follows a run and knows in the end how it went.
+
+    Args:
+        team: Whether it is a team's.
+    """
+
+    def __init__(self, team: bool) -> None:
+        self._team = team
+        self._failed = False
+        self._answered = False
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return 0 if self._answered and not self._failed else 1
+
+    async def see(self, event: Message | TaskResult) -> None:
+        """Take note of an event."""
+        if isinstance(event, TaskResult):
+            self._answered = await self._is_answer(event.messages[-1])
+        elif isinstance(event, CodeExecutionEvent):
+            self._failed = event.result.exit_code != 0
+        elif isinstance(event, TextMessage) and "exit_code" in event.metadata:
+            self._failed = event.metadata["exit_code"] != "0"
+
+    async def _is_answer(self, last: Message) -> bool:
+        if not isinstance(last, TextMessage) or not last.content.strip():
+            return False
+        if self._team:
+            return await FinalWordTermination("TERMINATE", sources=["coder"])([last]) is not None
+        return last.source != "user" and not last.content.endswith(CUT_OFF_NOTE)

@@ -1,0 +1,146 @@
+"""`codeact exec`: run the code blocks of a markdown file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks
+from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.sandbox import SandboxChoice, started
+from autogen_codeact.cli.screen import Screen
+from autogen_codeact.cli.show import headline, remarks
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors.languages import find_language
+
+
+def run_file(file: str, choice: SandboxChoice, *, as_json: bool) -> int:
+    """Run the blocks of a file, up to the first that fails.
+
+    Args:
+        file: Path of a markdown file, "-" for standard input.
+        choice: The sandbox.
+        as_json: Print one JSON object for each block instead of text.
+
+    Returns:
+        Exit status of the first failing block, else 0.
+
+    Raises:
+        CommandError: The file can't be read, or holds nothing to run, or a block that is not closed.
+        SandboxError: The sandbox broke.
+    """
+    name = "standard input" if file == "-" else file
+    blocks = runnable(extract_code_blocks(_read(file)), name)
+    return run_until_interrupted(_run(blocks, name, choice, as_json=as_json))
+
+
+def runnable(found: list[ExtractedBlock], name: str) -> list[ExtractedBlock]:
+    """Choose the blocks to run, and say which ones are left out.
+
+    Args:
+        found: All blocks of the text.
+        name: What the text is called in messages.
+
+    Raises:
+        CommandError: A block is not closed, or none is left.
+    """
+    for block in found:
+        if not block.complete:
+            raise CommandError(
+                f"{name}: the block whose code begins at line {block.line} is never closed, so nothing was run. Close it."
+            )
+    chosen = []
+    for block in found:
+        reason = _why_not(block)
+        if reason:
+            say(f"{name}:{block.line}: skipped, {reason}")
+        else:
+            chosen.append(block)
+    if not chosen:
+        raise CommandError(f"{name}: no code blocks to run. Blocks need a fence with a language, such as ```python.")
+    return chosen
+
+
+def _why_not(block: ExtractedBlock) -> str:
+    if not block.language:
+        return "a block without a language"
+    if block.language in OUTPUT_LABELS:
+        return f"a block of output ({block.language})"
+    if find_language(block.language) is None:
+        return f"{block.language} is no language that is run here"
+    return ""
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            if sys.stdin.isatty():
+                say("reading markdown from the terminal; Ctrl-D ends it")
+            data = sys.stdin.buffer.read()
+        else:
+            data = Path(file).read_bytes()
+    except OSError as error:
+        raise CommandError(f"{file} can't be read: {error.strerror}") from error
+    return data.decode("utf-8-sig", "replace")
+
+
+async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *, as_json: bool) -> int:
+    screen = None if as_json else Screen()
+    async with started(choice) as executor:
+        for index, block in enumerate(blocks, 1):
+            if screen is not None:
+                screen.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
+            result = await executor.execute_code_blocks(
+                [CodeBlock(code=block.code, language=block.language)], CancellationToken()
+            )
+            if screen is None:
+                print(json.dumps(_as_object(index, block, result, choice)), flush=True)  # noqa: T201 - it is the output
+            else:
+                _show(screen, name, block, result)
+            if result.exit_code != 0:
+                left = len(blocks) - index
+                if left:
+                    say(f"stopped at the first failing block; {left} after it did not run")
+                return result.exit_code & 0xFF or 1
+    return 0
+
+
+def _as_object(index: int, block: ExtractedBlock, result: ExecutionResult, choice: SandboxChoice) -> dict[str, Any]:
+    """The result as JSON has it. Copies in a folder that is gone at the end have no path."""
+    files = [
+        {**asdict(file), "path": str(file.path) if file.path is not None and choice.work_dir is not None else None}
+        for file in result.artifacts
+    ]
+    return {
+        "index": index,
+        "language": block.language,
+        "line": block.line,
+        "exit_code": result.exit_code,
+        "outcome": result.outcome,
+        "output": result.output,
+        "value": result.value,
+        "error": asdict(result.error) if result.error is not None else None,
+        "duration_s": result.duration_s,
+        "truncated": result.truncated,
+        "state": result.state,
+        "artifacts": files,
+        "notes": list(result.notes),
+    }
+
+
+def _show(screen: Screen, name: str, block: ExtractedBlock, result: ExecutionResult) -> None:
+    if result.output:
+        screen.line(result.output.removesuffix("\n"))
+    for remark in remarks(result):
+        screen.line(remark, "yellow")
+    where = ""
+    if result.error is not None and result.error.line is not None:
+        where = f" at {name}:{block.line + result.error.line - 1}"
+    screen.line(f"{headline(result)}{where}", "green" if result.exit_code == 0 else "red")
+    screen.line()
