@@ -8,11 +8,12 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import ChatAgent, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
+
 from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
-from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import ChatCompletionClient
 
 CODER_MESSAGE = """\
 You solve the user's task by writing code that somebody else runs for you.

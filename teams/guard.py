@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 from autogen_agentchat.base import ChatAgent, Response, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory
-from autogen_codeact.teams.brake import Brake, Turn, settle
 from autogen_core import CancellationToken, ComponentModel
+
+from autogen_codeact.teams.brake import Brake, Turn, settle
 
 Message = BaseAgentEvent | BaseChatMessage
 Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
@@ -63,11 +64,26 @@ class _Guard(Generic[P]):
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load nothing, for the same reason."""
 
+    async def state(self) -> Mapping[str, Any]:
+        """Return the participant's state; what it was before its turn, while that turn outruns its cancellation."""
+        if self._overrun is not None and self._before is not None:
+            return self._before
+        return await self.participant.save_state()
+
+    async def put_state(self, state: Mapping[str, Any]) -> None:
+        """Load a state into the participant, or later, when a turn that outruns its cancellation has ended."""
+        if self._overrun is not None:
+            self._before = state
+        else:
+            await self.participant.load_state(state)
+
     async def roll_back(self) -> None:
         """Put the participant's state back to before the turn that was cut short, as far as it has a state to load.
 
         What cannot be put back is logged: the reason why the turn ended matters more.
         """
+        if self._overrun is not None and self._overrun.done():
+            self._overrun = None
         if self._before is None or self._overrun is not None:
             return
         before, self._before = self._before, None
@@ -91,7 +107,6 @@ class _Guard(Generic[P]):
                 f"{self.name!r} is still busy with a turn that was cancelled before: it ignores its cancellation. "
                 "Wait until it has ended, or make it let asyncio.CancelledError through."
             )
-        self._overrun = None
         await self.roll_back()
 
     async def _turn(

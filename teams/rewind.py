@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from autogen_agentchat.state import ChatAgentContainerState, RoundRobinManagerState, TeamState
+
 from autogen_codeact.teams.brake import Turn
 
 

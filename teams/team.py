@@ -11,11 +11,12 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, StructuredMessage
 from autogen_agentchat.state import ChatAgentContainerState, TeamState
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken, Component
+
 from autogen_codeact.teams.brake import Brake, BrakedTermination, settle
 from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants
 from autogen_codeact.teams.guard import AgentGuard, Message, Task, TeamGuard
 from autogen_codeact.teams.rewind import rewind
-from autogen_core import CancellationToken, Component
 
 __all__ = ["Team", "TeamConfig"]
 
@@ -28,7 +29,8 @@ class Team(BaseTeam, Component[TeamConfig]):
     - What a participant raises is raised by the run, the very same exception.
     - Cancelling the task that awaits the run, cancelling its token, or closing its stream ends the run in under a
       second, even where a participant ignores its token. A participant that swallows `CancelledError` too is left
-      running, unheard, and a warning is logged; it gets no other turn before that one has ended.
+      running, unheard, and a warning is logged; its next turn waits for the end of that one, up to `BUSY_WAIT_S`,
+      and then fails.
     - Afterwards the interrupted turn has not happened: its speaker is next and is given the same messages again, its
       state is put back to before the turn (if it can save and load its state), and the termination condition is reset.
 
@@ -231,6 +233,8 @@ class Team(BaseTeam, Component[TeamConfig]):
             await asyncio.wait({self._ending})
         if self._brake is None:
             await self._repair()
+            for guard in self._guards:
+                await guard.roll_back()
 
     async def _repair(self) -> None:
         """Make the team as it was before the interrupted turn."""
@@ -242,8 +246,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             await asyncio.wait({reset}, timeout=self.CANCEL_GRACE_S)
             await settle(reset, 0, "Resetting the termination condition")
         for guard in self._guards:
-            if wreck.turn is not None and wreck.turn.speaker == guard.name:
-                await guard.roll_back()
+            await guard.roll_back()
         self._wreck = None
 
     async def _rebuild(self, wreck: Brake | None) -> None:
@@ -314,15 +317,15 @@ class Team(BaseTeam, Component[TeamConfig]):
         """Return the state of the team and its participants, in the form of AutoGen's `RoundRobinGroupChat`."""
         await self._come_to_rest()
         states = dict(TeamState.model_validate(await self._inner.save_state()).agent_states)
-        for participant in self._participants:
-            states[participant.name] = {**states[participant.name], "agent_state": await participant.save_state()}
+        for guard in self._guards:
+            states[guard.name] = {**states[guard.name], "agent_state": await guard.state()}
         return TeamState(agent_states=states).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that `save_state` of this class or of AutoGen's `RoundRobinGroupChat` returned.
 
         Raises:
-            RuntimeError: The team is running, or a participant is busy with a turn that ignored its cancellation.
+            RuntimeError: The team is running.
             ValueError: The state is not that of a team with these participants.
         """
         await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
@@ -330,10 +333,9 @@ class Team(BaseTeam, Component[TeamConfig]):
             inner = self._build()
             await inner.load_state(state)
             states = TeamState.model_validate(state).agent_states
-            for guard, participant in zip(self._guards, self._participants, strict=True):
-                await guard.be_free()
-                container = ChatAgentContainerState.model_validate(states[participant.name])
-                await participant.load_state(container.agent_state)
+            for guard in self._guards:
+                container = ChatAgentContainerState.model_validate(states[guard.name])
+                await guard.put_state(container.agent_state)
             self._inner = inner
         finally:
             self._brake = None

@@ -8,9 +8,10 @@ from typing import ClassVar, Self
 
 from autogen_agentchat.base import TerminatedException, TerminationCondition
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StopMessage
-from autogen_codeact.agents.extraction import extract_code_blocks, normalise_language
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
+
+from autogen_codeact.agents.extraction import extract_code_blocks, normalise_language
 
 
 class FinalWordTerminationConfig(BaseModel):

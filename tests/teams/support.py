@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,18 +102,21 @@ class Deaf(Parrot):
 
 
 class Stubborn(Deaf):
-    """Ignores its token and swallows every cancellation too, until it is let go."""
+    """Ignores its token and swallows every cancellation too, until it is let go.
+
+    After five seconds it gives up, far later than any test waits: a test that fails must not hang the event loop's end.
+    """
 
     def __init__(self, name: str = "stubborn") -> None:
         super().__init__(name)
         self.let_go = asyncio.Event()
 
     async def sleep(self) -> None:
-        while not self.let_go.is_set():
-            try:
-                await self.let_go.wait()
-            except asyncio.CancelledError:
-                continue
+        deadline = time.monotonic() + 5
+        while not self.let_go.is_set() and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                async with asyncio.timeout(left):
+                    await self.let_go.wait()
 
 
 class Talker(Parrot):
@@ -146,6 +151,19 @@ class Stateless(Deaf):
 
 def said(result: TaskResult) -> list[tuple[str, str]]:
     return [(message.source, message.to_text()) for message in result.messages]
+
+
+async def ended(run: asyncio.Task[Any]) -> Any:
+    """Return a run's result or its exception. That it ends within a second is a promise."""
+    done, _ = await asyncio.wait({run}, timeout=1)
+    assert done, "the run goes on"
+    return (await asyncio.gather(run, return_exceptions=True))[0]
+
+
+async def cancelled(run: asyncio.Task[Any]) -> Any:
+    """Cancel a run and wait for its end."""
+    run.cancel()
+    return await ended(run)
 
 
 async def listen(stream: AsyncGenerator[Any, None], heard: list[tuple[str, str]]) -> None:

@@ -9,11 +9,12 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.teams import Team, coder_executor_team
 from autogen_core import ComponentModel
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.teams import Team, coder_executor_team
 
 from .support import PRINT_42, Parrot, coder, said
 

@@ -2,6 +2,7 @@
 
 import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
+
 from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.teams import coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE

@@ -1,19 +1,19 @@
 """A run that fails or is cancelled ends at once, raises the right thing, leaves nothing behind, and can be repeated."""
 
 import asyncio
-import logging
 import threading
 import traceback
 from contextlib import aclosing
 
 import pytest
-from autogen_agentchat.base import TaskResult, TerminationCondition
+from autogen_agentchat.base import TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.messages import BaseAgentEvent, StopMessage, TextMessage, ThoughtEvent
+from autogen_agentchat.messages import BaseAgentEvent, TextMessage, ThoughtEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken
+
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
-from autogen_core import CancellationToken
 
 from .support import (
     PRINT_42,
@@ -21,11 +21,12 @@ from .support import (
     NoQuotaLeft,
     Parrot,
     ScriptedModel,
-    Stateless,
     Stubborn,
     Talker,
     appears,
+    cancelled,
     coder,
+    ended,
     listen,
     others,
     said,
@@ -39,14 +40,6 @@ SYSTEM = ("system", "Write code.")
 def pair(model, executor, **kwargs):
     participants = [coder(model), CodeExecutorAgent("executor", executor, sources=["coder"])]
     return Team(participants, termination_condition=FinalWordTermination(sources=["coder"]), **kwargs)
-
-
-async def cancelled(run):
-    """Cancel a task; return how it ended. That it ends within a second is a promise."""
-    run.cancel()
-    async with asyncio.timeout(1):
-        (outcome,) = await asyncio.gather(run, return_exceptions=True)
-    return outcome
 
 
 # What AutoGen does, without which the rest of this file would prove little
@@ -262,13 +255,11 @@ async def test_cancelling_the_token_ends_the_run(from_thread):
     run = asyncio.create_task(team.run(task="one", cancellation_token=token))
     await deaf.begun.wait()
     if from_thread:
-        thread = threading.Thread(target=token.cancel)
+        thread = threading.Timer(0.05, token.cancel)  # by then the loop sleeps, and has to be woken
         thread.start()
     else:
         token.cancel()
-    async with asyncio.timeout(1):
-        with pytest.raises(asyncio.CancelledError):
-            await run
+    assert isinstance(await ended(run), asyncio.CancelledError)
     if from_thread:
         thread.join()
     assert others() == set()
@@ -312,7 +303,7 @@ async def test_a_timeout_around_the_run_is_a_timeout():
     assert said(await team.run()) == [("deaf", "heard 1")]
 
 
-@pytest.mark.parametrize("steps", range(40))
+@pytest.mark.parametrize("steps", range(0, 90, 2))
 async def test_whenever_it_is_cancelled_nothing_is_lost_or_said_twice(steps):
     first, second = Parrot("first"), Parrot("second")
     team = Team([first, second], termination_condition=MaxMessageTermination(3), max_turns=3)
@@ -333,120 +324,6 @@ async def test_whenever_it_is_cancelled_nothing_is_lost_or_said_twice(steps):
         heard = [words for turn in parrot.heard for words in turn]
         assert heard.count("two") == 1
         assert heard.count("one") == (1 if steps else 0)
-
-
-# Participants and conditions that do not let go
-
-
-async def test_a_participant_that_swallows_its_cancellation_is_left_and_said_so(caplog):
-    stubborn, parrot = Stubborn(), Parrot()
-
-    class Impatient(Team):
-        BUSY_WAIT_S = 0.05
-
-    team = Impatient([stubborn, parrot], max_turns=2)
-    run = asyncio.create_task(team.run(task="one"))
-    await stubborn.begun.wait()
-
-    with caplog.at_level(logging.WARNING):
-        assert isinstance(await cancelled(run), asyncio.CancelledError)
-
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
-        "The turn of 'stubborn' did not end within 0.4 s of being cancelled. It is left running, unheard."
-    ]
-    (left,) = others()
-    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
-        await team.run(task="two")
-    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
-        await team.reset()
-    stubborn.let_go.set()
-    await asyncio.wait({left})
-    assert said(await team.run(task="three")) == [("user", "three"), ("stubborn", "heard 3"), ("parrot", "heard 4")]
-    assert stubborn.heard == [["one", "two", "three"]]
-
-
-async def test_a_second_cancellation_does_not_stop_the_tidying_up():
-    stubborn = Stubborn()
-    team = Team([stubborn], max_turns=1)
-    run = asyncio.create_task(team.run(task="one"))
-    await stubborn.begun.wait()
-    run.cancel()
-    await asyncio.sleep(0.05)
-    assert not run.done()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-    stubborn.let_go.set()
-    assert said(await team.run(task="two")) == [("user", "two"), ("stubborn", "heard 2")]
-
-
-async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one():
-    stateless = Stateless()
-    team = Team([stateless], max_turns=1)
-    run = asyncio.create_task(team.run(task="one"))
-    await stateless.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2")]
-
-
-class Faulty(TerminationCondition):
-    """Fails, or hangs, at its n-th call."""
-
-    def __init__(self, at, error=None):
-        self.calls, self.at, self.error, self.begun, self.resets = 0, at, error, asyncio.Event(), 0
-
-    @property
-    def terminated(self):
-        return False
-
-    async def __call__(self, messages):
-        self.calls += 1
-        if self.calls == self.at:
-            self.begun.set()
-            if self.error:
-                raise self.error
-            await asyncio.sleep(3600)
-        return StopMessage(content="enough", source="me") if self.calls > self.at else None
-
-    async def reset(self):
-        self.resets += 1
-
-
-@pytest.mark.parametrize("at", [1, 2])
-async def test_a_termination_condition_that_raises_raises_out_of_the_run(at):
-    error = NoQuotaLeft("no judge")
-    condition, parrot = Faulty(at, error), Parrot()
-    team = Team([parrot, Parrot("other")], termination_condition=condition)
-    with pytest.raises(NoQuotaLeft) as caught:
-        await team.run(task="one")
-    assert caught.value is error
-    assert others() == set()
-    assert condition.resets == 1
-    speaker = "parrot" if at == 1 else "other"  # the turn before the failure was a whole one
-    assert said(await team.run()) == [(speaker, "heard 1" if at == 1 else "heard 2")]
-
-
-async def test_a_termination_condition_that_hangs_is_cut_short():
-    condition = Faulty(1)
-    team = Team([Parrot()], termination_condition=condition)
-    run = asyncio.create_task(team.run(task="one"))
-    await condition.begun.wait()
-    assert isinstance(await cancelled(run), asyncio.CancelledError)
-    assert others() == set()
-    assert (await team.run()).stop_reason == "enough"
-
-
-async def test_counters_begin_anew_after_a_failure():
-    talker = Talker([])
-    team = Team([Parrot(), talker], termination_condition=MaxMessageTermination(4), max_turns=5)
-    talker.script = [NoQuotaLeft()]
-    with pytest.raises(NoQuotaLeft):
-        await team.run(task="one")  # two messages, one turn
-    second = await team.run(task="two")
-    assert len(second.messages) == 4
-    turns = Team([Parrot(), talker], max_turns=2)
-    talker.script = [NoQuotaLeft()]
-    with pytest.raises(NoQuotaLeft):
-        await turns.run(task="one")
-    assert len((await turns.run()).messages) == 2
 
 
 # Ready-made team, and a run beside a run

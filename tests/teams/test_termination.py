@@ -3,8 +3,9 @@
 import pytest
 from autogen_agentchat.base import TerminatedException, TerminationCondition
 from autogen_agentchat.messages import MultiModalMessage, StopMessage, TextMessage, ThoughtEvent
-from autogen_codeact.teams import FinalWordTermination
 from autogen_core import ComponentModel
+
+from autogen_codeact.teams import FinalWordTermination
 
 FINAL = [
     "TERMINATE",

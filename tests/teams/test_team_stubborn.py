@@ -1,0 +1,182 @@
+"""Participants and termination conditions that fail or do not let go: the run ends all the same."""
+
+import asyncio
+import logging
+
+import pytest
+from autogen_agentchat.base import Response, TerminationCondition
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import MessageFactory, StopMessage
+from autogen_core import CancellationToken
+
+from autogen_codeact.teams import Team
+from autogen_codeact.teams.brake import Brake
+from autogen_codeact.teams.guard import AgentGuard
+
+from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Stubborn, Talker, cancelled, others, said
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+async def test_a_participant_that_swallows_its_cancellation_is_left_and_said_so(caplog):
+    stubborn, parrot = Stubborn(), Parrot()
+
+    class Impatient(Team):
+        BUSY_WAIT_S = 0.05
+
+    team = Impatient([stubborn, parrot], max_turns=2)
+    run = asyncio.create_task(team.run(task="one"))
+    await stubborn.begun.wait()
+
+    with caplog.at_level(logging.WARNING):
+        assert isinstance(await cancelled(run), asyncio.CancelledError)
+
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
+        "The turn of 'stubborn' did not end within 0.4 s of being cancelled. It is left running, unheard."
+    ]
+    (left,) = others()
+    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
+        await team.run(task="two")
+    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):
+        await team.reset()
+    stubborn.let_go.set()
+    await asyncio.wait({left})
+    assert said(await team.run(task="three")) == [("user", "three"), ("stubborn", "heard 3"), ("parrot", "heard 4")]
+    assert stubborn.heard == [["one", "two", "three"]]
+
+
+async def test_a_second_cancellation_does_not_stop_the_tidying_up():
+    stubborn = Stubborn()
+
+    class Impatient(Team):
+        BUSY_WAIT_S = 0.05
+
+    team = Impatient([stubborn], max_turns=1)
+    run = asyncio.create_task(team.run(task="one"))
+    await stubborn.begun.wait()
+    run.cancel()
+    await asyncio.sleep(0.05)
+    assert not run.done()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    with pytest.raises(RuntimeError, match="'stubborn' is still busy"):  # never two turns of one agent at once
+        await team.run(task="two")
+    stubborn.let_go.set()
+    assert said(await team.run(task="three")) == [("user", "three"), ("stubborn", "heard 3")]
+
+
+async def test_a_state_is_saved_and_loaded_around_a_turn_that_does_not_end():
+    stubborn, other = Stubborn(), Parrot("stubborn")
+    team = Team([stubborn], max_turns=1)
+    run = asyncio.create_task(team.run(task="one"))
+    await stubborn.begun.wait()
+    await cancelled(run)
+    stubborn.heard.append(["half a turn"])
+
+    saved = await team.save_state()
+    assert saved["agent_states"]["stubborn"]["agent_state"] == {"heard": []}
+    other.heard.append(["elsewhere"])
+    await team.load_state(await Team([other]).save_state())
+    assert stubborn.heard == [["half a turn"]]  # not under the hands of the turn that goes on
+
+    stubborn.let_go.set()
+    assert said(await team.run(task="two")) == [("user", "two"), ("stubborn", "heard 1")]
+    assert stubborn.heard == [["elsewhere"], ["two"]]
+
+
+async def test_the_participant_finds_its_token_cancelled():
+    found = []
+
+    class Polite(Deaf):
+        async def on_messages(self, messages, cancellation_token):
+            try:
+                return await super().on_messages(messages, cancellation_token)
+            except asyncio.CancelledError:
+                found.append(cancellation_token.is_cancelled())
+                raise
+
+    polite = Polite()
+    run = asyncio.create_task(Team([polite]).run(task="one"))
+    await polite.begun.wait()
+    await cancelled(run)
+    assert found == [True]
+
+
+async def test_no_turn_begins_once_the_run_is_cut_short():
+    deaf = Deaf()
+    guard = AgentGuard(deaf, MessageFactory(), grace_s=1, busy_s=1)
+    guard.brake = Brake()
+    guard.brake.pull()
+    items = [item async for item in guard.on_messages_stream([], CancellationToken())]
+    assert items == [Response(chat_message=guard.brake.marker)]
+    assert not deaf.begun.is_set()
+
+
+async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one():
+    stateless = Stateless()
+    team = Team([stateless], max_turns=1)
+    run = asyncio.create_task(team.run(task="one"))
+    await stateless.begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert said(await team.run(task="two")) == [("user", "two"), ("deaf", "heard 2")]
+
+
+class Faulty(TerminationCondition):
+    """Fails, or hangs, at its n-th call."""
+
+    def __init__(self, at, error=None):
+        self.calls, self.at, self.error, self.begun, self.resets = 0, at, error, asyncio.Event(), 0
+
+    @property
+    def terminated(self):
+        return False
+
+    async def __call__(self, messages):
+        self.calls += 1
+        if self.calls == self.at:
+            self.begun.set()
+            if self.error:
+                raise self.error
+            await asyncio.sleep(3600)
+        return StopMessage(content="enough", source="me") if self.calls > self.at else None
+
+    async def reset(self):
+        self.resets += 1
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_a_termination_condition_that_raises_raises_out_of_the_run(at):
+    error = NoQuotaLeft("no judge")
+    condition, parrot = Faulty(at, error), Parrot()
+    team = Team([parrot, Parrot("other")], termination_condition=condition)
+    with pytest.raises(NoQuotaLeft) as caught:
+        await team.run(task="one")
+    assert caught.value is error
+    assert others() == set()
+    assert condition.resets == 1
+    speaker = "parrot" if at == 1 else "other"  # the turn before the failure was a whole one
+    assert said(await team.run()) == [(speaker, "heard 1" if at == 1 else "heard 2")]
+
+
+async def test_a_termination_condition_that_hangs_is_cut_short():
+    condition = Faulty(1)
+    team = Team([Parrot()], termination_condition=condition)
+    run = asyncio.create_task(team.run(task="one"))
+    await condition.begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert others() == set()
+    assert (await team.run()).stop_reason == "enough"
+
+
+async def test_counters_begin_anew_after_a_failure():
+    talker = Talker([])
+    team = Team([Parrot(), talker], termination_condition=MaxMessageTermination(4), max_turns=5)
+    talker.script = [NoQuotaLeft()]
+    with pytest.raises(NoQuotaLeft):
+        await team.run(task="one")  # two messages, one turn
+    second = await team.run(task="two")
+    assert len(second.messages) == 4
+    turns = Team([Parrot(), talker], max_turns=2)
+    talker.script = [NoQuotaLeft()]
+    with pytest.raises(NoQuotaLeft):
+        await turns.run(task="one")
+    assert len((await turns.run()).messages) == 2
