@@ -1,5 +1,6 @@
 """How code runs: sandbox, session, result."""
 
+from .chunks import OutputChunk
 from .docker_executor import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
 from .docker_image import DEFAULT_IMAGE
 from .errors import (
@@ -26,6 +27,7 @@ __all__ = [
     "ExecutionResult",
     "Limits",
     "Outcome",
+    "OutputChunk",
     "SandboxCodeExecutor",
     "SandboxDied",
     "SandboxError",

@@ -8,7 +8,7 @@ import selectors
 import socket
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,8 @@ from .errors import SandboxDied, SandboxError, SandboxProtocolError
 from .stream import ByteStream
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
+Listener = Callable[[bytes, bytes], None]
+"""Called in the connection's thread with the type of a frame of output and its bytes, as they come."""
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Reply:
 class _Pending:
     future: Future[Reply]
     room: int
+    listener: Listener | None
     streams: dict[bytes, bytearray] = field(default_factory=dict)
 
 
@@ -88,7 +91,14 @@ class Connection:
         self._wake()
 
     def request(
-        self, kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"", *, output_room: int = 0
+        self,
+        kind: bytes,
+        ident: int,
+        message: Mapping[str, Any],
+        data: bytes = b"",
+        *,
+        output_room: int = 0,
+        listener: Listener | None = None,
     ) -> Future[Reply]:
         """Send a request.
 
@@ -98,6 +108,7 @@ class Connection:
             message: Its message.
             data: Its bytes.
             output_room: Bytes of output that may come before the answer.
+            listener: Told of output as it comes.
 
         Returns:
             A future of the answer; it fails with a `SandboxError` when the sandbox ends first.
@@ -112,7 +123,7 @@ class Connection:
                     self.ended.result() if self.ended.done() else SandboxDied("the sandbox was stopped")
                 )
                 return future
-            self._pending[ident] = _Pending(future, output_room)
+            self._pending[ident] = _Pending(future, output_room, listener)
             self._outgoing.append(memoryview(frame))
         self._wake()
         return future
@@ -232,6 +243,8 @@ class Connection:
         if pending.room < 0:
             raise SandboxProtocolError(f"the sandbox {self._name} sent more output than its limit allows")
         pending.streams.setdefault(kind, bytearray()).extend(payload)
+        if pending.listener is not None:
+            pending.listener(kind, payload)
 
     def _end(self, error: SandboxError) -> None:
         self._stream.close()

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from . import sync
 from .block_reply import combine, to_result
 from .block_request import BlockRequest, make_request
+from .chunks import OutputChunk, OutputChunks
+from .connection import Listener
 from .errors import SandboxFileError, SandboxNotStarted, SandboxStartError
 from .filenames import safe_name
 from .languages import Language
@@ -231,11 +233,47 @@ class SandboxCodeExecutor(CodeExecutor):
         cancellation_token.link_future(running)
         return await running
 
-    async def _execute(self, code_blocks: Sequence[CodeBlock]) -> ExecutionResult:
+    async def execute_stream(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
+        """Run blocks as `execute_code_blocks` does, and show what they write as they write it.
+
+        The chunks hold the head of each block's output; the tail of a long one is only in the result. Leaving the stream
+        early kills the running block.
+
+        Args:
+            code_blocks: The blocks, at least one.
+            cancellation_token: Cancelling it kills the running block with everything that it started.
+
+        Yields:
+            An `OutputChunk` for each piece of output, and at last the `ExecutionResult`.
+
+        Raises:
+            ValueError: There are no blocks.
+            SandboxError: Something around the code broke.
+            asyncio.CancelledError: It was cancelled; the block is dead by then.
+        """
+        if not code_blocks:
+            raise ValueError("No code blocks to execute.")
+        chunks = OutputChunks()
+        running = asyncio.ensure_future(self._execute(list(code_blocks), chunks))
+        running.add_done_callback(lambda _: chunks.close())
+        cancellation_token.link_future(running)
+        try:
+            async for chunk in chunks:
+                yield chunk
+            yield await running
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.wait({running})
+
+    async def _execute(self, code_blocks: Sequence[CodeBlock], chunks: OutputChunks | None = None) -> ExecutionResult:
         sandbox, notes = await self._ready()
         results: list[ExecutionResult] = []
-        for block in code_blocks:
-            results.append(await self._execute_one(sandbox, block, notes))
+        for number, block in enumerate(code_blocks):
+            listener = chunks.listener(number) if chunks is not None else None
+            results.append(await self._execute_one(sandbox, block, notes, listener))
             notes = ()
             if results[-1].exit_code != 0:
                 break
@@ -259,7 +297,9 @@ class SandboxCodeExecutor(CodeExecutor):
     def _request(self, block: CodeBlock) -> BlockRequest | ExecutionResult:
         return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
 
-    async def _execute_one(self, sandbox: Sandbox, block: CodeBlock, notes: tuple[str, ...]) -> ExecutionResult:
+    async def _execute_one(
+        self, sandbox: Sandbox, block: CodeBlock, notes: tuple[str, ...], listener: Listener | None
+    ) -> ExecutionResult:
         request = self._request(block)
         if isinstance(request, ExecutionResult):
             return request
@@ -272,7 +312,7 @@ class SandboxCodeExecutor(CodeExecutor):
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
             kept = self._keep_code(request)
-        reply = await sandbox.run(message, request.code, self._timeout)
+        reply = await sandbox.run(message, request.code, self._timeout, listener)
         artifacts = await sync.pull(workspace, sandbox, reply) if workspace is not None else ()
         result = to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
         return replace(result, state="lost") if LOST in notes else result

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from . import protocol
-from .connection import Connection, Reply
+from .connection import Connection, Listener, Reply
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
 from .stream import ByteStream, Launcher
 
@@ -139,13 +139,16 @@ class Sandbox:
         finally:
             self._launcher.close()
 
-    async def run(self, request: dict[str, Any], code: bytes, timeout_s: float) -> Reply:
+    async def run(
+        self, request: dict[str, Any], code: bytes, timeout_s: float, listener: Listener | None = None
+    ) -> Reply:
         """Run one block.
 
         Args:
             request: The message that describes it.
             code: The code.
             timeout_s: Its deadline, in seconds.
+            listener: Told of its output as it comes, in another thread.
 
         Returns:
             What came back.
@@ -157,7 +160,8 @@ class Sandbox:
         connection = self._connected()
         ident = connection.next_ident()
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
-        future = connection.request(b"X", ident, {**request, "timeout": timeout_s}, code, output_room=room)
+        message = {**request, "timeout": timeout_s}
+        future = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
         return await self._answer(future, timeout_s, lambda: self._cancel(connection, ident, future))
 
     async def _answer(self, future: Future[Reply], timeout_s: float, cancel: Callable[[], Any]) -> Reply:

@@ -1,11 +1,15 @@
-"""Standard streams of a block: written through at once, so that order and partial output survive a kill."""
+"""Standard streams of a block: written line by line, so that order and partial output survive a kill."""
 
+import collections
 import io
 import os
 import sys
 import threading
+import time
 
 LATE_LIMIT = 64 * 1024
+FULL = 8 * 1024
+QUIET_S = 0.02
 
 
 def point_at(stdout_fd, stderr_fd):
@@ -19,15 +23,27 @@ def point_at(stdout_fd, stderr_fd):
             os.close(fd)
 
 
-def open_streams():
-    """Give the interpreter fresh `sys.stdin`, `sys.stdout` and `sys.stderr` on descriptors 0, 1 and 2."""
-    _install(io.FileIO(1, "w", closefd=False), io.FileIO(2, "w", closefd=False))
+def open_streams(is_late=lambda: False, keep_late=None):
+    """Give the interpreter fresh `sys.stdin`, `sys.stdout` and `sys.stderr` on descriptors 0, 1 and 2.
 
-
-def _install(stdout, stderr):
+    Args:
+        is_late: Whether the running thread belongs to an earlier block.
+        keep_late: Takes what such a thread writes.
+    """
+    stdout = Output(1, None, is_late, keep_late)
+    stderr = Output(2, stdout, is_late, keep_late)
     for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
+
+
+def flush():
+    """Write out what is still held back, also behind streams that the block has put in the place of ours."""
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()
+        except Exception:  # closed, or of the block's own making
+            pass
 
 
 def _input():
@@ -35,7 +51,7 @@ def _input():
 
 
 def _text(raw):
-    # A lone surrogate must not turn a print into an exception. Write-through is what `python -u` does.
+    # A lone surrogate must not turn a print into an exception.
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
@@ -49,7 +65,7 @@ class SessionStreams:
 
     def install(self):
         """Put the streams in place and mark threads with the block that started them."""
-        _install(_Router(self, 1), _Router(self, 2))
+        open_streams(self.is_late, self.keep_late)
         _mark(threading.Thread, "start", self._start_marked)
         import concurrent.futures
 
@@ -105,16 +121,31 @@ def _mark(owner, name, around):
     setattr(owner, name, method)
 
 
-class _Router(io.RawIOBase):
-    """Writes to a descriptor, unless the thread belongs to an earlier block."""
+class Output(io.RawIOBase):
+    """Writes to a descriptor at each end of a line, and at once when nothing was written for a while.
 
-    name = "<session>"
+    A print is several writes; passing each on at once would cost a system call and a wake-up apiece.
+
+    Args:
+        fd: The descriptor.
+        before: Another output whose text must not come after this one's, or None.
+        is_late: Whether the running thread belongs to an earlier block.
+        keep_late: Takes what such a thread writes.
+    """
+
     mode = "wb"
 
-    def __init__(self, streams, fd):
+    def __init__(self, fd, before, is_late, keep_late):
         super().__init__()
-        self._streams = streams
+        self.name = fd
         self._fd = fd
+        self._before = before
+        self._is_late = is_late
+        self._keep_late = keep_late
+        # Pieces, not one buffer: threads may write at the same time, and appending is atomic.
+        self._pieces = collections.deque()
+        self._size = 0
+        self._last = 0.0
 
     def writable(self):
         return True
@@ -124,10 +155,25 @@ class _Router(io.RawIOBase):
 
     def write(self, data):
         data = bytes(data)
-        if self._streams.is_late():
-            self._streams.keep_late(data)
+        if self._is_late():
+            self._keep_late(data)
             return len(data)
-        view = memoryview(data)
+        if self._before is not None:
+            self._before.flush()
+        self._pieces.append(data)
+        self._size += len(data)
+        if b"\n" in data or self._size >= FULL or time.monotonic() - self._last > QUIET_S:
+            self.flush()
+        return len(data)
+
+    def flush(self):
+        if not self._pieces:
+            return
+        pieces = []
+        while self._pieces:
+            pieces.append(self._pieces.popleft())
+        self._size = 0
+        view = memoryview(b"".join(pieces))
         while view:
             view = view[os.write(self._fd, view) :]
-        return len(data)
+        self._last = time.monotonic()

@@ -85,7 +85,7 @@ class Worker:
         try:
             threading._shutdown()
             atexit._run_exitfuncs()
-            sys.stdout.flush()
+            stdio.flush()
         except BaseException as error:  # what exit handlers raise is printed by them; the exit code stays
             sys.__stderr__.write("%s in an exit handler\n" % type(error).__name__)
         self._report(ident, outcome)
@@ -112,7 +112,7 @@ class Worker:
     def _leave_if_forked(self, outcome):
         """End a child that the block forked and that came back here: only the worker itself may speak to the supervisor."""
         if os.getpid() != self.pid:
-            sys.stdout.flush()
+            stdio.flush()
             os._exit(outcome.exit_code)
 
     def _become_command(self, ident, request, data, fds):
@@ -223,11 +223,7 @@ class Session:
 
     def end(self):
         """What the supervisor must know for the blocks to come."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # a stream of the block's own making
-                pass
+        stdio.flush()
         more = {"late": self.streams.take_late()}
         now = (_cwd(), dict(os.environ))
         if now != self.told:
