@@ -26,6 +26,7 @@ from .functions_module import (
 from .languages import LANGUAGES, labels, merge
 from .limits import Limits, parse_size
 from .sandbox import Sandbox, Settings
+from .seccomp import docker_profile
 
 if TYPE_CHECKING:
     from docker.types import DeviceRequest
@@ -61,6 +62,7 @@ class DockerCommandLineCodeExecutorConfig(BaseModel):
     user: str | None = None
     network: str = "none"
     read_only: bool = True
+    seccomp: str = "default"
     environment: dict[str, str] = Field(default_factory=dict)
     preload: list[str] = Field(default_factory=list)
     packages: list[str] = Field(default_factory=list)
@@ -100,6 +102,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         user: "uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).
         network: Docker network. Default "none".
         read_only: Whether the root file system is read-only. Default True.
+        seccomp: System calls that the code may make: "default" for this package's list (docs/security.md), "engine" for the
+            engine's own, or the path of a profile in Docker's format.
         environment: Variables for the code: a mapping, where "${NAME}" refers to the host's variable, or a list of names of
             the host's variables. The config holds references only, never values.
         preload: Modules imported ahead of the first block, so that blocks that import them start at once.
@@ -143,6 +147,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         user: str | None = None,
         network: str = "none",
         read_only: bool = True,
+        seccomp: str = "default",
         environment: Mapping[str, str] | Sequence[str] | None = None,
         preload: Sequence[str] = (),
         packages: Sequence[str] = (),
@@ -177,6 +182,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         self._user = user
         self._network = network
         self._read_only = read_only
+        self._seccomp = seccomp
         self._environment = variables.parse_environment(environment)
         self._preload = tuple(preload)
         self._packages = tuple(packages)
@@ -222,6 +228,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             user=self._effective_user(),
             network=self._network,
             read_only=self._read_only,
+            seccomp=docker_profile(self._seccomp),
             environment=variables.resolve(self._environment),
             bind_dir=str(self._mounted.resolve()) if self._mounted is not None else None,
             volumes=self._extra_volumes,
@@ -272,6 +279,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             user=self._user,
             network=self._network,
             read_only=self._read_only,
+            seccomp=self._seccomp,
             environment=variables.dump(self._environment),
             preload=list(self._preload),
             packages=list(self._packages),

@@ -54,6 +54,7 @@ class ContainerOptions:
         user: `uid:gid`.
         network: Docker network; `none` has only a loopback interface.
         read_only: Whether its root file system is read-only.
+        seccomp: Profile as JSON text, or None for the engine's own.
         environment: Variables, resolved.
         bind_dir: Host folder mounted at /workspace, or None.
         volumes: Further mounts, as Docker's SDK has them.
@@ -70,6 +71,7 @@ class ContainerOptions:
     user: str
     network: str
     read_only: bool
+    seccomp: str | None
     environment: Mapping[str, str]
     bind_dir: str | None
     volumes: Mapping[str, Mapping[str, str]]
@@ -158,6 +160,7 @@ class DockerLauncher:
         binds = {host: dict(mount) for host, mount in options.volumes.items()}
         uid, _, gid = options.user.partition(":")
         owner = f"uid={uid},gid={gid or uid}," if uid.isdigit() else ""
+        seccomp = [f"seccomp={options.seccomp}"] if options.seccomp is not None else []
         tmpfs = {"/tmp": f"rw,exec,nosuid,nodev,size={parse_size(limits.tmp)},nr_inodes={limits.files},mode=1777"}  # noqa: S108
         if options.bind_dir is not None:
             binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
@@ -178,7 +181,7 @@ class DockerLauncher:
             "network_mode": options.network,
             "pids_limit": limits.pids,
             "read_only": options.read_only,
-            "security_opt": ["no-new-privileges:true"],
+            "security_opt": ["no-new-privileges:true", *seccomp],
             "tmpfs": tmpfs,
             "ulimits": [
                 Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile),
@@ -225,6 +228,11 @@ def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
     if "python3" in text and ("executable file not found" in text or "no such file" in text):
         return SandboxStartError(
             f"the image {options.image} has no python3: the sandbox needs an image with Python 3.8 or later"
+        )
+    if options.seccomp is not None and ("seccomp" in text.lower() or "file name too long" in text):
+        return SandboxStartError(
+            "the engine can't apply the sandbox's seccomp profile, so nothing was started. Podman, for one, may take it for a path. "
+            f'With seccomp="engine" the sandbox has the engine\'s own profile instead. The engine said: {text[-500:]}'
         )
     if options.device_requests and ("device driver" in text or "nvidia" in text.lower()):
         return SandboxStartError(
