@@ -8,6 +8,7 @@ import time
 from . import output, system, wire
 
 KILL_GRACE = 2.0
+LAST_WORDS_S = 0.01
 STATE_LIMIT = 1024 * 1024
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
@@ -35,6 +36,7 @@ class Block:
         self.worker = None
         self.captures = []
         self.keep_pipes = False
+        self.overdue = False
         self.timer = None
         self.began = time.monotonic()
         self.state = "kept"
@@ -55,7 +57,7 @@ class Block:
         for capture in self.captures:
             capture.close_write_end()
             self.supervisor.watch(capture)
-        self.timer = self.supervisor.after(self.request["timeout"], lambda: self.kill("timeout"))
+        self.timer = self.supervisor.after(self.request["timeout"], self._out_of_time)
         if self.worker.status is not None:
             self.worker_exited()
 
@@ -66,6 +68,13 @@ class Block:
         """Take what the worker says of this block."""
         if kind == b"D" and ident == self.ident and self.report is None:
             self.report = checked(message)
+
+    def _out_of_time(self):
+        """Let it write out what it holds back, where it can, and then kill it."""
+        if self.request["command"] is None and self.worker.pid:
+            self.overdue = True
+            system.send(self.worker.pid, system.LAST_WORDS)
+        self.timer = self.supervisor.after(LAST_WORDS_S, lambda: self.kill("timeout"))
 
     def kill(self, why):
         """End it now, with everything that it started."""
@@ -92,6 +101,8 @@ class Block:
         status = self.worker.status
         if status is not None and os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
+            if self.overdue and number == system.LAST_WORDS:
+                return "timeout", 124, None  # it had not come to the point of listening
             if number == signal.SIGKILL and self._out_of_memory():
                 return "oom", 128 + number, {"type": "OutOfMemory", "message": NO_MEMORY, "line": None}
             name = signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number

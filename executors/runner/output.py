@@ -29,20 +29,26 @@ class Capture:
         self._tail = bytearray()
         self.dropped = 0
         self.done = False
+        self.at_end = False
+        self.pause = None
 
     def close_write_end(self):
         """Forget the block's end, once the block has it."""
         os.close(self.write_fd)
 
     def pump(self):
-        """Read what is there, once; False at the end of the stream."""
+        """Read what is there, once.
+
+        Returns:
+            How many bytes; 0 at the end of the stream, None when there was nothing.
+        """
         try:
             data = os.read(self.fd, READ_SIZE)
         except BlockingIOError:
-            return True
+            return None
         if not self.done:
             self._keep(data)
-        return bool(data)
+        return len(data)
 
     def drain(self):
         """Read what lies in the pipe now and no more: someone may go on writing for ever."""

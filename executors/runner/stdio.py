@@ -3,9 +3,12 @@
 import collections
 import io
 import os
+import signal
 import sys
 import threading
 import time
+
+from . import system
 
 LATE_LIMIT = 64 * 1024
 FULL = 8 * 1024
@@ -32,6 +35,8 @@ def open_streams(is_late=lambda: False, keep_late=None):
     """
     stdout = Output(1, None, is_late, keep_late)
     stderr = Output(2, stdout, is_late, keep_late)
+    # The supervisor's last word before it kills the block: what is held back must not be lost.
+    signal.signal(system.LAST_WORDS, lambda *_: (stdout.flush(), stderr.flush()))
     for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)

@@ -16,6 +16,7 @@ from . import blocks, files, output, system, wire, workers
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
 MAX_TIMERS = 1024
+GATHER_S = 0.002
 STATE_FD = 9
 
 
@@ -307,23 +308,35 @@ class Supervisor:
         self.selector.register(capture.fd, selectors.EVENT_READ, lambda _: self._pump(capture))
 
     def _pump(self, capture):
-        if not capture.pump():
+        count = capture.pump()
+        if count == 0:
             self.selector.unregister(capture.fd)
+            capture.at_end = True
             if capture.done:
-                os.close(capture.fd)
                 self._kept_pipes.remove(capture)
+                os.close(capture.fd)
+        elif count is not None and count < output.READ_SIZE:
+            # Let lines gather in the pipe, instead of being woken for each.
+            self.selector.unregister(capture.fd)
+            capture.pause = self.after(GATHER_S, lambda: self._resume(capture))
+
+    def _resume(self, capture):
+        capture.pause = None
+        self.watch(capture)
 
     def unwatch(self, capture, keep):
         """Stop reading a block's pipe: for good, or (`keep`) only drain it from now on."""
-        watched = capture.fd in self.selector.get_map()
-        if keep and watched:
+        if keep and not capture.at_end:
             self._kept_pipes.append(capture)
             if len(self._kept_pipes) > MAX_KEPT_PIPES:
-                oldest = self._kept_pipes.popleft()
-                self.selector.unregister(oldest.fd)
-                os.close(oldest.fd)
-            return
-        if watched:
+                self._close(self._kept_pipes.popleft())
+        else:
+            self._close(capture)
+
+    def _close(self, capture):
+        if capture.pause is not None:
+            self.forget(capture.pause)
+        elif not capture.at_end:
             self.selector.unregister(capture.fd)
         os.close(capture.fd)
 

@@ -8,6 +8,7 @@ import time
 
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+LAST_WORDS = signal.SIGRTMAX - 3
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -82,7 +83,8 @@ def parents():
     return found
 
 
-def _send(pid, number):
+def send(pid, number):
+    """Send a signal to a process that may be gone."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -105,9 +107,9 @@ def kill_trees(find_roots, spare=(), seconds=2.0):
         if not tree or time.monotonic() > until:
             return
         for pid in tree:
-            _send(pid, signal.SIGSTOP)
+            send(pid, signal.SIGSTOP)
         for pid in _descendants(find_roots, spare):
-            _send(pid, signal.SIGKILL)
+            send(pid, signal.SIGKILL)
         reap()
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
