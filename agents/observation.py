@@ -124,7 +124,8 @@ def _headline(result: CodeResult) -> str:
 
 
 def _why(error: ErrorInfo | None, output: str) -> str:
-    if error is None or (error.message in output and error.type in output):
+    # A refusal's output is its sentence; a traceback ends in both type and message.
+    if error is None or error.message == output or (error.message in output and error.type in output):
         return ""
     at = f" (line {error.line})" if error.line is not None else ""
     return f": {error.type}: {error.message.rstrip('.')}{at}"

@@ -33,6 +33,10 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
         (CodeResult(0, " \n"), SILENT),
         (CodeResult(1, ""), "The code failed with exit code 1.\nIt printed nothing."),
         (CodeResult(2, "boom\n"), "The code failed with exit code 2.\nIts output was:\nboom\n"),
+        (
+            result(1, "No such language.", outcome="error", error=ErrorInfo("UnknownLanguage", "No such language.")),
+            "The code failed with exit code 1.\nIts output was:\nNo such language.",
+        ),
         (result(0), SILENT),
         (result(0, value="42"), "Value of the last expression: 42"),
         (result(0, "42\n", value="42"), "42\n"),
