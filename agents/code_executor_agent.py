@@ -232,7 +232,9 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             if isinstance(message, HandoffMessage):
                 for said_before in message.context:
                     await self._model_context.add_message(said_before)
-            await self._model_context.add_message(message.to_model_message())
+            told = message.to_model_message()
+            if _says_something(told):  # as below in _generate: providers refuse empty messages
+                await self._model_context.add_message(told)
         if not any(map(_says_something, await self._model_context.get_messages())):
             raise ValueError("There is no task: give the agent a message that says what to do.")
 

@@ -20,7 +20,7 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents.model import awaited, is_refusal, seen_by, total
+from autogen_codeact.agents.model import awaited, is_refusal, seen_by, total, unreadable_explained, well_formed
 
 __all__ = ["Decided", "RetryAsker", "RetryDecision", "parse_decision"]
 
@@ -147,8 +147,9 @@ class RetryAsker:
             seen_by(self._client, messages), json_output=form, cancellation_token=cancellation_token
         )
         try:
-            async with asyncio.timeout(self._deadline):
-                return await awaited(call, cancellation_token)
+            with unreadable_explained():
+                async with asyncio.timeout(self._deadline):
+                    return await awaited(call, cancellation_token)
         except Exception as error:
             if (unusable := _unusable(error)) is not None:
                 raise unusable from error
@@ -186,7 +187,7 @@ def parse_decision(text: str) -> RetryDecision:
             problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
     if found is None:
         raise ValueError(_cut(problem, MAX_QUOTED_CHARS))
-    return RetryDecision(reason=_cut(found.reason, MAX_REASON_CHARS), retry=found.retry)
+    return RetryDecision(reason=_cut(well_formed(found.reason), MAX_REASON_CHARS), retry=found.retry)
 
 
 class _UnusableAnswer(Exception):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import inspect
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+import json
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -16,6 +18,9 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 T = TypeVar("T")
 
 _REFUSED = frozenset({400, 415, 422, 501})
+_UNREADABLE = (AttributeError, LookupError, TypeError, json.JSONDecodeError)
+"""What clients raise over a web page, an empty body or JSON without the fields that they take for granted."""
+
 _NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
 """Clients to stream from without asking for token counts: they give them unasked, or their server refused."""
 
@@ -53,25 +58,37 @@ async def converse(
         stream: Ask for chunks; otherwise the result is all that is yielded.
 
     Raises:
-        RuntimeError: The stream ended without a result, or the answer is not text.
+        RuntimeError: The stream ended without an answer, the client can't read the answer, or it is not text.
     """
-    messages = seen_by(client, messages)
+    with unreadable_explained():
+        async with aclosing(_answer(client, seen_by(client, messages), cancellation_token, stream=stream)) as answer:
+            async for item in answer:
+                yield item
+
+
+async def _answer(
+    client: ChatCompletionClient, messages: list[LLMMessage], cancellation_token: CancellationToken, *, stream: bool
+) -> AsyncGenerator[str | CreateResult, None]:
     if not stream:
-        yield _text_only(
-            await awaited(client.create(messages, cancellation_token=cancellation_token), cancellation_token)
-        )
+        whole = await awaited(client.create(messages, cancellation_token=cancellation_token), cancellation_token)
+        yield _text_only(whole)
         return
     result: CreateResult | None = None
+    joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
     async with aclosing(_chunks(client, messages, cancellation_token)) as chunks:
         async for chunk in chunks:  # to its very end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
             if isinstance(chunk, CreateResult):
                 result = chunk
-            else:
-                yield chunk
+            elif text := joining.decode(chunk.encode("utf-16-le", "surrogatepass")):
+                yield text
+    if text := joining.decode(b"", final=True):
+        yield text
     if result is None:
         raise RuntimeError("The model client's stream ended without a result; it must yield a CreateResult last.")
+    if not result.content and not result.thought and result.finish_reason == "unknown":
+        raise RuntimeError("The model's server ended its stream without an answer; check its address and its log.")
     yield _text_only(result)
 
 
@@ -100,16 +117,52 @@ async def _chunks(
             yield chunk
 
 
+@contextmanager
+def unreadable_explained() -> Iterator[None]:
+    """Say what happened where a client stumbles over an answer that is not in its server's format.
+
+    Raises:
+        RuntimeError: It did; the client's own exception is the cause.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise RuntimeError(
+            "The model's server sent an answer that its client can't read; check the address and the server's log. "
+            f"The client said: {type(error).__name__}: {error}"
+        ) from error
+
+
 def is_refusal(error: Exception) -> bool:
     """Whether the server or its client said no to the form of a request, as opposed to failing at it."""
+    if isinstance(error, _UNREADABLE):
+        return False
     return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
 
 
 def seen_by(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-    """Return the messages without what the model can't take in (images, for one without vision)."""
-    if client.model_info.get("vision"):
-        return list(messages)
-    return remove_images(list(messages))
+    """Return the messages without what can't be taken in: lone surrogates and, by a model without vision, images."""
+    seen = list(messages) if client.model_info.get("vision") else remove_images(list(messages))
+    return [_sendable(message) for message in seen]
+
+
+def well_formed(text: str) -> str:
+    """Return the text in a form that can be encoded: surrogate pairs joined, each lone surrogate as U+FFFD.
+
+    Some servers cut a character in two, and a `str` from JSON can hold such halves; HTTP clients then raise.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _sendable(message: LLMMessage) -> LLMMessage:
+    content: Any = message.content
+    if isinstance(content, str):
+        fit: Any = well_formed(content)
+    else:
+        fit = [well_formed(part) if isinstance(part, str) else part for part in content]
+    return message if fit == content else message.model_copy(update={"content": fit})
 
 
 def total(*usages: RequestUsage) -> RequestUsage:
@@ -126,4 +179,5 @@ def _text_only(result: CreateResult) -> CreateResult:
         raise RuntimeError(  # noqa: TRY004 (the model answered wrongly, no caller passed a wrong type)
             f"The model called functions ({names}) although it was offered none; text was expected."
         )
-    return result
+    thought = None if result.thought is None else well_formed(result.thought)
+    return result.model_copy(update={"content": well_formed(result.content), "thought": thought})

@@ -1,0 +1,74 @@
+"""Whom the tests of bad input put to the test, and the good run that each has to manage afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autogen_agentchat.base import TaskResult
+from autogen_core.code_executor import CodeExecutor
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.teams import Team, coder_executor_team
+from tests.openai_server import OpenAIServer, Reply
+from tests.wire import fenced, heard, said
+
+ALONE, IN_A_TEAM, PAIR = "agent", "agent in a team", "coder and executor"
+WITH_MODEL = (ALONE, IN_A_TEAM)
+EVERYBODY = (ALONE, IN_A_TEAM, PAIR)
+
+
+class Bench:
+    """An agent with a model, alone or in our team, or a team of a coder and an executor.
+
+    Args:
+        kind: One of `EVERYBODY`.
+        server: Its model.
+        executor: Runs the code.
+        stream: Whether the model streams.
+        client: Another client than the server's default one.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        server: OpenAIServer,
+        executor: CodeExecutor,
+        *,
+        stream: bool = False,
+        client: OpenAIChatCompletionClient | None = None,
+    ) -> None:
+        client = client or server.client()
+        self.server = server
+        self.agent = CodeExecutorAgent(
+            "coder", executor, model_client=client, model_client_stream=stream, max_retries_on_error=1
+        )
+        self.whom: Any = self.agent
+        if kind == IN_A_TEAM:
+            self.whom = Team([self.agent], max_turns=1)
+        if kind == PAIR:
+            self.whom = coder_executor_team(client, executor, model_client_stream=stream)
+        self.runner = "executor" if kind == PAIR else "coder"
+
+    async def run(self, *answers: Reply | str, task: str = "Print 42.") -> TaskResult:
+        """Run a task; what the server has not said by then is forgotten."""
+        self.server.script[:] = [answer if isinstance(answer, Reply) else Reply(answer) for answer in answers]
+        self.server.requests.clear()
+        try:
+            result: TaskResult = await self.whom.run(task=task)
+        finally:
+            self.left = len(self.server.script)
+            self.server.script.clear()
+        return result
+
+    def told_at_last(self) -> tuple[str, str]:
+        """Who said the last thing that the model heard, and what."""
+        last = heard(self.server)[-1][-1]
+        return last["name"], last["content"]
+
+    async def works(self) -> None:
+        """Do a good run from beginning to end."""
+        result = await self.run(fenced("print(6 * 7)\n"), "It is 42. TERMINATE")
+        assert self.left == 0
+        assert self.told_at_last() == (self.runner, "42\n")
+        assert said(result.messages)[-1] == ("coder", "It is 42. TERMINATE")

@@ -1,0 +1,228 @@
+"""Bad input, from the model's server: refusals, breakdowns, nonsense, silence, floods; and then a good run."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.agents.code_executor_agent import CARRY_ON
+from autogen_codeact.agents.decision import QUESTION
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from tests.bench import EVERYBODY, PAIR, WITH_MODEL, Bench
+from tests.openai_server import OpenAIServer, Reply, structured
+from tests.wire import SYSTEM, by, decision, failed_words, fenced, formats, heard, model, said
+
+pytestmark = [
+    pytest.mark.usefixtures("docker_engine"),
+    structured,
+    # AutoGen's client grumbles about what the tests below send it on purpose.
+    pytest.mark.filterwarnings("ignore:No text content or tool calls are available:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Resolved model mismatch:UserWarning"),
+]
+
+FAILS = fenced("raise SystemExit('no')\n")
+FAILURE = [SYSTEM, by("user", "Print 42."), model(FAILS), by("coder", failed_words("no\n"))]
+NO_MORE = "I could not do it, sorry."
+MEGABYTE = 1024 * 1024
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(docker_engine: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """One for all tests here: none of them does it any harm."""
+    async with DockerCommandLineCodeExecutor(timeout=30) as executor:
+        yield executor
+
+
+# Before it, in the decision, and after it
+STAGES: dict[str, list[str]] = {
+    "at once": [],
+    "in the decision": [FAILS],
+    "in the repair": [FAILS, decision(True)],
+    "in the reflection": [FAILS, decision(False)],
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("kind", WITH_MODEL)
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(401, openai.AuthenticationError), (429, openai.RateLimitError), (500, openai.InternalServerError)],
+)
+async def test_a_server_that_refuses(
+    executor: Any, kind: str, stage: str, status: int, expected: type[Exception]
+) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor)
+        with pytest.raises(expected, match=rf"{status} - says the server"):
+            await bench.run(*STAGES[stage], Reply("says the server", status=status))
+        assert len(server.requests) == len(STAGES[stage]) + 1
+        await bench.works()
+
+
+@pytest.mark.parametrize("stage", [[], [FAILS]])
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Reply("says the server", status=401), openai.AuthenticationError),
+        (Reply("says the server", status=429), openai.RateLimitError),
+        (Reply("says the server", status=500), openai.InternalServerError),
+        (Reply("It is all a matter of", break_after=1), openai.APIConnectionError),
+    ],
+)
+async def test_a_coders_server_that_refuses_or_breaks(
+    executor: Any, stage: list[str], reply: Reply, expected: type[Exception]
+) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(PAIR, server, executor, stream=True)
+        with pytest.raises(expected):
+            await bench.run(*stage, reply)
+        await bench.works()
+
+
+def event(**more: Any) -> str:
+    envelope = {"id": "1", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
+    return f"data: {json.dumps({**envelope, **more})}\n\n"
+
+
+BEGUN = event(choices=[{"index": 0, "delta": {"content": "It is all"}, "finish_reason": None}])
+
+
+@pytest.mark.parametrize("stage", ["at once", "in the repair", "in the reflection"])
+@pytest.mark.parametrize("kind", WITH_MODEL)
+@pytest.mark.parametrize(
+    ("reply", "expected", "words"),
+    [
+        (Reply("It is all a matter of", break_after=1), openai.APIConnectionError, "Connection error"),
+        (Reply("It is all a matter of", break_after=0), openai.APIConnectionError, "Connection error"),
+        (Reply(body=BEGUN + event(error={"message": "overloaded"})), openai.APIError, "overloaded"),
+        (Reply(body=BEGUN + "data: {oops\n\n"), RuntimeError, "can't read.*log"),
+        (Reply(body="data: [DONE]\n\n"), RuntimeError, "without an answer"),
+        (Reply(body="<html>Wrong address.</html>"), RuntimeError, "without an answer"),
+        (Reply(body=""), RuntimeError, "without an answer"),
+    ],
+    ids=[
+        "hangs up",
+        "hangs up at once",
+        "sends an error",
+        "sends garbage",
+        "says nothing",
+        "a web page",
+        "an empty body",
+    ],
+)
+async def test_a_stream_that_breaks(
+    executor: Any, kind: str, stage: str, reply: Reply, expected: type[Exception], words: str
+) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor, stream=True)
+        with pytest.raises(expected, match=words):
+            await bench.run(*STAGES[stage], reply)
+        assert await bench.agent.model_context.get_messages() == []
+        await bench.works()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("kind", WITH_MODEL)
+@pytest.mark.parametrize("body", ["<html>Wrong address.</html>", "", "{}", '{"id": "1", "choices": []}', "[1]"])
+async def test_an_answer_in_another_format_is_a_clear_error(executor: Any, kind: str, stage: str, body: str) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor)
+        with pytest.raises(RuntimeError, match="can't read; check the address and the server's log") as caught:
+            await bench.run(*STAGES[stage], Reply(body=body))
+        assert caught.value.__cause__ is not None
+        await bench.works()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("kind", WITH_MODEL)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_silent_server_runs_into_the_clients_own_deadline(
+    executor: Any, kind: str, stage: str, stream: bool
+) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor, stream=stream, client=server.client(timeout=0.5))
+        with pytest.raises(openai.APITimeoutError):
+            await bench.run(*STAGES[stage], Reply(silent=True))
+        await bench.works()
+
+
+# Decisions
+
+
+NO_JSON = "it holds no JSON object"
+
+
+@pytest.mark.parametrize("structured_output", [True, False])
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("Yes, certainly!", NO_JSON),
+        ("", "the answer is empty"),
+        ("null", NO_JSON),
+        ('["retry"]', NO_JSON),
+        ('{"reason": 1}', "reason: Input should be a valid string; retry: Field required"),
+        ('{"retry": true, "reason": "cut of', NO_JSON),
+        ("\x00\x01\x02", NO_JSON),
+        ('{"a":' * 20_000, NO_JSON),
+        ("[" * 50_000 + '{"retry"', NO_JSON),
+        ("{" * (3 * MEGABYTE), "the answer is 3145728 characters long"),
+        (decision(True, "a" * 3 * MEGABYTE), "the answer is 3145757 characters long"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+async def test_a_malformed_decision_is_asked_again_and_then_a_no(
+    executor: Any, answer: str, problem: str, structured_output: bool
+) -> None:
+    async with OpenAIServer([]) as server:
+        client = server.client(structured_output=structured_output, json_output=structured_output)
+        bench = Bench(WITH_MODEL[0], server, executor, client=client)
+        result = await bench.run(FAILS, answer, answer, NO_MORE)
+
+        asked_again = heard(server)[2]
+        assert asked_again[:5] == [*FAILURE, by("coder", QUESTION)]
+        assert asked_again[-1]["content"].startswith("That is not a decision: ")
+        assert sum(len(message["content"]) for message in asked_again[5:]) < 5_000
+        assert heard(server)[3] == FAILURE
+        assert formats(server) == [None, *(["json_schema", "json_object"] if structured_output else [None] * 2), None]
+        verdict = f"Not trying again: the model gave no usable decision ({problem})"
+        assert said(result.messages)[3:] == [("coder", verdict), ("coder", NO_MORE)]
+        await bench.works()
+
+
+@pytest.mark.parametrize("kind", WITH_MODEL)
+async def test_a_decision_that_is_right_the_second_time_counts(executor: Any, kind: str) -> None:
+    repair = fenced("print(6 * 7)\n")
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor)
+        await bench.run(FAILS, "Yes!", decision(True, "exit \ud83d\ude00 \ud83d"), repair, "It is 42.")
+        plan = [*FAILURE, model("exit \U0001f600 \ufffd"), by("coder", CARRY_ON)]
+        assert heard(server)[3:] == [plan, [*plan, model(repair), by("coder", "42\n")]]
+        await bench.works()
+
+
+@pytest.mark.parametrize("kind", WITH_MODEL)
+@pytest.mark.parametrize("reply", [Reply(silent=True), Reply("so ", endless=True)], ids=["silent", "endless"])
+async def test_a_decision_that_does_not_end_is_a_no(executor: Any, kind: str, reply: Reply) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor)
+        assert bench.agent._asker is not None
+        bench.agent._asker._deadline = 0.5
+        result = await bench.run(FAILS, reply, NO_MORE)
+        assert heard(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
+        assert said(result.messages)[3:] == [
+            ("coder", "Not trying again: no decision came within 0.5 s"),
+            ("coder", NO_MORE),
+        ]
+        await bench.works()
+
+
+@pytest.mark.parametrize("kind", EVERYBODY)
+async def test_a_missing_key_is_told_by_the_server_and_can_be_put_right(executor: Any, kind: str) -> None:
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor)
+        with pytest.raises(openai.AuthenticationError, match="no API key"):
+            await bench.run(Reply("You gave no API key.", status=401))
+        await bench.works()

@@ -1,0 +1,212 @@
+"""What the end-to-end tests share: one story told over HTTP, how to read it back, and what must not be left behind."""
+
+import asyncio
+import gc
+import hashlib
+import json
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from typing import Any
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    TextMessage,
+)
+from autogen_core.code_executor import CodeBlock, CodeResult
+from autogen_core.models import RequestUsage
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CARRY_ON
+from autogen_codeact.agents.decision import QUESTION
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors.docker_engine import connect
+from tests.openai_server import OpenAIServer, Reply
+
+TASK = "How long is the vector (3, 4)?"
+FAILS_CODE = "numbers = [3, 4]\nprint('computing', flush=True)\nprint(sqrt(sum(n * n for n in numbers)))\n"
+REASON = "sqrt is missing: import it from math"
+ANSWER = "It is 5.0 long. TERMINATE"
+REPAIR_CODE = {
+    "process": "from math import sqrt\nprint(sqrt(sum(n * n for n in [3, 4])))\n",
+    "session": "from math import sqrt\nsqrt(sum(n * n for n in numbers))\n",  # needs what the failed block left
+}
+MODES = ("process", "session")
+
+
+def fenced(code: str, language: str = "python") -> str:
+    return f"Here it is:\n```{language}\n{code}```\n"
+
+
+def decision(retry: bool, reason: str = REASON) -> str:
+    return json.dumps({"reason": reason, "retry": retry})
+
+
+def script(mode: str) -> list[Reply | str]:
+    """Generate, fail, decide, repair, reflect; each answer with its own price."""
+    return [
+        Reply(fenced(FAILS_CODE), completion_tokens=10),
+        Reply(decision(True), completion_tokens=20),
+        Reply(fenced(REPAIR_CODE[mode]), completion_tokens=30),
+        Reply(ANSWER, completion_tokens=40),
+    ]
+
+
+def failed_output(mode: str) -> str:
+    """What `FAILS_CODE` prints as the first block of a sandbox."""
+    name = hashlib.sha256(FAILS_CODE.encode()).hexdigest()
+    file = f"/workspace/tmp_code_{name}.py" if mode == "process" else "<block 1>"
+    return (
+        f'computing\nTraceback (most recent call last):\n  File "{file}", line 3, in <module>\n'
+        "    print(sqrt(sum(n * n for n in numbers)))\n          ^^^^\nNameError: name 'sqrt' is not defined\n"
+    )
+
+
+# What the server was sent
+
+SYSTEM = {"role": "system", "content": CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE}
+
+
+def by(name: str, words: str) -> dict[str, Any]:
+    return {"role": "user", "name": name, "content": words}
+
+
+def model(words: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": words}
+
+
+def conversation(mode: str, *before: dict[str, Any], task: str = TASK) -> list[list[dict[str, Any]]]:
+    """The messages of the story's four requests, of an agent called `coder` that had heard `before`."""
+    start = [SYSTEM, by("user", task), *before]
+    failure = [*start, model(fenced(FAILS_CODE)), by("coder", failed_words(failed_output(mode)))]
+    repair = [*failure, model(REASON), by("coder", CARRY_ON)]
+    result = [*repair, model(fenced(REPAIR_CODE[mode])), by("coder", "5.0\n")]
+    return [start, [*failure, by("coder", QUESTION)], repair, result]
+
+
+def failed_words(output: str) -> str:
+    return f"The code failed with exit code 1.\nIts output was:\n{output}"
+
+
+def heard(server: OpenAIServer) -> list[list[dict[str, Any]]]:
+    """The messages of every request, without fields that are null."""
+    return [
+        [{key: value for key, value in message.items() if value is not None} for message in request["messages"]]
+        for request in server.requests
+    ]
+
+
+def formats(server: OpenAIServer) -> list[str | None]:
+    return [(request.get("response_format") or {}).get("type") for request in server.requests]
+
+
+# What the caller was given
+
+
+def shown(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str, Any]]:
+    """Messages, whole, without what differs from run to run."""
+    dumped = [message.model_dump(exclude={"id", "created_at"}) for message in messages]
+    for message in dumped:
+        if "duration_s" in message["metadata"]:
+            assert float(message["metadata"].pop("duration_s")) > 0
+    return dumped
+
+
+def story(mode: str, task: str = TASK) -> list[dict[str, Any]]:
+    """Every event of the story, the task first."""
+    return shown([TextMessage(content=task, source="user"), *events(mode)])
+
+
+def events(mode: str) -> list[BaseAgentEvent | BaseChatMessage]:
+    repaired = REPAIR_CODE[mode]
+    return [
+        CodeGenerationEvent(
+            retry_attempt=0,
+            content=fenced(FAILS_CODE),
+            code_blocks=[CodeBlock(code=FAILS_CODE, language="python")],
+            source="coder",
+            models_usage=cost(10),
+        ),
+        CodeExecutionEvent(
+            retry_attempt=0,
+            result=CodeResult(exit_code=1, output=failed_output(mode)),
+            source="coder",
+            metadata={"outcome": "error", "exit_code": "1", "state": "kept", "error": "NameError"},
+        ),
+        CodeGenerationEvent(
+            retry_attempt=0,
+            content=f"Trying again (1 of 1): {REASON}",
+            code_blocks=[],
+            source="coder",
+            models_usage=cost(20),
+            metadata={"retry": "true"},
+        ),
+        CodeGenerationEvent(
+            retry_attempt=1,
+            content=fenced(repaired),
+            code_blocks=[CodeBlock(code=repaired, language="python")],
+            source="coder",
+            models_usage=cost(30),
+        ),
+        CodeExecutionEvent(
+            retry_attempt=1,
+            result=CodeResult(exit_code=0, output="5.0\n"),
+            source="coder",
+            metadata={"outcome": "ok", "exit_code": "0", "state": "kept"},
+        ),
+        TextMessage(content=ANSWER, source="coder", models_usage=cost(40)),
+    ]
+
+
+def cost(completion_tokens: int) -> RequestUsage:
+    return RequestUsage(prompt_tokens=7, completion_tokens=completion_tokens)
+
+
+def said(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[tuple[str, str]]:
+    return [(message.source, message.to_text()) for message in messages]
+
+
+# What must not be left
+
+
+def processes(executor: DockerCommandLineCodeExecutor) -> list[str]:
+    """Command lines of all processes in the executor's container, as the engine sees them."""
+    assert executor.container_name is not None
+    with closing(connect()) as engine:
+        top = engine.top(executor.container_name, ps_args="-eo pid,args")
+    return sorted(" ".join(row[1:]) for row in top["Processes"])
+
+
+async def runs(executor: DockerCommandLineCodeExecutor, what: str) -> None:
+    """Wait until a process with these words in its command line is in the container, at most 20 s."""
+    async with asyncio.timeout(20):
+        while not any(what in line for line in await asyncio.to_thread(processes, executor)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator[None]:
+    """Fail where a process of the sandbox, a task or a thread is there that was not there before."""
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    in_sandbox, threads = await asyncio.to_thread(processes, executor), _threads()
+    yield
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    assert tasks == set()
+    assert await asyncio.to_thread(processes, executor) == in_sandbox
+    assert _threads() <= threads
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reports == []
+
+
+def _threads() -> set[threading.Thread]:
+    # Those of the loop's pool wait for work as long as the loop lives; the server's are the test's own.
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not thread.name.startswith(("asyncio_", "openai-server")) and "process_request" not in thread.name
+    }
