@@ -50,13 +50,17 @@ def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> 
         field: Where it stands, for the error.
 
     Raises:
+        ModuleNotFoundError: There is no such module, or one that it needs is missing.
         TypeError: It is something else. Then it is not even made: a foreign class must not run its constructor.
     """
     if model is None:
         return None
     module, _, name = model.provider.rpartition(".")
     if module:  # a name without a module is one of AutoGen's own abbreviations
-        named = getattr(importlib.import_module(module), name, None)
+        try:
+            named = getattr(importlib.import_module(module), name, None)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"{field} names {model.provider}, which can't be imported: {error}") from error
         if not (isinstance(named, type) and issubclass(named, expected)):
             raise TypeError(f"{field} names {model.provider}, which is not a {expected.__name__}.")
     return expected.load_component(model)
