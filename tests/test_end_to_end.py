@@ -1,0 +1,308 @@
+"""The main job over real HTTP and in real Docker: generate, fail, decide, repair, reflect; alone, in teams, from JSON."""
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent, TextMessage
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core import CancellationToken, ComponentLoader
+from PIL import Image, ImageChops
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CARRY_ON
+from autogen_codeact.agents.decision import QUESTION
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.teams import Team, coder_executor_team
+from tests.openai_server import OpenAIServer, Reply, structured
+from tests.wire import (
+    ANSWER,
+    FAILS_CODE,
+    MODES,
+    REPAIR_CODE,
+    SYSTEM,
+    TASK,
+    by,
+    conversation,
+    cost,
+    decision,
+    events,
+    failed_output,
+    failed_words,
+    fenced,
+    formats,
+    heard,
+    model,
+    said,
+    script,
+    shown,
+    story,
+)
+
+pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
+
+PLAN = "Take the root of the sum of the squares."
+
+
+def reloaded(component: Any) -> Any:
+    """The component, through JSON text, as a file would hold it."""
+    text = component.dump_component().model_dump_json(exclude_none=True)
+    assert "none-needed" not in text  # the client's key
+    return ComponentLoader.load_component(json.loads(text), expected=object)
+
+
+def same(component: Any) -> Any:
+    return component
+
+
+# Alone
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("load", [same, reloaded])
+@pytest.mark.parametrize(
+    ("stream", "refuses", "asked"),
+    [
+        (False, set(), ["json_schema"]),
+        (True, set(), ["json_schema"]),
+        (False, {"json_schema"}, ["json_schema", "json_object"]),
+        (True, {"json_schema", "json_object"}, ["json_schema", "json_object", None]),
+    ],
+    ids=["plain", "streaming", "no schema", "streaming, no JSON at all"],
+)
+async def test_generate_fail_decide_repair_reflect(
+    mode: str, load: Callable[[Any], Any], stream: bool, refuses: set[str], asked: list[str | None]
+) -> None:
+    async with OpenAIServer(script(mode), refuses=refuses) as server:
+        agent = load(
+            CodeExecutorAgent(
+                "coder",
+                DockerCommandLineCodeExecutor(mode=mode, timeout=20),
+                model_client=server.client(),
+                model_client_stream=stream,
+                max_retries_on_error=1,
+            )
+        )
+        async with agent._code_executor:
+            items = [item async for item in agent.run_stream(task=TASK)]
+        await agent._model_client.close()
+
+    result = items.pop()
+    chunks = [item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
+    rest = [item for item in items if not isinstance(item, ModelClientStreamingChunkEvent)]
+    assert shown(rest) == story(mode)
+    assert shown(result.messages) == story(mode)
+    generate, decide, repair, reflect = conversation(mode)
+    assert heard(server) == [generate, *[decide] * len(asked), repair, reflect]
+    assert formats(server) == [None, *asked, None, None]
+    assert [bool(request.get("stream")) for request in server.requests] == [
+        *[stream],
+        *[False] * len(asked),
+        *[stream] * 2,
+    ]
+    assert "".join(chunks) == (fenced(FAILS_CODE) + fenced(REPAIR_CODE[mode]) + ANSWER if stream else "")
+
+
+# In teams
+
+
+def round_robin(participants: list[Any]) -> Any:
+    return RoundRobinGroupChat(participants, termination_condition=TextMentionTermination("TERMINATE"))
+
+
+def our_team(participants: list[Any]) -> Any:
+    return Team(participants, termination_condition=TextMentionTermination("TERMINATE"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("make", [round_robin, our_team])
+@pytest.mark.parametrize("load", [same, reloaded])
+async def test_the_same_beside_an_assistant(
+    mode: str, make: Callable[[list[Any]], Any], load: Callable[[Any], Any]
+) -> None:
+    async with OpenAIServer([Reply(PLAN, completion_tokens=5), *script(mode)]) as server:
+        client = server.client()
+        planner = AssistantAgent("planner", client, system_message="Plan.")
+        coder = CodeExecutorAgent(
+            "coder",
+            DockerCommandLineCodeExecutor(mode=mode, timeout=20),
+            model_client=client,
+            max_retries_on_error=1,
+        )
+        team = load(make([planner, coder]))
+        async with team._participants[1]._code_executor:
+            result = await team.run(task=TASK)
+        for participant in team._participants:
+            await participant._model_client.close()
+
+    assert shown(result.messages) == shown(
+        [
+            TextMessage(content=TASK, source="user"),
+            TextMessage(content=PLAN, source="planner", models_usage=cost(5)),
+            *events(mode),
+        ]
+    )
+    plan = [{"role": "system", "content": "Plan."}, by("user", TASK)]
+    assert heard(server) == [plan, *conversation(mode, by("planner", PLAN))]
+    assert formats(server) == [None, None, "json_schema", None, None]
+    assert result.stop_reason == "Text 'TERMINATE' mentioned"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("load", [same, reloaded])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_coder_repairs_what_the_executor_reports(mode: str, load: Callable[[Any], Any], stream: bool) -> None:
+    repaired = fenced(REPAIR_CODE[mode])
+    async with OpenAIServer([fenced(FAILS_CODE), repaired, ANSWER]) as server:
+        executor = DockerCommandLineCodeExecutor(mode=mode, timeout=20)
+        team = load(
+            coder_executor_team(
+                server.client(), executor, coder_system_message="Write code.", model_client_stream=stream
+            )
+        )
+        async with team._participants[1]._code_executor:
+            result = await team.run(task=TASK)
+        await team._participants[0]._model_client.close()
+
+    report = failed_words(failed_output(mode))
+    assert said(result.messages) == [
+        ("user", TASK),
+        ("coder", fenced(FAILS_CODE)),
+        ("executor", report),
+        ("coder", repaired),
+        ("executor", "5.0\n"),
+        ("coder", ANSWER),
+    ]
+    begin = [{"role": "system", "content": "Write code."}, by("user", TASK)]
+    middle = [*begin, model(fenced(FAILS_CODE)), by("executor", report)]
+    assert heard(server) == [begin, middle, [*middle, model(repaired), by("executor", "5.0\n")]]
+
+
+# Pictures
+
+PLOT_CODE = (
+    "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\n"
+    "plt.plot([1, 4, 9])\nplt.savefig('plot.png')\nprint('saved')\n"
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("vision", [True, False])
+async def test_a_plot_is_sent_to_a_model_that_sees_and_to_no_other(mode: str, vision: bool, tmp_path: Path) -> None:
+    async with (
+        OpenAIServer([fenced(PLOT_CODE), "A parabola.", "You asked for a plot."]) as server,
+        DockerCommandLineCodeExecutor(mode=mode, timeout=50, work_dir=tmp_path) as executor,
+    ):
+        agent = CodeExecutorAgent("coder", executor, model_client=server.client(vision=vision))
+        await agent.run(task="Plot 1, 4, 9.")
+        blind = CodeExecutorAgent("coder", executor, model_client=server.client())
+        await blind.load_state(json.loads(json.dumps(await agent.save_state())))
+        await blind.run(task="What did I ask for?")
+
+    words = f"saved\n\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
+    told = heard(server)[1]
+    assert told[:-1] == [SYSTEM, by("user", "Plot 1, 4, 9."), model(fenced(PLOT_CODE))]
+    assert [message["content"] for message in heard(server)[2][1:]] == [
+        "Plot 1, 4, 9.",
+        fenced(PLOT_CODE),
+        f"{words}\n<image>" if vision else words,
+        "A parabola.",
+        "What did I ask for?",
+    ]
+    if not vision:
+        assert told[-1] == by("coder", words)
+        return
+    text, image = told[-1]["content"]
+    assert text == {"type": "text", "text": words}
+    assert image["type"] == "image_url"
+    head, _, data = image["image_url"]["url"].partition(",")
+    assert head == "data:image/png;base64"
+    with Image.open(BytesIO(base64.b64decode(data))) as sent, Image.open(tmp_path / "plot.png") as made:
+        assert (sent.format, sent.size) == ("PNG", made.size)
+        assert ImageChops.difference(sent.convert("RGB"), made.convert("RGB")).getbbox() is None
+
+
+# Sessions
+
+SLOW_CODE = "import time\nx = 0\nprint('half way', flush=True)\ntime.sleep(60)\n"
+RESTORED = (
+    "The code took too long and was stopped after {} s.\nIts output was:\nhalf way\n\n\n"
+    "The session's memory was put back to before this code: variables and imports from earlier code are there, "
+    "those of this code are not.\n"
+    "The session's variables are as they were before this block; files, threads and subprocesses are not restored."
+)
+
+
+async def test_after_a_timeout_the_model_knows_that_the_session_was_restored() -> None:
+    answers = [fenced("x = 41\n"), "Noted.", fenced(SLOW_CODE), decision(True, "do not sleep"), fenced("x + 1\n"), "42"]
+    async with (
+        OpenAIServer([*answers]) as server,
+        DockerCommandLineCodeExecutor(mode="session", timeout=1.5) as executor,
+    ):
+        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
+        await agent.run(task="Let x be 41.")
+        result = await agent.run(task="What follows x?")
+
+    silent = "The code ran without an error and printed nothing. Print what you want to see."
+    before = [SYSTEM, by("user", "Let x be 41."), model(answers[0]), by("coder", silent), model("Noted.")]
+    told = heard(server)
+    (seconds,) = re.findall(r"stopped after (\S+) s", told[3][-2]["content"])
+    assert float(seconds) >= 1.5
+    failure = [
+        *before,
+        by("user", "What follows x?"),
+        model(answers[2]),
+        by("coder", RESTORED.format(seconds)),
+    ]
+    repair = [*failure, model("do not sleep"), by("coder", CARRY_ON)]
+    assert told[2:] == [
+        failure[:-2],
+        [*failure, by("coder", QUESTION)],
+        repair,
+        [*repair, model(answers[4]), by("coder", "42\n")],
+    ]
+    assert [message.metadata for message in result.messages][2] | {"duration_s": ""} == {
+        "outcome": "timeout",
+        "exit_code": "124",
+        "state": "restored",
+        "duration_s": "",
+    }
+    assert result.messages[-1].to_text() == "42"
+
+
+async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None:
+    answers = [fenced("x = 41\n"), "Noted.", fenced("print('x' in globals())\n"), "It is gone."]
+    async with (
+        OpenAIServer([*answers]) as server,
+        DockerCommandLineCodeExecutor(mode="session", timeout=20) as executor,
+    ):
+        agent = CodeExecutorAgent("coder", executor, model_client=server.client())
+        await agent.run(task="Let x be 41.")
+        await agent.on_reset(CancellationToken())
+        await agent.run(task="Is there an x?")
+
+    again = [SYSTEM, by("user", "Is there an x?")]
+    assert heard(server)[2:] == [again, [*again, model(answers[2]), by("coder", "False\n")]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_saved_conversation_goes_on_elsewhere(mode: str) -> None:
+    async with OpenAIServer([*script(mode), "It was 5.0."]) as server:
+        async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
+            first = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
+            await first.run(task=TASK)
+            state = json.dumps(await first.save_state())
+        async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
+            second = CodeExecutorAgent("coder", executor, model_client=server.client())
+            await second.load_state(json.loads(state))
+            result = await second.run(task="How long was it?")
+
+    assert heard(server)[4] == [*conversation(mode)[3], model(ANSWER), by("user", "How long was it?")]
+    assert said(result.messages) == [("user", "How long was it?"), ("coder", "It was 5.0.")]
