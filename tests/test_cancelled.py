@@ -1,0 +1,182 @@
+"""Cancelling at every stage, by token and by task: nothing is left behind, and the next run is a complete one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_core import CancellationToken
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.teams import Team, coder_executor_team
+from tests.openai_server import OpenAIServer, Reply, structured
+from tests.wire import (
+    FAILS_CODE,
+    MODES,
+    SYSTEM,
+    TASK,
+    by,
+    decision,
+    fenced,
+    heard,
+    model,
+    nothing_left,
+    runs,
+    said,
+)
+
+pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
+
+WORKS_CODE = "print(6 * 7)\n"
+FINE = [fenced(WORKS_CODE), "It is 42."]
+# Its child, which leaves the block's process group, has to die too.
+SLEEPS_CODE = "import subprocess\nprint('begun')\nsubprocess.run(['setsid', 'sleep', '4711'])\n"
+FAILS, SLEEPS = fenced(FAILS_CODE), fenced(SLEEPS_CODE)
+SILENT = Reply(silent=True)
+STAGES: dict[str, list[Reply | str]] = {
+    "the model is asked": [SILENT],
+    "the model talks on and on": [Reply("so ", endless=True)],
+    "the code runs": [SLEEPS],
+    "the decision is made": [FAILS, SILENT],
+    "the decision goes on and on": [FAILS, Reply("so ", endless=True)],
+    "the repair is written": [FAILS, decision(True), SILENT],
+    "the repaired code runs": [FAILS, decision(True), SLEEPS],
+    "the result is reflected on": [FAILS, decision(False), SILENT],
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executors(docker_engine: str) -> AsyncIterator[dict[str, DockerCommandLineCodeExecutor]]:
+    """One executor of each mode for all tests here: that each leaves it as it was is what they are about."""
+    async with (
+        DockerCommandLineCodeExecutor(timeout=30) as process,
+        DockerCommandLineCodeExecutor(mode="session", timeout=30) as session,
+    ):
+        yield {"process": process, "session": session}
+
+
+def by_token(run: asyncio.Task[Any], token: CancellationToken) -> None:
+    token.cancel()
+
+
+def by_task(run: asyncio.Task[Any], token: CancellationToken) -> None:
+    run.cancel()
+
+
+def agent_alone(agent: CodeExecutorAgent) -> Any:
+    return agent
+
+
+def team_of_one(agent: CodeExecutorAgent) -> Any:
+    return Team([agent], termination_condition=MaxMessageTermination(2))
+
+
+async def start(
+    whom: Any, server: OpenAIServer, executor: DockerCommandLineCodeExecutor, token: CancellationToken
+) -> asyncio.Task[TaskResult]:
+    """Begin a run and wait until it is in the middle of the last thing that its script holds."""
+    stages, script = len(server.script), list(server.script)
+    run = asyncio.create_task(whom.run(task=TASK, cancellation_token=token))
+    await server.requested(stages)
+    if script[-1].content == SLEEPS:
+        await runs(executor, "sleep 4711")
+    return run
+
+
+@pytest.mark.parametrize("cancel", [by_token, by_task])
+@pytest.mark.parametrize("whom", [agent_alone, team_of_one])
+@pytest.mark.parametrize(
+    ("stage", "mode", "stream"),
+    [(stage, MODES[n % 2], n % 4 < 2) for n, stage in enumerate(STAGES)]
+    + [("the code runs", "session", False), ("the repaired code runs", "process", True)],
+)
+async def test_cancelling_while(
+    executors: dict[str, DockerCommandLineCodeExecutor],
+    stage: str,
+    mode: str,
+    stream: bool,
+    whom: Callable[[CodeExecutorAgent], Any],
+    cancel: Callable[[asyncio.Task[Any], CancellationToken], None],
+) -> None:
+    executor = executors[mode]
+    async with OpenAIServer(STAGES[stage]) as server:
+        client = server.client()
+        agent = CodeExecutorAgent(
+            "coder", executor, model_client=client, model_client_stream=stream, max_retries_on_error=1
+        )
+        runner, token = whom(agent), CancellationToken()
+        async with nothing_left(executor):
+            run = await start(runner, server, executor, token)
+            cancel(run, token)
+            async with asyncio.timeout(5):
+                with pytest.raises(asyncio.CancelledError):
+                    await run
+        assert await agent.model_context.get_messages() == []
+
+        server.requests.clear()
+        server.script += [Reply(words) for words in FINE]
+        result = await runner.run(task="Six times seven?")
+
+    assert said(result.messages)[-1] == ("coder", "It is 42.")
+    # A team still knows the first task: only the turn was taken back.
+    tasks = [by("user", TASK)] if isinstance(runner, Team) else []
+    begin = [SYSTEM, *tasks, by("user", "Six times seven?")]
+    assert heard(server) == [begin, [*begin, model(FINE[0]), by("coder", "42\n")]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("cancel", [by_token, by_task])
+@pytest.mark.parametrize("stage", ["the coder is asked", "the code runs"])
+async def test_cancelling_a_coder_and_an_executor_while(
+    executors: dict[str, DockerCommandLineCodeExecutor],
+    mode: str,
+    cancel: Callable[[asyncio.Task[Any], CancellationToken], None],
+    stage: str,
+) -> None:
+    executor = executors[mode]
+    async with OpenAIServer([SILENT if stage == "the coder is asked" else SLEEPS]) as server:
+        team = coder_executor_team(server.client(), executor, coder_system_message="Write code.")
+        token = CancellationToken()
+        async with nothing_left(executor):
+            run = await start(team, server, executor, token)
+            cancel(run, token)
+            async with asyncio.timeout(5):
+                with pytest.raises(asyncio.CancelledError):
+                    await run
+
+        await team.reset()
+        server.requests.clear()
+        server.script += [Reply(fenced(WORKS_CODE)), Reply("It is 42. TERMINATE")]
+        result = await team.run(task="Six times seven?")
+
+    assert said(result.messages) == [
+        ("user", "Six times seven?"),
+        ("coder", fenced(WORKS_CODE)),
+        ("executor", "42\n"),
+        ("coder", "It is 42. TERMINATE"),
+    ]
+    begin = [{"role": "system", "content": "Write code."}, by("user", "Six times seven?")]
+    assert heard(server) == [begin, [*begin, model(fenced(WORKS_CODE)), by("executor", "42\n")]]
+
+
+async def test_a_cancelled_block_does_not_cost_the_session_its_variables() -> None:
+    answers = [fenced("x = 41\n"), "Noted.", fenced(f"x = 0\n{SLEEPS_CODE}"), fenced("x + 1\n"), "It is 42."]
+    async with OpenAIServer([*answers]) as server, DockerCommandLineCodeExecutor(mode="session") as executor:
+        agent = CodeExecutorAgent("coder", executor, model_client=server.client())
+        await agent.run(task="Let x be 41.")
+        async with nothing_left(executor):
+            run = asyncio.create_task(agent.run(task="Sleep."))
+            await runs(executor, "sleep 4711")
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+        await agent.run(task="What follows x?")
+
+    before = [SYSTEM, by("user", "Let x be 41."), model(answers[0])]
+    told = heard(server)[-1]
+    assert told[:3] == before
+    assert told[4:] == [model("Noted."), by("user", "What follows x?"), model(answers[3]), by("coder", "42\n")]
