@@ -25,6 +25,8 @@ from autogen_codeact.executors import SandboxError
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
 DEFAULT_RETRIES = 3
+_NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
+"""What AutoGen's OpenAI client warns about although nothing is wrong."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def quieten() -> None:
     """Keep to ourselves what libraries log and warn about: an error that matters is raised, and shown as one line."""
     for name in ("autogen_core", "autogen_agentchat", "autogen_ext", "openai"):
         logging.getLogger(name).addHandler(logging.NullHandler())
-    warnings.filterwarnings("ignore", message="Pydantic serializer warnings", category=UserWarning)
+    for message in _NOISE:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning)
 
 
 async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:

@@ -115,7 +115,7 @@ class Screen:
             self._console.print(Text(f"== {title} ==\n{text}\n"), soft_wrap=True)
             return
         body = _Markdown(text) if markdown else Text(text)
-        heading = Text(f" {title} ", style=f"bold {style}" if style != "dim" else "dim")
+        heading = Text(title, style=f"bold {style}" if style != "dim" else "dim")
         self._console.print(
             Panel(body, title=heading, title_align="left", border_style=style, box=ROUNDED, width=self._width)
         )

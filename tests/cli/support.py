@@ -1,0 +1,130 @@
+"""Running the installed command, as a user does."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autogen_codeact.executors.docker_engine import connect
+
+COMMAND = Path(sys.executable).with_name("codeact")
+_SECRETS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """Its output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of the tests, without a model's keys and with a known width."""
+    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+        kept.pop(name, None)
+    return {**kept, "COLUMNS": "100", "TERM": "xterm-256color", **(more or {})}
+
+
+def start(*arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
+    """Start the command and leave it running."""
+    return subprocess.Popen(
+        [str(COMMAND), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(env),
+        cwd=cwd,
+    )
+
+
+def codeact(
+    *arguments: object, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Finished:
+    """Run the command to its end, and see that it leaves no container and shows no traceback of its own."""
+    process = start(*arguments, env=env, cwd=cwd)
+    with process:
+        try:
+            out, err = process.communicate(stdin, timeout=50)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert "Traceback" not in err
+    assert containers_of(process) == []
+    return Finished(process.returncode, out, err)
+
+
+def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
+    """Run the command on a terminal and return all that it wrote there."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [str(COMMAND), *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.STDOUT,
+        env=environment(),
+        cwd=cwd,
+    )
+    os.close(theirs)
+    written = b""
+    with process, open(ours, "rb", buffering=0) as terminal:
+        try:
+            while piece := terminal.read(65536):
+                written += piece
+        except OSError:
+            pass  # this is how a terminal ends
+    assert process.returncode == 0, written.decode()
+    return written.decode().replace("\r\n", "\n")
+
+
+def containers_of(process: subprocess.Popen[Any]) -> list[str]:
+    """Names of the sandboxes that a process has started and not ended, running or not."""
+    owner = f"org.autogen-codeact.owner={socket.gethostname()}:{process.pid}"
+    try:
+        with closing(connect()) as client:
+            return [entry["Names"][0] for entry in client.containers(all=True, filters={"label": owner})]
+    except ConnectionError:
+        return []
+
+
+def wait_until(condition: Any, what: str, seconds: float = 20) -> None:
+    """Wait for something to become true."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"{what} did not happen within {seconds} s"
+        time.sleep(0.02)
+
+
+def replay(folder: Path, *answers: object) -> str:
+    """Write a recording and return the model that it makes."""
+    file = folder / "answers.json"
+    file.write_text(json.dumps(answers), encoding="utf-8")
+    return f"replay:{file}"
+
+
+def code(*lines: str, language: str = "python") -> str:
+    """A model's answer that is one block of code."""
+    return "\n".join((f"```{language}", *lines, "```"))
+
+
+def decision(retry: bool, reason: str = "use 2") -> str:
+    """A model's decision."""
+    return json.dumps({"reason": reason, "retry": retry})

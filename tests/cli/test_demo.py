@@ -1,0 +1,125 @@
+"""`codeact demo`: what a newcomer sees first must be true."""
+
+import io
+import re
+from contextlib import closing
+
+import pytest
+from PIL import Image
+
+from autogen_codeact.cli.demo import load_recording
+from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.executors.docker_engine import connect
+from tests.cli.support import codeact, on_terminal
+
+PLAIN = "codeact-tests/no-libraries:1"
+
+
+@pytest.fixture(scope="module")
+def plain_image(docker_engine):
+    """An image with Python and nothing else, as the one that is pulled where the default one is missing."""
+    packages = "/usr/lib/python3/dist-packages"
+    recipe = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf {packages}/pandas* {packages}/matplotlib*\n"
+    with closing(connect()) as client:
+        for event in client.build(fileobj=io.BytesIO(recipe.encode()), tag=PLAIN, rm=True, forcerm=True, decode=True):
+            assert "error" not in event, event
+        yield PLAIN
+        client.remove_image(PLAIN, force=True)
+
+
+def titles(shown):
+    return [line.strip("= ").rsplit(", ", 1)[0] for line in shown.splitlines() if line.startswith("== ")]
+
+
+STEPS = [
+    "Task",
+    "The model writes code (attempt 1)",
+    "Attempt 1 in the sandbox: failed, KeyError, exit code 1",
+    "The model's decision",
+    "The model writes code (attempt 2)",
+    "Attempt 2 in the sandbox: ok",
+    "The model's answer",
+]
+
+
+def test_it_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
+    done = codeact("demo", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert titles(done.out) == STEPS
+    plot = tmp_path / "codeact-demo" / "revenue.png"
+    with Image.open(plot) as picture:
+        assert picture.format == "PNG"
+        assert picture.width > 300
+    assert re.search(r"^Plot +codeact-demo/revenue\.png \(\d+ kB\)$", done.out, re.MULTILINE)
+    assert [path.name for path in tmp_path.rglob("*")] == ["codeact-demo", "revenue.png"]
+
+
+def test_it_says_what_is_recorded_what_is_real_and_in_which_sandbox(docker_engine, tmp_path):
+    shown = codeact("demo", "--out", tmp_path).out
+    assert "Model    recorded: its words were written down beforehand" in shown
+    assert "Code     real: every result below comes from running the code now" in shown
+    assert f"Sandbox  a Docker container of {DEFAULT_IMAGE}, started in " in shown
+    assert "no network, user 65534:65534, no capabilities, read-only root, 1 GiB of memory" in shown
+    assert re.search(r"^Time +\S+ m?s in all, \S+ m?s of it running code", shown, re.MULTILINE)
+
+
+def test_the_failure_is_genuine_and_the_answer_is_what_the_code_found(docker_engine, tmp_path):
+    shown = codeact("demo", "--out", tmp_path).out
+    assert "KeyError: 'Column not found: revenue'" in shown
+    assert_answer_fits_output(shown)
+
+
+def assert_answer_fits_output(shown):
+    output = re.search(r"== Attempt 2 in the sandbox: ok.*?==\n(.*?)\n\n", shown, re.DOTALL)[1]
+    found = dict(line.split() for line in output.splitlines())
+    answer = shown.split("== The model's answer ==\n")[1]
+    assert re.findall(r"[\d,]+\.\d\d\b", answer.split("The file has")[0]) == list(found.values())
+    assert answer.startswith("**Cake brought in the most money: 1,636.00.**")
+    rows = [line.split(",") for line in load_recording("sales.json").files["sales.csv"].splitlines()[1:]]
+    for product in ("cake", "coffee", "tea"):
+        real = sum(int(units) * float(price) for _, name, units, price in rows if name == product)
+        assert found[product] == f"{real:,.2f}"
+
+
+def test_without_the_libraries_it_says_so_and_draws_by_hand(plain_image, tmp_path):
+    done = codeact("demo", "--image", plain_image, "--out", tmp_path / "out")
+    assert (done.status, done.err) == (0, "")
+    note = "Note     this image has no pandas and no matplotlib, so a recording is played whose code does without."
+    assert note in done.out
+    assert f"a Docker container of {PLAIN}, started in" in done.out
+    assert titles(done.out) == STEPS
+    assert "KeyError: 'revenue'" in done.out
+    assert_answer_fits_output(done.out)
+    svg = (tmp_path / "out" / "revenue.svg").read_text()
+    assert svg.startswith("<svg")
+    assert svg.count("<rect") == 4
+
+
+def test_on_a_terminal_it_has_boxes_and_fits_its_width(docker_engine, tmp_path):
+    shown = on_terminal("demo", "--out", "plot", cwd=tmp_path)
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert bare.count("╭─") == len(STEPS)
+    assert [line for line in bare.splitlines() if len(line) > 100] == []
+    assert "**" not in bare
+    assert "```" not in bare
+
+
+def test_without_an_engine_it_is_status_2_and_leaves_nothing(tmp_path):
+    done = codeact("demo", cwd=tmp_path, env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    assert done.status == 2
+    assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_no_folder_is_status_2(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    done = codeact("demo", "--out", tmp_path / "file")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"codeact: {tmp_path / 'file'} is not a folder. Choose another place for the plot with --out.\n"
+
+
+def test_a_place_that_can_not_be_made_is_status_2(docker_engine, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    done = codeact("demo", "--out", tmp_path / "file" / "below")
+    assert done.status == 2
+    assert "The plot can't be saved in" in done.err

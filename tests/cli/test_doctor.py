@@ -1,0 +1,160 @@
+"""`codeact doctor`: what it says must be so."""
+
+import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.cli.doctor import limit_checks
+from autogen_codeact.cli.probe import PROBE
+from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
+from tests.cli.support import codeact
+from tests.openai_server import OpenAIServer
+
+LIMITS = ["network", "capabilities", "privileges", "user", "root", "memory", "processes", "open files"]
+NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+
+
+def checks(done):
+    (report,) = done.objects
+    return report["ok"], {check["name"]: check for check in report["checks"]}
+
+
+def test_all_that_is_needed_is_there(docker_engine):
+    done = codeact("doctor", "--json")
+    assert (done.status, done.err) == (0, "")
+    good, found = checks(done)
+    assert good
+    assert list(found) == ["engine", "image", "sandbox", *LIMITS, "block", "model key"]
+    assert {name: check["status"] for name, check in found.items() if check["status"] != "ok"} == {"model key": "note"}
+    assert f"Docker {docker_engine} at " in found["engine"]["detail"]
+    assert "API 1." in found["engine"]["detail"]
+    assert "cgroup v" in found["engine"]["detail"]
+    assert found["image"]["detail"].startswith(f"{DEFAULT_IMAGE} (")
+    assert found["memory"]["detail"] == "at most 1,073,741,824 bytes"
+    assert found["processes"]["detail"] == "at most 256 at once"
+    assert found["user"]["detail"] == "uid 65534, gid 65534"
+
+
+def test_for_people_it_is_one_line_each(docker_engine):
+    done = codeact("doctor", env={"OPENAI_API_KEY": "sk-of-the-tests"})
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line[5:20].strip() for line in lines[:-2]] == ["engine", "image", "sandbox", *LIMITS, "block", "model key"]
+    assert {line[:5] for line in lines[:-2]} == {"ok   "}
+    assert lines[-1] == "All that is needed is there."
+
+
+async def test_limits_that_do_not_hold_are_found(docker_engine):
+    loose = DockerCommandLineCodeExecutor(
+        user="0:0", network="host", read_only=False, limits=Limits(memory="96m", pids=64, nofile=512)
+    )
+    async with loose:
+        result = await loose.execute_code_blocks([CodeBlock(code=PROBE, language="python")], CancellationToken())
+    found = {check.name: check for check in limit_checks(json.loads(result.output), Limits())}
+    assert list(found) == LIMITS
+    lacking = [name for name, check in found.items() if check.status == "lack"]
+    assert lacking == ["network", "user", "root", "memory", "processes", "open files"]
+    assert all(found[name].advice for name in lacking)
+    assert found["memory"].detail == "100,663,296 instead of 1,073,741,824 bytes"
+
+
+def test_without_an_engine_the_rest_is_still_looked_at():
+    done = codeact("doctor", "--json", env=NOWHERE)
+    assert done.status == 1
+    good, found = checks(done)
+    assert not good
+    assert list(found) == ["engine", "model key"]
+    assert found["engine"]["status"] == "lack"
+    assert found["engine"]["advice"].startswith("No Docker engine at unix:///nowhere/docker.sock")
+    shown = codeact("doctor", env=NOWHERE)
+    assert shown.status == 1
+    assert shown.out.endswith("Something that is needed lacks: see above.\n")
+
+
+@pytest.mark.parametrize(
+    ("image", "detail", "advice"),
+    [
+        ("nosuch-image:7", "nosuch-image:7 is not here", "docker pull nosuch-image:7"),
+        ("No Name", "'No Name' is not the name of an image", "Give the name of an image with --image."),
+    ],
+)
+def test_a_missing_image_is_not_pulled(docker_engine, image, detail, advice):
+    done = codeact("doctor", "--json", "--image", image)
+    assert done.status == 1
+    _, found = checks(done)
+    assert list(found) == ["engine", "image", "model key"]
+    assert found["image"]["detail"].startswith(detail)
+    assert found["image"]["advice"] == advice
+
+
+class _Models(BaseHTTPRequestHandler):
+    asked: list = []  # noqa: RUF012 - one server at a time
+
+    def do_GET(self):
+        self.asked.append((self.path, dict(self.headers)))
+        self.send_response(401)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Keep quiet."""
+
+
+def test_a_model_server_that_answers_is_there_and_gets_no_key():
+    _Models.asked.clear()
+    with HTTPServer(("127.0.0.1", 0), _Models) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://me:password@127.0.0.1:{server.server_address[1]}/v1"
+        try:
+            done = codeact("doctor", "--json", "--base-url", url, env={**NOWHERE, "OPENAI_API_KEY": "sk-of-the-tests"})
+        finally:
+            server.shutdown()
+            thread.join()
+    _, found = checks(done)
+    assert found["model server"]["status"] == "ok"
+    assert found["model server"]["detail"].endswith("/v1 answers (HTTP 401 without a key)")
+    ((path, headers),) = _Models.asked
+    assert path == "/v1/models"
+    assert "Authorization" not in headers
+    assert "sk-of-the-tests" not in str(headers) + done.out
+    assert "password" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://127.0.0.1:9/v1", "Connection refused"),
+        ("file:///etc/passwd", "begins with http:// or https://"),
+        ("nonsense", "begins with http:// or https://"),
+    ],
+)
+def test_a_model_server_that_is_not_there_is_a_lack(url, reason):
+    done = codeact("doctor", "--json", env={**NOWHERE, "OPENAI_BASE_URL": url})
+    _, found = checks(done)
+    assert done.status == 1
+    assert found["model server"]["status"] == "lack"
+    assert reason in found["model server"]["detail"]
+
+
+def test_a_model_server_that_says_nothing_is_not_waited_for():
+    # This one never accepts what comes after the first connection's request.
+    with HTTPServer(("127.0.0.1", 0), _Models) as silent:
+        done = codeact("doctor", "--json", "--base-url", f"http://127.0.0.1:{silent.server_address[1]}", env=NOWHERE)
+    _, found = checks(done)
+    assert found["model server"]["status"] == "lack"
+    assert "timed out" in found["model server"]["detail"] or "no answer" in found["model server"]["detail"]
+
+
+def test_the_option_wins_over_the_variable():
+    server = OpenAIServer([]).start()
+    try:
+        env = {**NOWHERE, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+        done = codeact("doctor", "--json", "--base-url", server.base_url, env=env)
+    finally:
+        server.stop()
+    _, found = checks(done)
+    assert found["model server"]["status"] == "ok"

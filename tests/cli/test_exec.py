@@ -1,0 +1,253 @@
+"""`codeact exec`: blocks of a markdown file, without a model."""
+
+import json
+import signal
+
+import pytest
+
+from tests.cli.support import code, codeact, containers_of, on_terminal, start, wait_until
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+PAGE = """\
+# A page
+
+```python
+x = 6 * 7
+print("hello", x)
+```
+
+```
+no language
+```
+
+```json
+{"a": 1}
+```
+
+```output
+42
+```
+
+~~~sh
+echo from sh
+echo kept > note.txt
+~~~
+"""
+FAILING = """\
+Fine:
+```python
+print(1)
+```
+Bad:
+```python
+def f():
+    return 1 / 0
+f()
+```
+Never:
+```sh
+echo never
+```
+"""
+
+
+@pytest.fixture
+def page(tmp_path):
+    file = tmp_path / "page.md"
+    file.write_text(PAGE)
+    return file
+
+
+def test_every_block_of_a_known_language_runs_and_the_others_are_named(page):
+    done = codeact("exec", page)
+    assert done.status == 0
+    assert done.err.splitlines() == [
+        f"codeact: {page}:9: skipped, a block without a language",
+        f"codeact: {page}:13: skipped, json is no language that is run here",
+        f"codeact: {page}:17: skipped, a block of output (output)",
+    ]
+    lines = done.out.splitlines()
+    assert lines[:2] == ["[1/2] python, line 4", "hello 42"]
+    assert lines[2].startswith("ok, ")
+    assert lines[4:7] == ["[2/2] sh, line 21", "from sh", "File: note.txt (5 bytes)"]
+    assert "\x1b" not in done.out
+
+
+def test_json_has_one_object_for_each_block(page):
+    done = codeact("exec", page, "--json")
+    assert done.status == 0
+    first, second = done.objects
+    assert first.pop("duration_s") > 0
+    assert first == {
+        "index": 1,
+        "language": "python",
+        "line": 4,
+        "exit_code": 0,
+        "outcome": "ok",
+        "output": "hello 42\n",
+        "value": None,
+        "error": None,
+        "truncated": 0,
+        "state": "kept",
+        "artifacts": [],
+        "notes": [],
+    }
+    assert (second["index"], second["language"], second["line"], second["output"]) == (2, "sh", 21, "from sh\n")
+    assert second["artifacts"] == [
+        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": None}
+    ]
+
+
+def test_the_first_failing_block_ends_it_with_its_exit_status():
+    blocks = "".join(code(f"exit {status}", language="sh") + "\n" for status in (0, 7, 9))
+    done = codeact("exec", "-", "--json", stdin=blocks)
+    assert done.status == 7
+    assert [entry["exit_code"] for entry in done.objects] == [0, 7]
+    assert done.err == "codeact: stopped at the first failing block; 1 after it did not run\n"
+
+
+def test_a_failure_names_the_line_of_the_file(tmp_path):
+    file = tmp_path / "failing.md"
+    file.write_text(FAILING)
+    done = codeact("exec", file)
+    assert done.status == 1
+    assert "ZeroDivisionError: division by zero" in done.out
+    assert f" at {file}:8\n" in done.out
+    assert "never" not in done.out
+    failed = codeact("exec", file, "--json").objects[-1]
+    assert failed["error"] == {"type": "ZeroDivisionError", "message": "division by zero", "line": 2}
+    assert (failed["outcome"], failed["line"]) == ("error", 7)
+
+
+def test_blocks_share_memory_in_a_session_only():
+    blocks = code("x = 20") + "\n" + code("x + 1") + "\n"
+    done = codeact("exec", "-", "--mode", "session", "--json", stdin=blocks)
+    assert done.status == 0
+    assert [entry["value"] for entry in done.objects] == [None, "21"]
+    done = codeact("exec", "-", "--mode", "process", "--json", stdin=blocks)
+    assert done.status == 1
+    assert done.objects[-1]["error"]["type"] == "NameError"
+
+
+def test_timeout_is_a_result_of_the_block():
+    done = codeact(
+        "exec", "-", "--timeout", "0.5", "--json", stdin=code("import time", "print('on')", "time.sleep(60)")
+    )
+    assert done.status == 124
+    (entry,) = done.objects
+    assert (entry["outcome"], entry["exit_code"]) == ("timeout", 124)
+
+
+def test_work_dir_goes_in_and_comes_out(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "in.txt").write_text("given")
+    text = code("open('out.txt', 'w').write(open('in.txt').read().upper())")
+    done = codeact("exec", "-", "--work-dir", folder, "--json", stdin=text)
+    assert done.status == 0
+    assert done.objects[0]["artifacts"][0]["path"] == str(folder / "out.txt")
+    assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out.txt"]
+    assert (folder / "out.txt").read_text() == "GIVEN"
+
+
+def test_sandbox_and_image_can_be_named():
+    done = codeact(
+        *("exec", "-", "--sandbox", "docker", "--image", "autogen-codeact/sandbox:0.1", "--json"),
+        stdin=code("print(1)"),
+    )
+    assert done.status == 0
+    assert done.objects[0]["output"] == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("only words\n", "no code blocks to run"),
+        ("", "no code blocks to run"),
+        ("```\nx\n```\n", "no code blocks to run"),
+        ("```sh\necho ran > ran.txt\n```\n```python\nprint(1)\n", "line 5 is never closed, so nothing was run"),
+    ],
+)
+def test_nothing_to_run_is_status_2(text, complaint, tmp_path):
+    done = codeact("exec", "-", "--work-dir", tmp_path, stdin=text)
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_that_are_no_text_are_no_code(tmp_path):
+    file = tmp_path / "binary.md"
+    file.write_bytes(bytes(range(256)) * 100)
+    done = codeact("exec", file)
+    assert done.status == 2
+    assert (
+        done.err == f"codeact: {file}: no code blocks to run. Blocks need a fence with a language, such as ```python.\n"
+    )
+
+
+def test_what_can_not_be_read_is_status_2(tmp_path):
+    for file, why in ((tmp_path / "none.md", "No such file or directory"), (tmp_path, "Is a directory")):
+        done = codeact("exec", file)
+        assert (done.status, done.out, done.err) == (2, "", f"codeact: {file} can't be read: {why}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--timeout", "0"], "timeout must be above 0 seconds"),
+        (["--image", "No Name"], "'No Name' is not the name of an image"),
+        (["--work-dir", __file__], "The work_dir"),
+    ],
+)
+def test_options_that_can_not_be_right_are_status_2(options, complaint):
+    done = codeact("exec", "-", *options, stdin=code("print(1)"))
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
+
+
+def test_without_an_engine_it_says_what_to_do():
+    done = codeact("exec", "-", stdin=code("print(1)"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
+
+
+def test_output_can_not_steer_the_terminal(tmp_path):
+    file = tmp_path / "page.md"
+    file.write_text(code(r"print('\x1b]0;title\x07 \x1b[31mred\x1b[0m \u202e back')"))
+    shown = on_terminal("exec", file)
+    assert r"\x1b]0;title\x07 red \u202e back" in shown
+    assert "\x1b]0" not in shown
+    assert json.loads(codeact("exec", file, "--json").out)["output"].startswith("\x1b]0;title")
+
+
+def test_ctrl_c_kills_the_block_and_the_container():
+    process = start("exec", "-")
+    with process:
+        process.stdin.write(code("print('on', flush=True)", "import time", "time.sleep(60)"))
+        process.stdin.close()
+        process.stdin = None
+        wait_until(lambda: containers_of(process), "the sandbox")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        wait_until(lambda: not containers_of(process), "the end of the container", seconds=10)
+    assert process.returncode == 130
+    assert err == "codeact: stopping (again to leave at once)\n"
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback():
+    process = start("exec", "-", "--json")
+    process.stdout.close()
+    process.stdin.write(code("print(1)"))
+    process.stdin.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=20) == 1
+    assert err == ""
+    assert containers_of(process) == []
+
+
+def test_a_terminal_without_unicode_gets_question_marks():
+    done = codeact("exec", "-", stdin=code("print('na\\xefve')"), env={"PYTHONIOENCODING": "ascii"})
+    assert done.status == 0
+    assert "na?ve" in done.out

@@ -1,0 +1,69 @@
+"""What the command says of itself, and that it says so at once."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tests.cli.support import codeact
+
+OPTIONS = {
+    (): ["--version", "demo", "exec", "run", "image", "doctor"],
+    ("demo",): ["--out", "--image"],
+    ("exec",): ["FILE.md", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--json"],
+    ("run",): [
+        *("TASK", "--model", "replay:FILE", "--base-url", "--api-key-env", "--retries", "--team", "--stream"),
+        *("--json", "--mode", "--image", "--timeout", "--work-dir"),
+    ],
+    ("image",): ["build", "list"],
+    ("image", "build"): ["--force"],
+    ("image", "list"): [],
+    ("doctor",): ["--json", "--image", "--base-url"],
+}
+
+
+@pytest.mark.parametrize("command", OPTIONS, ids=" ".join)
+def test_help_lists_every_option(command):
+    done = codeact(*command, "--help", env={"COLUMNS": "200"})
+    assert done.status == 0
+    assert done.err == ""
+    assert [option for option in OPTIONS[command] if option not in done.out] == []
+
+
+def test_help_shows_defaults():
+    shown = " ".join(codeact("run", "--help", env={"COLUMNS": "200"}).out.split())
+    assert "[default: (OPENAI_API_KEY)]" in shown
+    assert "[default: (3)]" in shown
+    assert "[default: 60]" in shown
+    assert "[default: process]" in shown
+
+
+def test_version():
+    done = codeact("--version")
+    assert (done.status, done.out, done.err) == (0, f"codeact {version('autogen-codeact')}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["bogus"], ["exec"], ["run", "task"], ["run", "task", "--model"], ["exec", "-", "--mode", "x"]]
+)
+def test_wrong_usage_is_status_2(arguments):
+    done = codeact(*arguments)
+    assert done.status == 2
+    assert done.out == ""
+    assert "─ Error ─" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["bogus"]])
+def test_nothing_heavy_is_imported_to_say_so(arguments):
+    script = (
+        "import sys\n"
+        "from autogen_codeact.cli.main import main\n"
+        f"sys.argv = ['codeact', *{arguments}]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
+        "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
+        "print('heavy:', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout.splitlines()[-1] == "heavy: []"

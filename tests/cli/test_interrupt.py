@@ -1,0 +1,88 @@
+"""Ctrl-C ends a run cleanly, wherever it is."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.cli.support import code, containers_of, replay, start, wait_until
+from tests.openai_server import OpenAIServer, Reply
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+SLOW = code("print('on', flush=True)", "import time", "time.sleep(60)")
+STOPPING = "codeact: stopping (again to leave at once)\n"
+
+
+def read_until(process, kind):
+    """Read JSON lines up to a message of a type."""
+    for line in process.stdout:
+        if json.loads(line)["type"] == kind:
+            return
+    raise AssertionError(f"no {kind}: {process.stderr.read()}")
+
+
+def finish(process):
+    _, err = process.communicate(timeout=20)
+    wait_until(lambda: not containers_of(process), "the end of the container", seconds=10)
+    return process.returncode, err
+
+
+@pytest.mark.parametrize("extra", [[], ["--team"], ["--mode", "session"]])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_while_code_runs(tmp_path, extra, number, status):
+    with start("run", "task", "--model", replay(tmp_path, SLOW), "--json", *extra) as process:
+        read_until(process, "TextMessage" if "--team" in extra else "CodeGenerationEvent")
+        process.send_signal(number)
+        assert finish(process) == (status, STOPPING)
+
+
+@pytest.mark.parametrize("extra", [[], ["--team"], ["--stream"]])
+def test_while_the_model_thinks(extra):
+    server = OpenAIServer([Reply(silent=True)]).start()
+    try:
+        arguments = ["--model", "gpt-4o", "--base-url", server.base_url, "--json", *extra]
+        with start("run", "task", *arguments, env={"OPENAI_API_KEY": "sk-of-the-tests"}) as process:
+            wait_until(lambda: server.requests, "the request")
+            process.send_signal(signal.SIGINT)
+            assert finish(process) == (130, STOPPING)
+    finally:
+        server.stop()
+
+
+def test_while_the_sandbox_starts(tmp_path):
+    with start("run", "task", "--model", replay(tmp_path, SLOW)) as process:
+        wait_until(lambda: containers_of(process), "the container")
+        process.send_signal(signal.SIGINT)
+        assert finish(process) == (130, STOPPING)
+
+
+def test_a_second_time_it_leaves_at_once(tmp_path):
+    with start("run", "task", "--model", replay(tmp_path, SLOW), "--json") as process:
+        read_until(process, "CodeGenerationEvent")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == STOPPING
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        status, err = finish(process)
+    assert (status, err) == (130, "")
+
+
+def test_the_demo_too(tmp_path):
+    with start("demo", "--out", tmp_path / "out") as process:
+        wait_until(lambda: containers_of(process), "the container")
+        process.send_signal(signal.SIGINT)
+        assert finish(process) == (130, STOPPING)
+    assert not (tmp_path / "out").exists()
+
+
+def test_before_there_is_anything_to_stop(tmp_path):
+    pipe = tmp_path / "pipe.md"
+    os.mkfifo(pipe)
+    with start("exec", pipe) as process:
+        writing = os.open(pipe, os.O_WRONLY)  # goes on when the command has opened it too
+        process.send_signal(signal.SIGINT)
+        result = finish(process)
+        os.close(writing)
+    assert result == (130, "codeact: interrupted\n")

@@ -1,0 +1,335 @@
+"""`codeact run`: one task, with a recording, a component, and a server that speaks OpenAI's format."""
+
+import json
+
+import pytest
+
+from tests.cli.support import code, codeact, decision, on_terminal, replay
+from tests.openai_server import OpenAIServer, Reply
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+FAILS = "First try.\n" + code("print('one')", "1 / 0")
+WORKS = "Second try.\n" + code("print(6 * 7)")
+KEY = {"OPENAI_API_KEY": "sk-of-the-tests"}
+REPAIRED = [
+    "TextMessage",
+    "CodeGenerationEvent",
+    "CodeExecutionEvent",
+    "CodeGenerationEvent",
+    "CodeGenerationEvent",
+    "CodeExecutionEvent",
+    "TextMessage",
+    "TaskResult",
+]
+
+
+def kinds(done):
+    return [entry["type"] for entry in done.objects]
+
+
+def served(*replies, arguments, refuses=frozenset(), env=KEY):
+    """Run a task with a model on a real server; what it was asked comes back too."""
+    server = OpenAIServer(list(replies), refuses=refuses).start()
+    try:
+        done = codeact("run", "What is 6*7?", "--base-url", server.base_url, *arguments, env=env)
+    finally:
+        server.stop()
+    return done, server
+
+
+# Recordings
+
+
+def test_json_is_one_message_a_line_and_a_task_result(tmp_path):
+    model = replay(tmp_path, FAILS, decision(True), {"content": WORKS, "thought": "hm"}, "It is 42.")
+    done = codeact("run", "What is 6*7?", "--model", model, "--json")
+    assert (done.status, done.err) == (0, "")
+    assert kinds(done) == [*REPAIRED[:4], "ThoughtEvent", *REPAIRED[4:]]
+    task, first, failed, decided, thought, second, worked, answer, result = done.objects
+    assert (task["source"], task["content"]) == ("user", "What is 6*7?")
+    assert first["code_blocks"] == [{"code": "print('one')\n1 / 0\n", "language": "python"}]
+    assert (failed["result"]["exit_code"], failed["metadata"]["error"]) == (1, "ZeroDivisionError")
+    assert decided["metadata"] == {"retry": "true"}
+    assert decided["content"] == "Trying again (1 of 3): use 2"
+    assert (thought["content"], second["retry_attempt"]) == ("hm", 1)
+    assert worked["result"] == {"exit_code": 0, "output": "42\n"}
+    assert (answer["source"], answer["content"]) == ("coder", "It is 42.")
+    assert result == {"type": "TaskResult", "stop_reason": None}
+
+
+def test_for_people_each_step_has_a_title_and_nothing_is_coloured(tmp_path):
+    done = codeact("run", "What is 6*7?", "--model", replay(tmp_path, FAILS, decision(True), WORKS, "It is **42**."))
+    assert (done.status, done.err) == (0, "")
+    titles = [line for line in done.out.splitlines() if line.startswith("== ")]
+    assert [title.rsplit(",", 1)[0] if "sandbox" in title else title for title in titles] == [
+        "== Task ==",
+        "== The model writes code (attempt 1) ==",
+        "== Attempt 1 in the sandbox: failed, ZeroDivisionError, exit code 1",
+        "== The model's decision ==",
+        "== The model writes code (attempt 2) ==",
+        "== Attempt 2 in the sandbox: ok",
+        "== The model's answer ==",
+    ]
+    assert done.out.endswith("== The model's answer ==\nIt is **42**.\n\n")
+    assert "\x1b" not in done.out
+
+
+def test_on_a_terminal_there_are_boxes_and_all_that_the_model_said(tmp_path):
+    model = replay(tmp_path, "See <b>this</b>, \x1b]0;title\x07:\n" + code("print('hello')"), "It is **42**.")
+    shown = on_terminal("run", "What?", "--model", model)
+    assert "╭─" in shown
+    assert "\x1b[1;36m The model writes code (attempt 1) \x1b[0m" in shown
+    assert "See <b>this</b>, \\x1b]0;title\\x07:" in shown
+    assert "\x1b]0" not in shown
+    assert "**" not in shown
+
+
+def test_recordings_may_be_json_lines(tmp_path):
+    file = tmp_path / "answers.jsonl"
+    file.write_text(f"{json.dumps(WORKS)}\n\n{json.dumps({'content': ['It is', '42.']})}\n")
+    done = codeact("run", "What is 6*7?", "--model", f"replay:{file}", "--json")
+    assert done.status == 0
+    assert done.objects[-2]["content"] == "It is\n42."
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[]", "holds no answers"),
+        ("", "holds no answers"),
+        ("no json", ":1 is not JSON"),
+        ("[1]", "answer 1 has no text"),
+        ('["a", {"thought": "b"}]', "answer 2 has no text"),
+    ],
+)
+def test_a_recording_that_is_none_is_status_2(tmp_path, content, complaint):
+    file = tmp_path / "answers.json"
+    file.write_text(content)
+    done = codeact("run", "task", "--model", f"replay:{file}")
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
+
+
+def test_a_recording_that_ends_too_early_is_status_2(tmp_path):
+    done = codeact("run", "task", "--model", replay(tmp_path, WORKS))
+    assert done.status == 2
+    assert done.err == (
+        "codeact: The run failed. RecordingEnded: the recording has 1 answers, and one more was asked for\n"
+    )
+
+
+# Status
+
+
+def test_no_code_needed_is_status_0(tmp_path):
+    done = codeact("run", "task", "--model", replay(tmp_path, "Just this."), "--json")
+    assert (done.status, kinds(done)) == (0, ["TextMessage", "TextMessage", "TaskResult"])
+
+
+def test_the_last_code_failed_is_status_1(tmp_path):
+    model = replay(tmp_path, FAILS, decision(False), "I could not.")
+    done = codeact("run", "task", "--model", model, "--json")
+    assert done.status == 1
+    assert kinds(done) == [*REPAIRED[:4], "TextMessage", "TaskResult"]
+
+
+@pytest.mark.parametrize("retries", ["0", "1"])
+def test_retries_is_how_often_it_may_be_repaired(tmp_path, retries):
+    again = [decision(True), FAILS] * int(retries)
+    done = codeact("run", "task", "--model", replay(tmp_path, FAILS, *again, "No."), "--retries", retries, "--json")
+    assert done.status == 1
+    assert kinds(done).count("CodeExecutionEvent") == 1 + int(retries)
+
+
+def test_an_answer_that_was_cut_off_is_status_1(tmp_path):
+    done = codeact("run", "task", "--model", replay(tmp_path, "```python\nprint("), "--retries", "0")
+    assert done.status == 1
+
+
+@pytest.mark.parametrize("task", ["", " \n "])
+def test_an_empty_task_is_status_2(tmp_path, task):
+    done = codeact("run", task, "--model", replay(tmp_path, "x"))
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "codeact: The task is empty: say in words what is to be done.\n"
+
+
+def test_without_an_engine_it_is_status_2(tmp_path):
+    done = codeact("run", "task", "--model", replay(tmp_path, "x"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock")
+
+
+# The sandbox's options
+
+
+def test_files_are_kept_with_work_dir_and_named_without(tmp_path):
+    model = replay(tmp_path, code("open('made.txt', 'w').write('x')"), "Done.")
+    done = codeact("run", "task", "--model", model)
+    assert (done.status, done.err) == (0, "codeact: gone with the sandbox: made.txt. --work-dir FOLDER keeps files.\n")
+    folder = tmp_path / "work"
+    done = codeact("run", "task", "--model", model, "--work-dir", folder)
+    assert (done.status, done.err) == (0, "")
+    assert [path.name for path in folder.iterdir()] == ["made.txt"]
+
+
+def test_mode_timeout_and_image_reach_the_sandbox(tmp_path):
+    slow = "\n".join((code("x = 5"), code("x"), code("import time", "time.sleep(60)")))
+    model = replay(tmp_path, slow, "Slow.")
+    options = ["--mode", "session", "--timeout", "0.5", "--image", "autogen-codeact/sandbox:0.1", "--retries", "0"]
+    done = codeact("run", "task", "--model", model, "--json", *options)
+    assert done.status == 1
+    event = done.objects[2]
+    assert event["result"] == {"exit_code": 124, "output": "5\n"}
+    assert (event["metadata"]["outcome"], event["metadata"]["state"]) == ("timeout", "restored")
+
+
+# The team
+
+
+def test_a_team_ends_when_the_coder_says_so(tmp_path):
+    done = codeact("run", "What is 6*7?", "--team", "--model", replay(tmp_path, WORKS, "It is 42. TERMINATE"), "--json")
+    assert (done.status, done.err) == (0, "")
+    said = [(entry["source"], entry["content"]) for entry in done.objects[:-1]]
+    assert said == [("user", "What is 6*7?"), ("coder", WORKS), ("executor", "42\n"), ("coder", "It is 42. TERMINATE")]
+    assert done.objects[-1] == {"type": "TaskResult", "stop_reason": "coder said TERMINATE"}
+
+
+def test_a_team_whose_last_code_failed_is_status_1(tmp_path):
+    done = codeact("run", "task", "--team", "--model", replay(tmp_path, FAILS, "I give up. TERMINATE"))
+    assert done.status == 1
+    titles = [line.rsplit(",", 1)[0] for line in done.out.splitlines() if line.startswith("== ")]
+    assert titles == ["== Task ==", "== coder ==", "== executor: exit code 1", "== coder =="]
+
+
+def test_a_team_without_an_end_is_status_1(tmp_path):
+    done = codeact("run", "task", "--team", "--model", replay(tmp_path, *["on and on"] * 20), "--json")
+    assert done.status == 1
+    assert "Maximum number of messages 30 reached" in done.objects[-1]["stop_reason"]
+
+
+def test_retries_do_not_go_with_a_team(tmp_path):
+    done = codeact("run", "task", "--team", "--retries", "2", "--model", replay(tmp_path, "x"))
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("codeact: --retries is for the agent alone")
+
+
+# A real server
+
+
+def test_a_model_by_its_name_generates_fails_decides_repairs_and_reflects():
+    done, server = served(FAILS, decision(True), WORKS, "It is 42.", arguments=["--model", "gpt-4o", "--json"])
+    assert (done.status, done.err, kinds(done)) == (0, "", REPAIRED)
+    assert [request["model"] for request in server.requests] == ["gpt-4o"] * 4
+    assert [request.get("response_format", {}).get("type") for request in server.requests] == [
+        None,
+        "json_schema",
+        None,
+        None,
+    ]
+    assert server.requests[0]["messages"][-1]["content"] == "What is 6*7?"
+    assert "ZeroDivisionError" in str(server.requests[1]["messages"])
+    assert done.objects[-2]["models_usage"] == {"prompt_tokens": 7, "completion_tokens": 3}
+
+
+def test_a_name_that_nobody_knows_works_with_a_server_that_refuses_schemas():
+    arguments = ["--model", "some-local-model", "--json", "--stream"]
+    done, server = served(
+        FAILS, decision(True), WORKS, "It is 42.", arguments=arguments, refuses={"json_schema", "json_object"}
+    )
+    assert (done.status, done.err) == (0, "")
+    assert [kind for kind in kinds(done) if kind != "ModelClientStreamingChunkEvent"] == REPAIRED
+    said = "".join(entry["content"] for entry in done.objects if entry["type"] == "ModelClientStreamingChunkEvent")
+    assert said == FAILS + WORKS + "It is 42."
+    assert [request.get("stream", False) for request in server.requests] == [True, False, False, False, True, True]
+
+
+def test_streamed_words_are_shown_once():
+    done, _ = served(WORKS, "It is 42.", arguments=["--model", "gpt-4o", "--stream"])
+    assert done.status == 0
+    assert done.out.count("Second try.") == 1
+    assert done.out.count("It is 42.") == 1
+
+
+def test_a_team_streams_from_a_server():
+    done, server = served(WORKS, "It is 42. TERMINATE", arguments=["--model", "gpt-4o", "--team", "--stream", "--json"])
+    assert done.status == 0
+    assert [entry["content"] for entry in done.objects if entry["type"] == "TextMessage"] == [
+        "What is 6*7?",
+        WORKS,
+        "42\n",
+        "It is 42. TERMINATE",
+    ]
+    assert all(request["stream"] for request in server.requests)
+
+
+@pytest.mark.parametrize("extra", [[], ["--team"], ["--stream"], ["--json"]])
+def test_a_server_that_fails_is_one_line(extra):
+    refusal = Reply("you are out of\ncredit", status=402)
+    done, _ = served(refusal, refusal, arguments=["--model", "gpt-4o", *extra])
+    assert done.status == 2
+    assert done.err.startswith("codeact: The run failed. APIStatusError: Error code: 402 - ")
+    assert "you are out of" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_stream_that_breaks_off_is_one_line():
+    broken = Reply(WORKS, break_after=2)
+    done, _ = served(broken, broken, arguments=["--model", "gpt-4o", "--stream"])
+    assert done.status == 2
+    assert done.err.startswith("codeact: The run failed. ")
+    assert done.err.count("\n") == 1
+
+
+def test_no_server_is_one_line_with_the_cause():
+    done = codeact("run", "task", "--model", "gpt-4o", "--base-url", "http://127.0.0.1:9/v1", env=KEY)
+    assert done.status == 2
+    assert done.err.startswith("codeact: The run failed. APIConnectionError: Connection error. (")
+    assert "--base-url" in done.err
+    assert done.err.count("\n") == 1
+
+
+# Components
+
+
+def component(folder, **config):
+    file = folder / "model.json"
+    provider = config.pop("provider", "autogen_ext.models.openai.OpenAIChatCompletionClient")
+    file.write_text(json.dumps({"provider": provider, "component_type": "model", "config": config}))
+    return file
+
+
+def test_a_component_is_a_model(tmp_path):
+    server = OpenAIServer([WORKS, "It is 42."]).start()
+    try:
+        file = component(tmp_path, model="gpt-4o", base_url=server.base_url, api_key="sk-in-the-file")
+        done = codeact("run", "What is 6*7?", "--model", file, "--json")
+    finally:
+        server.stop()
+    assert (done.status, done.err) == (0, "")
+    assert kinds(done) == [*REPAIRED[:3], *REPAIRED[6:]]
+
+
+def test_a_component_of_another_class_is_not_made(tmp_path):
+    mark = tmp_path / "mark"
+    done = codeact(
+        "run", "task", "--model", component(tmp_path, provider="subprocess.Popen", args=["touch", str(mark)])
+    )
+    assert (done.status, done.out) == (2, "")
+    assert "names subprocess.Popen, which is not a ChatCompletionClient." in done.err
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("options", [["--base-url", "http://127.0.0.1:9"], ["--api-key-env", "X"]])
+def test_options_of_named_models_do_not_go_with_others(tmp_path, options):
+    for model in (component(tmp_path, model="gpt-4o"), replay(tmp_path, "x")):
+        done = codeact("run", "task", "--model", model, *options)
+        assert (done.status, done.out) == (2, "")
+        assert done.err.startswith("codeact: --base-url and --api-key-env go with a model's name")
+
+
+@pytest.mark.parametrize("model", ["none.json", "replay:none.json"])
+def test_a_file_that_is_not_there_is_status_2(tmp_path, model):
+    done = codeact("run", "task", "--model", model, cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "codeact: none.json can't be read: No such file or directory\n"

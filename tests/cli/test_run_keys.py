@@ -1,0 +1,119 @@
+"""Keys come from the environment, and are nowhere to be seen."""
+
+import json
+
+import pytest
+
+from autogen_codeact.cli.models import ModelChoice
+from tests.cli.support import code, codeact
+from tests.openai_server import OpenAIServer, Reply
+
+SECRET = "sk-do-not-show-me-0123456789"
+
+
+@pytest.fixture
+def server():
+    running = OpenAIServer([]).start()
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "variable"),
+    [
+        ("gpt-4o", [], "OPENAI_API_KEY"),
+        ("claude-3-5-sonnet", [], "ANTHROPIC_API_KEY"),
+        ("gemini-1.5-pro", [], "GEMINI_API_KEY"),
+        ("claude-3-5-sonnet", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
+        ("gpt-4o", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+    ],
+)
+@pytest.mark.parametrize("value", [None, "  "])
+def test_a_missing_key_names_the_variable(model, options, variable, value):
+    others = {"OPENAI_API_KEY": SECRET} if variable != "OPENAI_API_KEY" else {}
+    env = others if value is None else {**others, variable: value}
+    done = codeact("run", "task", "--model", model, *options, env=env)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"codeact: There is no key for {model}: set {variable}")
+    assert SECRET not in done.err
+
+
+def test_a_key_that_can_be_none_is_not_quoted():
+    done = codeact("run", "task", "--model", "gpt-4o", env={"OPENAI_API_KEY": SECRET + "\u201d"})
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "codeact: The key in OPENAI_API_KEY holds characters that no key has. Copy it again.\n"
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"], ["--team"], ["--stream", "--json"]])
+@pytest.mark.usefixtures("docker_engine")
+def test_a_run_shows_no_key(server, extra):
+    server.script += [Reply(code("import os", "print(dict(os.environ))")), Reply("Done. TERMINATE")]
+    options = ["--base-url", server.base_url, "--api-key-env", "MY_KEY"]
+    done = codeact("run", "task", "--model", "gpt-4o", *options, *extra, env={"MY_KEY": f" {SECRET}\n"})
+    assert done.status == 0
+    assert "HOME" in done.out
+    assert SECRET not in done.out + done.err
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500])
+@pytest.mark.usefixtures("docker_engine")
+def test_a_server_that_quotes_the_key_is_not_quoted(server, status):
+    server.script += [Reply(f"Incorrect API key provided: {SECRET}", status=status)] * 4
+    options = ["--model", "gpt-4o", "--base-url", server.base_url]
+    done = codeact("run", "task", *options, env={"OPENAI_API_KEY": SECRET})
+    assert done.status == 2
+    assert "Incorrect API key provided: ***" in done.err
+    assert SECRET not in done.out + done.err
+    if status == 401:
+        assert done.err.endswith("Check the key in OPENAI_API_KEY.\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"config": {"api_key": SECRET}},
+        {"provider": SECRET, "config": {"api_key": SECRET}},
+        {"provider": "autogen_ext.models.openai.OpenAIChatCompletionClient", "config": {"api_key": SECRET}},
+        {
+            "provider": "autogen_ext.models.openai.OpenAIChatCompletionClient",
+            "config": {"model": "gpt-4o", "api_key": SECRET, "timeout": SECRET},
+        },
+        {
+            "provider": "autogen_ext.models.openai.OpenAIChatCompletionClient",
+            "config": {"model": "gpt-4o", "api_key": {"token": SECRET}},
+        },
+        [SECRET],
+    ],
+)
+def test_a_component_that_is_wrong_is_not_quoted(tmp_path, content):
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(content))
+    done = codeact("run", "task", "--model", file)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith(f"codeact: {file} ")
+    assert SECRET not in done.err
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_the_key_of_a_component_is_not_shown_when_its_server_quotes_it(server, tmp_path):
+    server.script.append(Reply(f"bad key {SECRET}", status=401))
+    file = tmp_path / "model.json"
+    config = {"model": "gpt-4o", "api_key": SECRET, "base_url": server.base_url}
+    file.write_text(json.dumps({"provider": "autogen_ext.models.openai.OpenAIChatCompletionClient", "config": config}))
+    done = codeact("run", "task", "--model", file)
+    assert done.status == 2
+    assert "bad key ***" in done.err
+    assert SECRET not in done.out + done.err
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_doctor_says_that_a_key_is_there_and_not_which():
+    done = codeact("doctor", "--json", env={"OPENAI_API_KEY": SECRET})
+    (key,) = [check for check in done.objects[0]["checks"] if check["name"] == "model key"]
+    assert (key["status"], key["detail"]) == ("ok", "OPENAI_API_KEY is set")
+    assert SECRET not in done.out + done.err
+
+
+def test_a_choice_shows_the_name_of_the_variable_only(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    assert SECRET not in repr(ModelChoice("gpt-4o"))

@@ -1,0 +1,43 @@
+"""What is written for people."""
+
+import pytest
+
+from autogen_codeact.cli.screen import amount, printable, seconds, shortened
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\n", "plain\ttext\n"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]52;c;cGF5\x07", r"\x1b]52;c;cGF5\x07"),
+        ("\x9b2J", r"\x9b2J"),
+        ("10%\r20%\r\ndone", "10%\n20%\ndone"),
+        ("a\u202eb\u2066c", r"a\u202eb\u2066c"),
+        ("zero\u200bwidth \ud800", r"zero\u200bwidth \ud800"),
+        ("naïve 数 \u3000 \xa0 👩\u200d🔬", "naïve 数 \u3000 \xa0 👩\u200d🔬"),
+    ],
+)
+def test_printable_escapes_what_steers_or_hides(text, shown):
+    assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("duration", "shown"), [(0, "0 ms"), (0.0083, "8 ms"), (0.24, "0.24 s"), (9.999, "10.00 s"), (61.23, "61.2 s")]
+)
+def test_seconds(duration, shown):
+    assert seconds(duration) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (18_700, "19 kB"), (498_000_000, "498 MB")]
+)
+def test_amount(size, shown):
+    assert amount(size) == shown
+
+
+def test_shortened_keeps_head_and_tail():
+    text = "\n".join(map(str, range(100)))
+    lines = shortened(text, 10).split("\n")
+    assert lines == [*"01234", "[… 90 lines left out here; --json has them all …]", "95", "96", "97", "98", "99"]
+    assert shortened("a\nb", 10) == "a\nb"
