@@ -26,6 +26,7 @@ class TeamConfig(BaseModel):
     termination_condition: ComponentModel | None = None
     max_turns: int | None = Field(default=None, ge=1)
     emit_team_events: bool = False
+    begin_with_first: bool = False
 
 
 def load_participants(models: list[ComponentModel]) -> list[ChatAgent | BaseTeam]:

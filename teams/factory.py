@@ -112,4 +112,5 @@ def coder_executor_team(
         participants,
         termination_condition=termination_condition or done | MaxMessageTermination(max_messages),
         max_turns=max_turns,
+        begin_with_first=True,
     )

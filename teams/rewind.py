@@ -10,7 +10,13 @@ from autogen_agentchat.state import ChatAgentContainerState, RoundRobinManagerSt
 from autogen_codeact.teams.brake import Turn
 
 
-def rewind(state: Mapping[str, Any], speakers: Sequence[str], turn: Turn | None, markers: Collection[str]) -> TeamState:
+def rewind(
+    state: Mapping[str, Any],
+    speakers: Sequence[str],
+    turn: Turn | None,
+    markers: Collection[str],
+    next_speaker: str | None = None,
+) -> TeamState:
     """Make the state from which the next run goes on as if the interrupted turn had not begun.
 
     What was said before that turn stays said, and is delivered to those who have not heard it.
@@ -20,6 +26,7 @@ def rewind(state: Mapping[str, Any], speakers: Sequence[str], turn: Turn | None,
         speakers: The participants' names, in their order.
         turn: The turn that was cut short, whose speaker is next; None when nobody was speaking.
         markers: Ids of messages that stand for an interrupted turn and were never said.
+        next_speaker: Who is next where no turn was cut short. Default: who would have been.
 
     Returns:
         The new state; the old one is left as it is.
@@ -29,6 +36,8 @@ def rewind(state: Mapping[str, Any], speakers: Sequence[str], turn: Turn | None,
     manager = RoundRobinManagerState.model_validate(agents[manager_name])
     manager.message_thread = _without(manager.message_thread, markers)
     manager.current_turn = 0
+    if next_speaker is not None:
+        manager.next_speaker_index = speakers.index(next_speaker)
     for name in speakers:
         container = ChatAgentContainerState.model_validate(agents[name])
         container.message_buffer = _without(container.message_buffer, markers)

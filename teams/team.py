@@ -44,6 +44,8 @@ class Team(BaseTeam, Component[TeamConfig]):
         max_turns: Turns in a run, at least 1. Default: no limit.
         custom_message_types: Message types of your own that participants produce; they can't be dumped.
         emit_team_events: Also yield who speaks next. Default: no.
+        begin_with_first: Whether a new task, given after a run that ended by itself, begins with the first participant.
+            Default: no, with whoever would have been next, as in AutoGen.
 
     There is no `runtime`: messages that wait in a shared runtime can't be dropped when one team's run is cut short.
 
@@ -75,6 +77,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         max_turns: int | None = None,
         custom_message_types: list[type[BaseAgentEvent | BaseChatMessage]] | None = None,
         emit_team_events: bool = False,
+        begin_with_first: bool = False,
     ) -> None:
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {max_turns}. Leave it out for no limit.")
@@ -85,6 +88,8 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._max_turns = max_turns
         self._custom_message_types = list(custom_message_types or ())
         self._emit_team_events = emit_team_events
+        self._begin_with_first = begin_with_first
+        self._ended_by_itself = False
         self._known_types, self._new_types = _message_types(self._participants, self._custom_message_types)
         self._guards: list[AgentGuard | TeamGuard] = [self._guard(participant) for participant in self._participants]
         # A parent team waits longer for this one than this one for its participants: it brings itself in order last.
@@ -154,7 +159,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             ValueError: The task is empty or of a wrong type, or the team is running.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
-        brake = await self._begin(cancellation_token)
+        brake = await self._begin(cancellation_token, new_task=task is not None)
         events: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
         drive = asyncio.create_task(self._drive(task, output_task_messages, events))
         drive.add_done_callback(lambda _: events.put_nowait(None))
@@ -181,14 +186,16 @@ class Team(BaseTeam, Component[TeamConfig]):
         async for event in self._inner.run_stream(task=task, output_task_messages=output_task_messages):
             events.put_nowait(event)
 
-    async def _begin(self, token: CancellationToken | None) -> Brake:
+    async def _begin(self, token: CancellationToken | None, *, new_task: bool) -> Brake:
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError("The cancellation token was cancelled before the run. Use a new one.")
         brake = await self._claim(ValueError("The team is already running. Wait until it has stopped."))
         loop = asyncio.get_running_loop()
-        if self._loop not in (None, loop):
-            await self._rebuild(None)  # AutoGen's team is bound to the event loop of its first run
+        first = new_task and self._begin_with_first and self._ended_by_itself
+        if first or self._loop not in (None, loop):  # AutoGen's team is bound to the event loop of its first run
+            await self._rebuild(None, next_speaker=self._participants[0].name if first else None)
         self._loop = loop
+        self._ended_by_itself = False
         self._braked.brake = brake
         for guard in self._guards:
             guard.brake = brake
@@ -207,6 +214,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 brake.pull(error)
             if brake.is_pulled:
                 await self._repair()
+            self._ended_by_itself = not brake.is_pulled
             self._wreck = None
         finally:
             self._brake = None
@@ -249,10 +257,10 @@ class Team(BaseTeam, Component[TeamConfig]):
             await guard.roll_back()
         self._wreck = None
 
-    async def _rebuild(self, wreck: Brake | None) -> None:
+    async def _rebuild(self, wreck: Brake | None, next_speaker: str | None = None) -> None:
         turn, markers = (wreck.turn, [wreck.marker.id]) if wreck else (None, [])
         names = [participant.name for participant in self._participants]
-        state = rewind(await self._inner.save_state(), names, turn, markers)
+        state = rewind(await self._inner.save_state(), names, turn, markers, next_speaker)
         inner = self._build()
         await inner.load_state(state.model_dump())
         self._inner = inner
@@ -351,6 +359,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             termination_condition=condition.dump_component() if condition is not None else None,
             max_turns=self._max_turns,
             emit_team_events=self._emit_team_events,
+            begin_with_first=self._begin_with_first,
         )
 
     @classmethod
@@ -362,6 +371,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             termination_condition=load_condition(config.termination_condition),
             max_turns=config.max_turns,
             emit_team_events=config.emit_team_events,
+            begin_with_first=config.begin_with_first,
         )
 
 

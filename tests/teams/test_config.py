@@ -93,11 +93,13 @@ def test_every_argument_is_in_the_config(max_turns, condition):
         termination_condition=condition,
         max_turns=max_turns,
         emit_team_events=True,
+        begin_with_first=True,
     )
     config = through_json(team).dump_component().config
     assert config["name"] == "Duo"
     assert config["description"] == "Two."
     assert config["emit_team_events"] is True
+    assert config["begin_with_first"] is True
     assert config.get("max_turns") == max_turns
     assert ("termination_condition" in config) == (condition is not None)
     assert [part["provider"].rsplit(".", 1)[1] for part in config["participants"]] == ["AssistantAgent", "Team"]

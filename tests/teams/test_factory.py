@@ -31,6 +31,29 @@ async def test_the_coder_sees_the_error_repairs_and_ends_it(executor):
     ]
 
 
+async def test_a_second_task_begins_with_the_coder(executor):
+    model = ScriptedModel([PRINT_42, "It is 42. TERMINATE", PRINT_42, "Still 42. TERMINATE"])
+    team = coder_executor_team(model, executor)
+    await team.run(task="six times seven")
+    result = await team.run(task="once more")
+    assert said(result) == [
+        ("user", "once more"),
+        ("coder", PRINT_42),
+        ("executor", "42\n"),
+        ("coder", "Still 42. TERMINATE"),
+    ]
+    assert model.told[3] == [
+        ("system", CODER_MESSAGE),
+        ("user", "six times seven"),
+        ("assistant", PRINT_42),
+        ("executor", "42\n"),
+        ("assistant", "It is 42. TERMINATE"),
+        ("user", "once more"),
+        ("assistant", PRINT_42),
+        ("executor", "42\n"),
+    ]
+
+
 async def test_the_word_in_code_and_in_output_ends_nothing(executor):
     model = ScriptedModel([f"{TRICKY}\nTERMINATE", "It said so. TERMINATE"])
     result = await coder_executor_team(model, executor).run(task="say TERMINATE")
