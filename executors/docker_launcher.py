@@ -231,7 +231,7 @@ def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
         )
     if options.seccomp is not None and ("seccomp" in text.lower() or "file name too long" in text):
         return SandboxStartError(
-            "the engine can't apply the sandbox's seccomp profile, so nothing was started. Podman, for one, may take it for a path. "
+            "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman may take it for a path). "
             f'With seccomp="engine" the sandbox has the engine\'s own profile instead. The engine said: {text[-500:]}'
         )
     if options.device_requests and ("device driver" in text or "nvidia" in text.lower()):
