@@ -16,7 +16,7 @@ from .result import ErrorInfo, ExecutionResult
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
 # What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
-_KEEP_STATE = """trap '{ pwd -P; printf "\\000"; env -0; } >&9' EXIT; . "$1" """
+_KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from docker.types import DeviceRequest
 
 NOBODY = "65534:65534"
+MOST_BLOCKS = 32
+PIDS_PER_BLOCK = 8
 
 
 class DockerCommandLineCodeExecutorConfig(BaseModel):
@@ -245,6 +247,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             memory_bytes=parse_size(self._limits.memory),
+            concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
         )
         return Sandbox(DockerLauncher(options, self._progress), settings, name)
 

@@ -24,10 +24,13 @@ _MODULES = [
     "files",
     "stdio",
     "python",
+    "children",
     "worker",
     "zygote",
     "peer",
     "workers",
+    "place",
+    "session",
     "blocks",
     "supervisor",
 ]

@@ -36,6 +36,7 @@ class Settings:
         memory_bytes: The sandbox's memory limit, or None.
         rlimits: Resource limits that the runner sets for everything in the sandbox, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
+        concurrency: Blocks that run at the same time in process mode; the others wait for their turn.
     """
 
     mode: str
@@ -47,6 +48,7 @@ class Settings:
     memory_bytes: int | None
     rlimits: Mapping[str, int] = field(default_factory=dict)
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
+    concurrency: int = 32
 
 
 class Sandbox:

@@ -5,11 +5,22 @@ import signal
 import socket
 import time
 
-from . import output, system, wire
+from . import output, place, python, session, stdio, system, wire
 
 KILL_GRACE = 2.0
 LAST_WORDS_S = 0.01
-STATE_LIMIT = 1024 * 1024
+# A process that has been asked for so long and is not there will not come.
+FORK_PATIENCE = 1.0
+HANG_UP_GRACE = 1.0
+# More than the kernel lets a program have as its environment.
+STATE_LIMIT = 4 * 1024 * 1024
+CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
+TOO_LARGE = (
+    "The environment is too large to be shared between Python and shell blocks; shell blocks keep the one of before."
+)
+TOO_MANY_FILES = (
+    "There are too many files in the workspace: not all that were made or changed have been copied to the host."
+)
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
 
@@ -22,8 +33,6 @@ class Block:
         request: The host's message.
         code: The code, as bytes.
     """
-
-    session = False
 
     def __init__(self, supervisor, ident, request, code):
         self.supervisor = supervisor
@@ -52,8 +61,10 @@ class Block:
         message = dict(self.request, fds=len(ends))
         self.worker.on_frame = self.hear
         self.worker.on_exit = self.worker_exited
+        self.worker.on_hang_up = self.worker_hung_up
         self.began = time.monotonic()
-        self.worker.peer.send(wire.pack(b"X", self.ident, message, self.code), ends)
+        self.worker.peer.send(wire.pack(b"X", self.ident, message, self.code, wire.MAX_REQUEST), ends)
+        self.code = b""
         for capture in self.captures:
             capture.close_write_end()
             self.supervisor.watch(capture)
@@ -82,6 +93,9 @@ class Block:
             return
         self.killed = why
         self.worker.doomed = True
+        if self.worker.pid is None and time.monotonic() - self.began > FORK_PATIENCE:
+            self.supervisor.workers.replace_zygote()
+        self.supervisor.workers.let_zygote_run()
         self.kill_processes()
         self.supervisor.workers.collect()
         self.supervisor.after(KILL_GRACE, self.worker_exited)
@@ -89,6 +103,9 @@ class Block:
     def worker_exited(self):
         """The process is gone: nothing more can come of it."""
         raise NotImplementedError
+
+    def worker_hung_up(self):
+        """Its socket is closed. A script may go on without it until it ends or its time is over."""
 
     def kill_processes(self):
         """Kill what belongs to this block."""
@@ -161,7 +178,9 @@ class Block:
         if self.request.get("scan"):
             if self.request.get("hide"):
                 self.supervisor.files.remember(self.request["hide"])
-            message["files"], files, message["too_many_files"] = self.supervisor.files.changed()
+            message["files"], files, incomplete = self.supervisor.files.changed()
+            if incomplete:
+                self.notes.append(TOO_MANY_FILES)
         self.supervisor.send_message(b"D", self.ident, message, files)
         self.supervisor.finished(self)
 
@@ -175,21 +194,26 @@ class Block:
 class ProcessBlock(Block):
     """A block in a process of its own; nothing of it outlives it, except in a session."""
 
-    def start(self, keep_state=False):
+    def start(self):
         """Run it."""
         self.worker = self.supervisor.take_worker()
+        if self.supervisor.session is not None:
+            self.request.update(self.supervisor.session.place.for_shell(self.request["cwd"]))
+        if not self.request["keep_state"]:
+            self.open()
+            return
         # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
-        self.state_file = os.memfd_create("state") if keep_state else None
-        self.open([self.state_file] if keep_state else [])
+        self.state_file = os.memfd_create("state")
+        self.open([self.state_file])
 
     def worker_exited(self):
         if self.finished:
             return
-        if not self.supervisor.session_mode:
+        if self.supervisor.session is None:
             self._kill_leftovers()
-        elif self.state_file is not None:
+        elif self.request["keep_state"]:
             self._take_state()
-        self.keep_pipes = self.supervisor.session_mode
+        self.keep_pipes = self.supervisor.session is not None
         self.finish()
 
     def _kill_leftovers(self):
@@ -198,46 +222,49 @@ class ProcessBlock(Block):
             system.kill_trees(workers.strays)
 
     def kill_processes(self):
-        workers, session = self.supervisor.workers, self.supervisor.session_mode
+        workers, in_session = self.supervisor.workers, self.supervisor.session is not None
         pid = self.worker.pid
         # In a session strays may be what earlier blocks left running on purpose.
-        system.kill_trees(lambda parent_of: [pid] + ([] if session else workers.strays(parent_of)))
+        system.kill_trees(lambda parent_of: [pid] + ([] if in_session else workers.strays(parent_of)))
 
     def _take_state(self):
         """Read the directory and the exported variables in which a shell block ended."""
         with os.fdopen(self.state_file, "rb") as file:
             file.seek(0)
             data = file.read(STATE_LIMIT)
-        self.state_file = None
         if not self.killed:
-            self.supervisor.shell_ended(data)
+            self.supervisor.session.place.shell_ended(data)
 
 
 class CellBlock(Block):
     """A block in the session's live interpreter."""
 
-    session = True
-
     def start(self):
         """Run it, with a checkpoint of the session's memory first."""
+        self.session = self.supervisor.session
         self.checkpoint = None
-        self.worker = self.supervisor.session_worker
-        if self.worker is None or self.worker.status is not None:
-            self.worker = self.supervisor.new_session()
+        self.failed = False
+        if not self.session.usable:
+            # One that has hung up lives on.
+            self.session.kill()
+            self.session.start()
             self.state = "lost"
             self.notes.append("The session had ended between two blocks; this block ran in a new, empty one.")
+        self.worker = self.session.worker
+        self.worker.let_run()
+        self.request.update(self.session.place.for_cell())
         if not self.supervisor.config["checkpoint"]:
             self.open()
             return
         ours, theirs = socket.socketpair()
-        self.checkpoint = Checkpoint(ours)
+        self.checkpoint = session.Checkpoint(ours)
         self.open([theirs.fileno()])
         theirs.close()
 
     def hear(self, kind, ident, message):
         if ident != self.ident or self.finished:
             return
-        if kind == b"C":
+        if kind == b"C" and self.checkpoint is not None:
             self.checkpoint.taken(message)
         elif kind == b"D" and self.report is None:
             self.report = checked(message)
@@ -245,68 +272,60 @@ class CellBlock(Block):
                 self._complete()
 
     def _complete(self):
-        self.supervisor.cell_ended(self.report)
-        if self.report.get("late"):
+        self.session.place.cell_ended(self.report)
+        if self.report["late"]:
             self.notes.append("Written meanwhile by threads of earlier blocks: " + self.report["late"])
+        if self.report["too_large"]:
+            self.notes.append(TOO_LARGE)
         # Threads and children of the session may go on writing to the block's pipes, and must not be killed by SIGPIPE.
         self.keep_pipes = True
         if self.checkpoint is not None:
             self.checkpoint.drop()
         self.finish()
 
+    def worker_hung_up(self):
+        # When it has died, the news of how comes in a moment.
+        self.supervisor.after(HANG_UP_GRACE, self._fail)
+
+    def _fail(self):
+        if self.finished or self.killed or self.worker.status is not None:
+            return
+        self.failed = True
+        self.kill_processes()
+        self.worker_exited()
+
+    def verdict(self):
+        if self.failed:
+            return "crashed", 1, {"type": "ConnectionLost", "message": CONNECTION_LOST, "line": None}
+        return super().verdict()
+
     def worker_exited(self):
         if self.finished:
             return
         self.report = None
-        self.supervisor.kill_session(spare=self.checkpoint)
+        self.session.kill(spare=self.checkpoint)
         self._restore()
         self.finish()
 
     def _restore(self):
         checkpoint = self.checkpoint
         if checkpoint is not None and checkpoint.alive():
-            self.supervisor.wake(checkpoint)
+            self.session.wake(checkpoint)
             self.state = "restored"
             self.notes.append(
                 "The session's variables are as they were before this block; files, threads and subprocesses are not restored."
             )
             return
-        if checkpoint is not None and checkpoint.skipped:
-            self.notes.append("No checkpoint was kept: %s." % checkpoint.skipped)
-        self.supervisor.new_session()
+        if checkpoint is not None:
+            checkpoint.drop()
+            if checkpoint.skipped:
+                self.notes.append("No checkpoint was kept: %s." % checkpoint.skipped)
+        self.session.start()
         self.state = "lost"
         self.notes.append("The session's variables are lost; a new, empty session has been started.")
 
     def kill_processes(self):
-        self.supervisor.kill_session(spare=self.checkpoint)
-
-
-class Checkpoint:
-    """A sleeping fork of the session.
-
-    Args:
-        sock: The supervisor's end of its socket.
-    """
-
-    def __init__(self, sock):
-        self.sock = sock
-        self.pid = None
-        self.skipped = None
-
-    def taken(self, message):
-        """Note what the session said of it."""
-        self.pid = message.get("pid")
-        self.skipped = message.get("skipped")
-
-    def alive(self):
-        """Whether it still sleeps there."""
-        if not isinstance(self.pid, int) or self.pid <= 1:
-            return False
-        return self.pid in system.parents()
-
-    def drop(self):
-        """Let it end."""
-        self.sock.close()
+        self.session.kill(spare=self.checkpoint)
 
 
 def checked(report):
@@ -315,29 +334,22 @@ def checked(report):
     if isinstance(error, dict):
         line = error.get("line")
         error = {
-            "type": str(error.get("type"))[:200],
-            "message": str(error.get("message")),
+            "type": _text(error.get("type"), python.NAME_LIMIT) or "Exception",
+            "message": _text(error.get("message"), python.MESSAGE_LIMIT) or "",
             "line": line if isinstance(line, int) else None,
         }
     else:
         error = None
     code = report.get("exit_code")
-    value = report.get("value")
     return {
         "exit_code": code & 0xFF if isinstance(code, int) else 1,
         "error": error,
-        "value": value if isinstance(value, str) else None,
-        "late": str(report.get("late") or ""),
-        **_checked_place(report),
+        "value": _text(report.get("value"), python.VALUE_LIMIT),
+        "late": _text(report.get("late"), 2 * stdio.LATE_LIMIT) or "",
+        "too_large": report.get("too_large") is True,
+        **place.checked(report),
     }
 
 
-def _checked_place(report):
-    environment, unset, cwd = report.get("environment"), report.get("unset"), report.get("cwd")
-    if not isinstance(environment, dict) or not isinstance(unset, list):
-        return {}
-    return {
-        "environment": {str(name): str(value) for name, value in environment.items()},
-        "unset": [str(name) for name in unset],
-        "cwd": cwd if isinstance(cwd, str) else None,
-    }
+def _text(thing, limit):
+    return thing[:limit] if isinstance(thing, str) else None

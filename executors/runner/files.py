@@ -1,5 +1,6 @@
 """Files of the workspace, moved in pieces that the host asks for, so that a transfer never holds up a result."""
 
+import json
 import os
 import stat
 
@@ -7,6 +8,10 @@ CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
 INLINE_TOTAL = 256 * 1024
 SCAN_LIMIT = 20000
+# Names are up to 4096 bytes long, and a list of files has to fit into a frame.
+LIST_LIMIT = 1024 * 1024
+MAX_UPLOADS = 64
+PART_PREFIX = ".codeact-part-"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 REFUSED = "not a regular file"
 
@@ -53,11 +58,14 @@ class Files:
     def _write(self, ident, request, data):
         upload = self._uploads.get(ident)
         if upload is None:
-            upload = self._uploads[ident] = Upload(self._folder(request["name"], create=True), request["name"])
+            if len(self._uploads) >= MAX_UPLOADS:
+                self._drop(next(iter(self._uploads)))  # the host gave it up without a word
+            folder = self._folder(request["name"], create=True)
+            upload = self._uploads[ident] = Upload(folder, request["name"], PART_PREFIX + str(ident))
         upload.write(data)
         if request.get("final"):
-            del self._uploads[ident]
             info = upload.commit(request.get("mode", 0o644))
+            del self._uploads[ident]
             self._known[request["name"]] = _mark(info)
         return {"written": len(data)}
 
@@ -110,19 +118,19 @@ class Files:
         """Files that are new or changed since the last call.
 
         Returns:
-            (entries, bytes, whether there were too many files to look at): each entry has name, size and mode, and `inline`
+            (entries, bytes, whether there were more than can be named at once): each entry has name, size and mode, and `inline`
             where its content is in the bytes, in order.
         """
         entries, blobs, room = [], [], INLINE_TOTAL
-        seen = 0
+        listed = 0
         for name, info in self._walk(""):
-            seen += 1
-            if seen > SCAN_LIMIT:
-                return entries, b"".join(blobs), True
             if self._known.get(name) == _mark(info):
                 continue
+            entry = _entry(name, info)
+            listed += _length(entry)
+            if len(entries) >= SCAN_LIMIT or listed > LIST_LIMIT:
+                return entries, b"".join(blobs), True
             self._known[name] = _mark(info)
-            entry = {"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)}
             if info.st_size <= min(INLINE_FILE, room):
                 blob = self._content(name)
                 if blob is not None:
@@ -151,10 +159,11 @@ class Files:
             os.close(fd)
 
     def _listing(self):
-        found = []
+        found, listed = [], 0
         for name, info in self._walk(""):
-            found.append({"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)})
-            if len(found) >= SCAN_LIMIT:
+            found.append(_entry(name, info))
+            listed += _length(found[-1])
+            if len(found) >= SCAN_LIMIT or listed > LIST_LIMIT:
                 break
         return found
 
@@ -169,7 +178,7 @@ class Files:
                 if entry.is_dir(follow_symlinks=False):
                     if depth < 32 and entry.name != "__pycache__":
                         yield from self._walk(name + "/", depth + 1)
-                elif entry.is_file(follow_symlinks=False):
+                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(PART_PREFIX):
                     yield name, entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # gone between the listing and the look
@@ -178,12 +187,16 @@ class Files:
 class Upload:
     """A file on its way in, invisible under its own name until it is whole."""
 
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, temporary):
         self.folder = folder
         self.name = os.path.basename(name)
-        self.temporary = ".%s.part" % self.name[:200]
+        self.temporary = temporary
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self.fd = os.open(self.temporary, flags, 0o600, dir_fd=folder)
+        try:
+            self.fd = os.open(self.temporary, flags, 0o600, dir_fd=folder)
+        except OSError:
+            os.close(folder)
+            raise
 
     def write(self, data):
         """Append bytes."""
@@ -208,6 +221,15 @@ class Upload:
             pass
         os.close(self.fd)
         os.close(self.folder)
+
+
+def _entry(name, info):
+    return {"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)}
+
+
+def _length(entry):
+    """Bytes of it in a frame, where one character may take six, and its numbers and keys."""
+    return len(json.dumps(entry["name"])) + 64
 
 
 def _make_folder(part, fd):

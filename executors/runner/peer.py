@@ -1,12 +1,9 @@
 """The supervisor's end of a socket to one of its own processes; nothing on it may block the supervisor."""
 
-import array
 import selectors
-import socket
 
 from . import wire
 
-MAX_FROM_WORKER = 1024 * 1024
 # A child that the block left behind may hold the same socket and go on writing.
 MAX_LAST_READS = 16
 
@@ -27,27 +24,17 @@ class Peer:
         self._on_frame = on_frame
         self._on_close = on_close
         # A worker runs user code, so what it says is bounded.
-        self._parser = wire.Parser(MAX_FROM_WORKER)
-        self._outbox = wire.Outbox(sock.fileno())
+        self._parser = wire.Parser(wire.MAX_REPORT)
         sock.setblocking(False)
+        self._outbox = wire.Outbox(sock.fileno(), sock)
         selector.register(sock, selectors.EVENT_READ, self._ready)
+        self._writing = False
         self.closed = False
 
     def send(self, frame, fds=()):
-        """Send a frame; descriptors go with its first byte and may be closed by the caller afterwards."""
-        if self.closed:
-            return
-        if fds:
-            # A fresh socket's buffer always has room for one byte; requests with descriptors are never pipelined.
-            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-            try:
-                sent = self._sock.sendmsg([frame], ancillary)
-            except OSError:
-                self._fail()
-                return
-            frame = frame[sent:]
-        if frame:
-            self._outbox.put(frame)
+        """Send a frame; descriptors go with its first byte, and the caller closes its own."""
+        if not self.closed:
+            self._outbox.put(frame, fds)
             self._flush()
 
     def finish(self):
@@ -62,6 +49,7 @@ class Peer:
         if not self.closed:
             self.closed = True
             self._selector.unregister(self._sock)
+            self._outbox.close()
             self._sock.close()
 
     def _fail(self):
@@ -77,12 +65,14 @@ class Peer:
 
     def _flush(self):
         try:
-            empty = self._outbox.flush()
+            writing = not self._outbox.flush()
         except OSError:
             self._fail()
             return
-        events = selectors.EVENT_READ if empty else selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._selector.modify(self._sock, events, self._ready)
+        if writing != self._writing:
+            self._writing = writing
+            events = selectors.EVENT_READ | selectors.EVENT_WRITE if writing else selectors.EVENT_READ
+            self._selector.modify(self._sock, events, self._ready)
 
     def _receive(self):
         """Take in what is there; False when there was nothing."""

@@ -3,12 +3,14 @@
 import ast
 import builtins
 import linecache
+import os
 import sys
 import traceback
 import types
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
+NAME_LIMIT = 200
 
 
 class Outcome:
@@ -87,7 +89,7 @@ def _run_and_show(source, filename, namespace):
     shown = eval(compile(ast.Expression(last.value), filename, "eval", dont_inherit=True), namespace)
     if shown is None:
         return None
-    text = repr(shown)
+    text = "".join(repr(shown))
     namespace["_"] = shown
     sys.stdout.write(text + "\n")
     return text[:VALUE_LIMIT]
@@ -108,12 +110,12 @@ def _exit_outcome(exit_request):
         return Outcome()
     if isinstance(code, int):
         return Outcome(exit_code=code & 0xFF)
-    _say(str(code) + "\n")
+    _say(_text(code) + "\n")
     return Outcome(exit_code=1)
 
 
 def _error_outcome(error, filename):
-    kind = type(error)
+    kind, name = type(error), _text(type(error).__name__)[:NAME_LIMIT]
     # The first entries are this file's own.
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
@@ -125,13 +127,17 @@ def _error_outcome(error, filename):
         else:
             _say("".join(traceback.format_exception(kind, error, trace)))
     except BaseException:  # an exception whose __str__ raises, or a broken excepthook
-        _say("%s (its message could not be shown)\n" % kind.__name__)
-    try:
-        message = str(error)[:MESSAGE_LIMIT]
-    except BaseException:
-        message = ""
+        _say("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
-    return Outcome(exit_code, error={"type": kind.__name__, "message": message, "line": line})
+    return Outcome(exit_code, error={"type": name, "message": _text(error)[:MESSAGE_LIMIT], "line": line})
+
+
+def _text(thing):
+    """What `str` says, a plain string; empty where that fails."""
+    try:
+        return "".join(str(thing))
+    except BaseException:
+        return ""
 
 
 def _line_of(error, trace, filename):
@@ -150,4 +156,4 @@ def _say(text):
         sys.stderr.write(text)
         sys.stderr.flush()
     except Exception:  # the block may have closed or replaced it
-        sys.__stderr__.write(text)
+        os.write(2, text.encode("utf-8", "replace"))

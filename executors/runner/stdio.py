@@ -16,7 +16,12 @@ QUIET_S = 0.02
 
 
 def point_at(stdout_fd, stderr_fd):
-    """Make descriptors 0, 1 and 2 those of the block: nothing to read, its own pipes to write to."""
+    """Make descriptors 0, 1 and 2 those of the block: nothing to read, its own pipes to write to.
+
+    Args:
+        stdout_fd: Where standard output goes; above 2, as is the next.
+        stderr_fd: Where standard error goes.
+    """
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(stdout_fd, 1)
@@ -51,6 +56,13 @@ def flush():
             pass
 
 
+def _is_open(stream):
+    try:
+        return not stream.closed
+    except (AttributeError, ValueError):  # there is none yet, or the block has detached its buffer
+        return False
+
+
 def _input():
     return open(0, encoding="utf-8", closefd=False)
 
@@ -65,22 +77,43 @@ class SessionStreams:
 
     def __init__(self):
         self.block = 0
+        self.running = False
         self.late = bytearray()
         self.late_dropped = 0
+        self.standard = ()
 
-    def install(self):
-        """Put the streams in place and mark threads with the block that started them."""
-        open_streams(self.is_late, self.keep_late)
+    def patch_threads(self):
+        """Mark threads from now on with the block that started them."""
         _mark(threading.Thread, "start", self._start_marked)
         import concurrent.futures
 
         # A pool's threads outlive the block that made the pool, but a call belongs to the block that submitted it.
         _mark(concurrent.futures.ThreadPoolExecutor, "submit", self._submit_marked)
 
+    def begin(self, block):
+        """Put the session's own streams in place for a block; new ones where a block has closed them."""
+        if not all(map(_is_open, self.standard or (None,))):
+            open_streams(self.is_late, self.keep_late)
+            self.standard = (sys.stdin, sys.stdout, sys.stderr)
+        sys.stdin, sys.stdout, sys.stderr = self.standard
+        self.block = block
+        self.running = True
+
+    def end(self):
+        """From now on all text of threads is late.
+
+        Returns:
+            Text of earlier blocks' threads since the last call.
+        """
+        self.running = False
+        return self.take_late()
+
     def is_late(self):
         """Whether the running thread was started by an earlier block."""
         thread = threading.current_thread()
-        return thread is not threading.main_thread() and getattr(thread, "_codeact_block", self.block) != self.block
+        if thread is threading.main_thread():
+            return False
+        return not self.running or getattr(thread, "_codeact_block", self.block) != self.block
 
     def keep_late(self, data):
         """Keep what a thread of an earlier block wrote."""

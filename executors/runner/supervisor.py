@@ -7,16 +7,16 @@ import os
 import selectors
 import shutil
 import signal
-import socket
 import sys
 import time
 
-from . import blocks, files, output, system, wire, workers
+from . import blocks, files, output, session, system, wire, workers
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
 MAX_TIMERS = 1024
 GATHER_S = 0.002
+MAX_PATIENCE = 3600.0  # epoll takes no longer times than some weeks
 STATE_FD = 9
 
 
@@ -29,22 +29,19 @@ class Supervisor:
 
     def __init__(self, config):
         self.config = config
-        self.session_mode = config["mode"] == "session"
         self.selector = selectors.DefaultSelector()
         self.parser = wire.Parser()
         self.outbox = wire.Outbox(1)
         self.files = files.Files(config["workspace"])
-        self.workers = workers.Workers(self.selector, config, self._zygote_ready)
+        self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal)
+        self.session = session.Session(self) if config["mode"] == "session" else None
         self.running = {}
-        self.spare = None
-        self.session_worker = None
-        self.session_checkpoint = None
-        self.queue = collections.deque()
         self.cell = None
-        self.cell_count = 0
-        self.checkpoint_state = None
-        self.shell_state = {"cwd": None, "environment": {}, "unset": []}
-        self.cell_state = {"cwd": None, "environment": {}, "unset": []}
+        self._most_running = config["concurrency"] if self.session is None else 1
+        self._queue = collections.deque()
+        self._starting = False
+        self._count = 0
+        self._spare = None
         self._timers = []
         self._timer_order = itertools.count()
         self._kept_pipes = collections.deque()
@@ -60,7 +57,8 @@ class Supervisor:
         os.set_blocking(wakeup, False)
         os.set_blocking(wakeup_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        # PID 1 gets no signal from inside that it has no handler for, and Python has one for this.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         self.selector.register(0, selectors.EVENT_READ, self._host_ready)
         self.selector.register(wakeup, selectors.EVENT_READ, lambda _: self._child_died(wakeup))
@@ -121,185 +119,83 @@ class Supervisor:
             answer, content = self.files.handle(ident, message, data)
             self.send_message(b"A", ident, answer, content)
         elif kind == b"P":
-            self._explicit_checkpoint(ident)
+            self._of_session(ident).take_checkpoint(ident)
         elif kind == b"R":
-            self._rollback(ident)
+            self._of_session(ident).rollback(ident)
         else:
             raise wire.ProtocolError("unknown frame type %r" % kind)
+
+    def _of_session(self, ident):
+        if self.session is None:
+            raise wire.ProtocolError("request %d is for a session" % ident)
+        return self.session
 
     def _zygote_ready(self, message):
         if not self._ready:
             self._ready = True
             self.send_message(b"H", 0, dict(describe(self.config), preload=message["preload"]))
-            if self.session_mode:
-                self.new_session()
-                return
-        if not self.session_mode:
-            self.spare = self.workers.start()
+            if self.session is not None:
+                self.session.start()
+        self._fork_ahead()
 
     # Blocks
 
     def _execute(self, ident, request, code):
-        request.setdefault("command", None)
-        request.setdefault("path", None)
-        request.update(number=0, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)
+        for name in ("command", "path", "keep_state", "scan", "hide", "delete"):
+            request.setdefault(name, None)
+        self._count += 1
+        request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)
         request["mode"] = self.config["mode"]
-        if not self.session_mode:
-            block = blocks.ProcessBlock(self, ident, request, code)
-            self.running[ident] = block
-            block.start()
-            return
-        kind = blocks.ProcessBlock if request["command"] else blocks.CellBlock
-        self.queue.append(kind(self, ident, request, code))
-        self._next_cell()
+        script = self.session is None or request["command"]
+        kind = blocks.ProcessBlock if script else blocks.CellBlock
+        self._queue.append(kind(self, ident, request, code))
+        self._start_next()
 
-    def _next_cell(self):
-        if self.cell is not None or not self.queue:
+    def _start_next(self):
+        """Start what waits, as far as there is room; a block can end while it is started."""
+        if self._starting:
             return
-        self.cell = block = self.queue.popleft()
-        self.cell_count += 1
-        self.running[block.ident] = block
-        state = self.cell_state if block.session else self.shell_state
-        block.request.update(state, number=self.cell_count)
-        if block.session:
-            # What shells changed is handed over once; from then on it is the interpreter's own.
-            self.cell_state = {"cwd": None, "environment": {}, "unset": []}
-            block.start()
-        else:
-            if block.request["cwd"] is None:
-                block.request["cwd"] = self.config["workspace"]
-            block.start(keep_state=bool(block.request.get("keep_state")))
+        self._starting = True
+        try:
+            while self._queue and self.cell is None and len(self.running) < self._most_running:
+                block = self._queue.popleft()
+                self.running[block.ident] = block
+                if self.session is not None:
+                    self.cell = block
+                block.start()
+        finally:
+            self._starting = False
 
-    def finished(self, block):
-        """Forget a block that has ended."""
-        self.running.pop(block.ident, None)
-        if block is self.cell:
+    def finished(self, item):
+        """Forget a block, or a checkpoint on its way, that has ended."""
+        self.running.pop(item.ident, None)
+        if item is self.cell:
             self.cell = None
-            self._next_cell()
+        self._start_next()
 
     def _cancel(self, ident):
         block = self.running.get(ident)
         if block is not None:
             block.kill("cancel")
             return
-        for waiting in list(self.queue):
+        for waiting in list(self._queue):
             if waiting.ident == ident:
-                self.queue.remove(waiting)
+                self._queue.remove(waiting)
                 waiting.killed = "cancel"
                 waiting.finish()
 
     def take_worker(self):
         """A worker for one block: the one forked ahead, or a new one."""
-        worker, self.spare = self.spare, None
+        worker, self._spare = self._spare, None
         if worker is None or worker.status is not None:
             worker = self.workers.start()
-        if not self.session_mode:
-            self.spare = self.workers.start()
+        worker.let_run()
+        self._fork_ahead()
         return worker
 
-    # The session
-
-    def new_session(self):
-        """Start an empty session.
-
-        Returns:
-            Its worker.
-        """
-        self.session_worker = self.workers.start()
-        return self.session_worker
-
-    def kill_session(self, spare=None):
-        """Kill the live interpreter and all that the session started, except its checkpoints."""
-        keep = {item.pid for item in (spare, self.session_checkpoint) if item is not None and item.pid}
-        live = self.session_worker
-
-        def roots(parent_of):
-            strays = self.workers.strays(parent_of, keep)
-            return strays + ([live.pid] if live is not None and live.pid else [])
-
-        system.kill_trees(roots, spare=keep)
-        self.workers.collect()
-
-    def wake(self, checkpoint):
-        """Let a checkpoint go on as the session."""
-        worker = self.workers.next_worker()
-        self.workers.adopt(worker, checkpoint.pid, checkpoint.sock)
-        worker.peer.send(wire.pack(b"G", 0, {}))
-        self.session_worker = worker
-        # The woken interpreter knows only what it was told before it was put to sleep.
-        self.cell_state = dict(self.shell_state)
-
-    def cell_ended(self, report):
-        """Learn in which directory and environment a cell ended, for the shells to come."""
-        if "environment" in report:
-            self._merge(self.shell_state, report["cwd"], report["environment"], report["unset"])
-
-    def shell_ended(self, data):
-        """Learn in which directory and environment a shell ended, for the cells and shells to come."""
-        cwd, separator, rest = data.partition(b"\0")
-        if not separator:
-            return
-        pairs = dict(item.split(b"=", 1) for item in rest.split(b"\0") if b"=" in item)
-        new = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs.items()}
-        new = {name: value for name, value in new.items() if name not in ("_", "SHLVL", "PWD", "OLDPWD")}
-        before = dict(os.environ)
-        before.update(self.shell_state["environment"])
-        changed = {name: value for name, value in new.items() if before.get(name) != value}
-        gone = [name for name in before if name not in new and name not in ("_", "SHLVL", "PWD", "OLDPWD")]
-        for state in (self.shell_state, self.cell_state):
-            self._merge(state, os.fsdecode(cwd.rstrip(b"\n")), changed, gone)
-
-    @staticmethod
-    def _merge(state, cwd, environment, unset):
-        state["cwd"] = cwd or state["cwd"]
-        state["environment"] = {
-            name: value for name, value in dict(state["environment"], **environment).items() if name not in unset
-        }
-        state["unset"] = [name for name in {*state["unset"], *unset} if name not in environment]
-
-    def _answer_error(self, ident, text):
-        self.send_message(b"A", ident, {"error": text, "errno": 0})
-
-    def _explicit_checkpoint(self, ident):
-        worker = self.session_worker
-        if worker is None or worker.status is not None or self.cell is not None:
-            self._answer_error(ident, "there is no session" if self.cell is None else "a block is running")
-            return
-        ours, theirs = socket.socketpair()
-        checkpoint = blocks.Checkpoint(ours)
-        worker.on_frame = lambda kind, got, message: self._checkpoint_taken(kind, got, message, ident, checkpoint)
-        worker.on_exit = lambda: self._answer_error(ident, "the session ended while its checkpoint was taken")
-        worker.peer.send(wire.pack(b"P", ident, {"fds": 1}), [theirs.fileno()])
-        theirs.close()
-
-    def _checkpoint_taken(self, kind, got, message, ident, checkpoint):
-        if kind != b"C" or got != ident:
-            return
-        self.session_worker.on_exit = None
-        checkpoint.taken(message)
-        if checkpoint.skipped:
-            checkpoint.drop()
-            self._answer_error(ident, "no checkpoint was taken: " + checkpoint.skipped)
-            return
-        if self.session_checkpoint is not None:
-            self.session_checkpoint.drop()
-        self.session_checkpoint = checkpoint
-        self.checkpoint_state = dict(self.shell_state)
-        self.send_message(b"A", ident, {"pid": checkpoint.pid})
-
-    def _rollback(self, ident):
-        checkpoint = self.session_checkpoint
-        if checkpoint is None or not checkpoint.alive() or self.cell is not None:
-            text = "a block is running" if self.cell is not None else "there is no checkpoint: call checkpoint() first"
-            self._answer_error(ident, text)
-            return
-        self.session_worker.on_exit = None
-        self.kill_session()
-        self.session_checkpoint = None
-        self.shell_state = dict(self.checkpoint_state)
-        self.wake(checkpoint)
-        # The checkpoint is live now; sleep a copy of it so that one can roll back to it again.
-        self._explicit_checkpoint(ident)
+    def _fork_ahead(self):
+        if self.session is None and (self._spare is None or self._spare.status is not None):
+            self._spare = self.workers.start()
 
     # Pipes, timers, children
 
@@ -362,7 +258,7 @@ class Supervisor:
     def _patience(self):
         if not self._timers:
             return None
-        return max(0.0, self._timers[0][0] - time.monotonic())
+        return min(max(0.0, self._timers[0][0] - time.monotonic()), MAX_PATIENCE)
 
     def _fire_timers(self):
         while self._timers and self._timers[0][0] <= time.monotonic():

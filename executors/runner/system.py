@@ -9,6 +9,7 @@ import time
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 LAST_WORDS = signal.SIGRTMAX - 3
+GENTLE_ROUNDS = 6
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -70,7 +71,16 @@ def list_pids():
 
 def parents():
     """Map each process that is not a zombie to its parent."""
-    found = {}
+    return {pid: parent for pid, parent, zombie in _processes() if not zombie}
+
+
+def children():
+    """The children of this process that it has not waited for, zombies among them."""
+    this = os.getpid()
+    return {pid for pid, parent, _ in _processes() if parent == this}
+
+
+def _processes():
     for pid in list_pids():
         try:
             with open("/proc/%d/stat" % pid, "rb") as file:
@@ -78,9 +88,7 @@ def parents():
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
         except OSError:
             continue
-        if state not in (b"Z", b"X"):
-            found[pid] = int(parent)
-    return found
+        yield pid, int(parent), state in (b"Z", b"X")
 
 
 def send(pid, number):
@@ -102,17 +110,34 @@ def kill_trees(find_roots, spare=(), seconds=2.0):
     """
     until = time.monotonic() + seconds
     pause = 0.0005
+    rounds = 0
     while True:
-        tree = _descendants(find_roots, spare)
-        if not tree or time.monotonic() > until:
+        rounds += 1
+        if rounds > GENTLE_ROUNDS and os.getpid() == 1:
+            left = _kill_frozen(find_roots, spare)
+        else:
+            left = _descendants(find_roots, spare)
+            for pid in left:
+                send(pid, signal.SIGSTOP)
+            for pid in _descendants(find_roots, spare) if left else ():
+                send(pid, signal.SIGKILL)
+        if not left or time.monotonic() > until:
             return
-        for pid in tree:
-            send(pid, signal.SIGSTOP)
-        for pid in _descendants(find_roots, spare):
-            send(pid, signal.SIGKILL)
         reap()
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
+
+
+def _kill_frozen(find_roots, spare):
+    """Stop every process at once, which is the only way to catch one that forks on faster than it can be found."""
+    send(-1, signal.SIGSTOP)
+    try:
+        tree = _descendants(find_roots, spare)
+        for pid in tree:
+            send(pid, signal.SIGKILL)
+    finally:
+        send(-1, signal.SIGCONT)
+    return tree
 
 
 def _descendants(find_roots, spare):

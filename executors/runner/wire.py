@@ -6,6 +6,7 @@ message and bytes begins with the length of the message. See docs/protocol.md.
 
 import array
 import collections
+import fcntl
 import json
 import os
 import socket
@@ -14,6 +15,12 @@ import struct
 HEADER = struct.Struct("!cII")
 PREFIX = struct.Struct("!I")
 MAX_PAYLOAD = 8 * 1024 * 1024
+# Inside the sandbox a request also carries the session's environment.
+MAX_REQUEST = 32 * 1024 * 1024
+# What a process that runs user code may say at once.
+MAX_REPORT = 4 * 1024 * 1024
+MAX_DIGITS = 20
+MAX_FDS = 16
 READ_SIZE = 256 * 1024
 
 
@@ -25,7 +32,19 @@ class Closed(Exception):
     """The other side has closed the stream."""
 
 
-def pack(kind, ident, message=None, data=b""):
+def _integer(text):
+    """Read a number; one of a million digits would hold up PID 1 for seconds."""
+    if len(text) > MAX_DIGITS:
+        raise ValueError("a number of %d digits" % len(text))
+    return int(text)
+
+
+# Taken here, because user code may come to replace what the module json holds.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder(parse_int=_integer).decode
+
+
+def pack(kind, ident, message=None, data=b"", limit=MAX_PAYLOAD):
     """Make a frame.
 
     Args:
@@ -33,18 +52,19 @@ def pack(kind, ident, message=None, data=b""):
         ident: Number of the request, 0 where there is none.
         message: What goes into JSON, or None for a payload of bytes alone.
         data: Bytes after the message.
+        limit: Bytes that its payload may have.
 
     Returns:
         The frame.
 
     Raises:
-        ProtocolError: It would be larger than `MAX_PAYLOAD`.
+        ProtocolError: It would be larger.
     """
     if message is not None:
-        head = json.dumps(message, separators=(",", ":")).encode("ascii")
+        head = _encode(message).encode("ascii")
         data = PREFIX.pack(len(head)) + head + data
-    if len(data) > MAX_PAYLOAD:
-        raise ProtocolError("a payload of %d bytes exceeds %d" % (len(data), MAX_PAYLOAD))
+    if len(data) > limit:
+        raise ProtocolError("a payload of %d bytes exceeds %d" % (len(data), limit))
     return HEADER.pack(kind, ident, len(data)) + data
 
 
@@ -65,7 +85,7 @@ def unpack(payload):
         end = PREFIX.size + size
         if end > len(payload):
             raise ValueError("the message is longer than its frame")
-        message = json.loads(bytes(payload[PREFIX.size : end]).decode("utf-8"))
+        message = _decode(bytes(payload[PREFIX.size : end]).decode("utf-8"))
     except (struct.error, ValueError, RecursionError) as error:
         raise ProtocolError("bad message: %s" % error) from None
     if not isinstance(message, dict):
@@ -99,39 +119,51 @@ class Parser:
 
 
 class Outbox:
-    """Bytes that wait until a file descriptor that does not block can take them."""
+    """Bytes that wait until a file descriptor that does not block can take them.
 
-    def __init__(self, fd):
+    Args:
+        fd: The descriptor.
+        sock: Its socket, where open descriptors are to go with frames.
+    """
+
+    def __init__(self, fd, sock=None):
         self.fd = fd
+        self.sock = sock
         self.chunks = collections.deque()
-        self.size = 0
 
-    def put(self, frame):
-        self.chunks.append(memoryview(frame))
-        self.size += len(frame)
+    def put(self, frame, fds=()):
+        """Queue a frame; descriptors go with its first byte, and the caller closes its own."""
+        self.chunks.append((memoryview(frame), [os.dup(fd) for fd in fds]))
 
     def flush(self):
         """Write what can be written now; True when nothing waits any more."""
         while self.chunks:
+            view, fds = self.chunks[0]
             try:
-                written = os.write(self.fd, self.chunks[0])
+                written = self._write(view, fds)
             except BlockingIOError:
                 return False
-            self.size -= written
-            if written == len(self.chunks[0]):
+            _close_all(fds)
+            if written == len(view):
                 self.chunks.popleft()
             else:
-                self.chunks[0] = self.chunks[0][written:]
+                self.chunks[0] = (view[written:], ())
         return True
 
+    def close(self):
+        """Let go of what could not be sent."""
+        while self.chunks:
+            _close_all(self.chunks.popleft()[1])
 
-def send_with_fds(sock, frame, fds=()):
-    """Send a frame on a blocking socket, with open descriptors for the receiver."""
-    view = memoryview(frame)
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    sent = sock.sendmsg([view], ancillary)
-    if sent < len(frame):
-        sock.sendall(view[sent:])
+    def _write(self, view, fds):
+        if not fds:
+            return os.write(self.fd, view)
+        return self.sock.sendmsg([view], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+
+def _close_all(fds):
+    for fd in fds:
+        os.close(fd)
 
 
 class BlockingReader:
@@ -139,7 +171,7 @@ class BlockingReader:
 
     def __init__(self, sock):
         self.sock = sock
-        self.parser = Parser()
+        self.parser = Parser(MAX_REQUEST)
         self.frames = collections.deque()
         self.fds = collections.deque()
 
@@ -151,9 +183,10 @@ class BlockingReader:
 
         Raises:
             Closed: The other side is gone.
+            ProtocolError: It announces too much.
         """
         while not self.frames:
-            data, ancillary, _, _ = self.sock.recvmsg(READ_SIZE, socket.CMSG_SPACE(16 * array.array("i").itemsize))
+            data, ancillary, _, _ = self.sock.recvmsg(READ_SIZE, socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize))
             for level, kind, payload in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     fds = array.array("i")
@@ -165,8 +198,16 @@ class BlockingReader:
         return self.frames.popleft()
 
     def take_fds(self, count):
-        """Take the next descriptors that came, close-on-exec."""
-        taken = [self.fds.popleft() for _ in range(count)]
-        for fd in taken:
-            os.set_inheritable(fd, False)
-        return taken
+        """Take the next descriptors that came, close-on-exec, and never 0 to 2: a block may have closed these."""
+        if len(self.fds) < count:
+            raise ProtocolError("%d descriptors are missing" % (count - len(self.fds)))
+        return [_keep_clear(self.fds.popleft()) for _ in range(count)]
+
+
+def _keep_clear(fd):
+    if fd > 2:
+        os.set_inheritable(fd, False)
+        return fd
+    higher = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return higher

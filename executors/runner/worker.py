@@ -10,8 +10,9 @@ import socket
 import sys
 import threading
 import warnings
+from select import POLLIN, poll
 
-from . import python, stdio, system, wire
+from . import children, python, stdio, system, wire
 
 BLOCK_OOM_SCORE = 1000
 CHECKPOINT_OOM_SCORE = 500
@@ -26,8 +27,6 @@ def run(sock, config):
         sock: Socket to the supervisor.
         config: The sandbox's configuration.
     """
-    system.prctl(system.PR_SET_DUMPABLE, 1)
-    system.adjust_oom_score(BLOCK_OOM_SCORE)
     Worker(sock, config).serve()
 
 
@@ -38,6 +37,8 @@ class Worker:
         self.config = config
         self.session = None
         self.pid = os.getpid()
+        self.fresh = True
+        self.checkpoints = children.Checkpoints()
         self._listen_to(sock)
 
     def _listen_to(self, sock):
@@ -47,10 +48,13 @@ class Worker:
     def serve(self):
         """Take requests until there are no more."""
         while True:
+            self._wait()
             try:
                 kind, ident, payload = self.reader.read()
             except (wire.Closed, OSError):
                 os._exit(0)
+            if self.fresh:
+                self._open_up()
             request, data = wire.unpack(payload)
             fds = self.reader.take_fds(request["fds"])
             if kind == b"P":
@@ -61,6 +65,23 @@ class Worker:
                 self._run_cell(ident, request, data, fds)
             else:
                 self._run_script(ident, request, data, fds)
+
+    def _wait(self):
+        """Wait for a request; a signal handler of the last block may run here, and its exception is nobody's."""
+        waiting = poll()
+        waiting.register(self.sock.fileno(), POLLIN)
+        while not self.reader.frames:
+            try:
+                waiting.poll()
+                return
+            except BaseException:
+                continue
+
+    def _open_up(self):
+        """Be an ordinary process from the first request on; until then the block before could reach in here."""
+        self.fresh = False
+        system.prctl(system.PR_SET_DUMPABLE, 1)
+        system.adjust_oom_score(BLOCK_OOM_SCORE)
 
     def _run_script(self, ident, request, source, fds):
         system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
@@ -93,18 +114,14 @@ class Worker:
 
     def _run_cell(self, ident, request, source, fds):
         if self.session is None:
-            self.session = Session(self.config)
+            self.session = Session()
+            self.checkpoints.hide()
+        self.checkpoints.reap()
         if len(fds) > 2 and self._checkpoint(ident, fds.pop()):
             _close(fds)
             return
         stdio.point_at(*fds)
         self.session.begin(request)
-        if request.get("path"):
-            try:
-                _write_file(request["path"], source)
-            except OSError as error:
-                self._report(ident, _no_file(request["path"], error))
-                return
         outcome = self.session.run(source, request)
         self._leave_if_forked(outcome)
         self._report(ident, outcome, self.session.end())
@@ -119,26 +136,32 @@ class Worker:
         system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
         stdio.point_at(*fds[:2])
         self._enter(request)
-        command = request["command"]
+        command, path = request["command"], request["path"]
         try:
-            path = request["path"]
             if path is None:
                 path = _script_in_memory(data)
             else:
                 _write_file(path, data)
-            if len(fds) > 2:
-                self._place(fds[2], request["state_fd"])
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            command = [path if part == "{file}" else part for part in command]
-            os.execvp(command[0], command)
         except OSError as error:
-            missing = shutil.which(command[0]) is None
-            text = "%s: %s" % (command[0], "not found" if missing else error.strerror)
-            os.write(2, (text + "\n").encode("utf-8", "replace"))
-            kind = "InterpreterNotFound" if missing else type(error).__name__
-            code = 127 if missing else 126
-            self._report(ident, python.Outcome(code, error={"type": kind, "message": text, "line": None}))
-            os._exit(code)
+            self._report(ident, _no_file(path or "a file in memory", error))
+            os._exit(1)
+        if len(fds) > 2:
+            self._place(fds[2], request["state_fd"])
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.execvp(command[0], [path if part == "{file}" else part for part in command])
+        except OSError as error:
+            self._end_without_interpreter(ident, command[0], error)
+
+    def _end_without_interpreter(self, ident, command, error):
+        missing = shutil.which(command) is None
+        text = "%s: %s" % (command, "not found" if missing else error.strerror)
+        os.write(2, (text + "\n").encode("utf-8", "replace"))
+        kind = "InterpreterNotFound" if missing else type(error).__name__
+        code = 127 if missing else 126
+        self._report(ident, python.Outcome(code, error={"type": kind, "message": text, "line": None}))
+        os._exit(code)
 
     def _place(self, fd, number):
         """Give a descriptor a number that a shell can redirect to, which may be taken by the socket."""
@@ -148,11 +171,8 @@ class Worker:
         os.dup2(fd, number, inheritable=True)
 
     def _enter(self, request):
-        os.chdir(request["cwd"])
-        for name, value in request["environment"].items():
-            os.environ[name] = value
-        for name in request["unset"]:
-            os.environ.pop(name, None)
+        _go_to(request["cwd"])
+        _set_variables(request)
 
     def _checkpoint(self, ident, fd):
         """Fork a child that sleeps with the memory of now; True in the child once it has been woken to go on instead."""
@@ -169,6 +189,7 @@ class Worker:
             return False
         if pid:
             os.close(fd)
+            self.checkpoints.add(pid)
             self._send(b"C", ident, {"pid": pid})
             return False
         self.sock.close()
@@ -185,46 +206,53 @@ class Worker:
 
     def _report(self, ident, outcome, more=None):
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
-        message.update(more or {})
-        self._send(b"D", ident, message)
+        try:
+            self._send(b"D", ident, dict(message, **(more or {})))
+        except wire.ProtocolError:
+            # Only the environment can be so large.
+            self._send(b"D", ident, dict(message, too_large=True))
 
     def _send(self, kind, ident, message):
-        self.sock.sendall(wire.pack(kind, ident, message))
+        frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)
+        try:
+            self.sock.sendall(frame)
+        except OSError:
+            os._exit(70)  # the block has closed the socket: nobody can be told any more
 
 
 class Session:
     """The live namespace of a session."""
 
-    def __init__(self, config):
+    def __init__(self):
         self.namespace = python.new_main()
         self.streams = stdio.SessionStreams()
-        self.streams.install()
-        self.standard = (sys.stdin, sys.stdout, sys.stderr)
+        self.streams.patch_threads()
         self.told = None
         sys.argv = [""]
         sys.path.insert(0, "")
 
     def begin(self, request):
         """Set the stage for a block: its number, its directory and environment, fresh standard streams."""
-        self.streams.block = request["number"]
-        sys.stdin, sys.stdout, sys.stderr = self.standard
+        self.streams.begin(request["number"])
         if request["cwd"] is not None:
-            os.chdir(request["cwd"])
-        for name, value in request["environment"].items():
-            os.environ[name] = value
-        for name in request["unset"]:
-            os.environ.pop(name, None)
+            _go_to(request["cwd"])
+        _set_variables(request)
         self.told = (_cwd(), dict(os.environ))
         _see_user_site()
 
     def run(self, source, request):
         """Run the block."""
+        try:
+            if request["path"]:
+                _write_file(request["path"], source)
+        except OSError as error:
+            return _no_file(request["path"], error)
         return python.run_cell(source, request["path"] or "<block %d>" % request["number"], self.namespace)
 
     def end(self):
         """What the supervisor must know for the blocks to come."""
         stdio.flush()
-        more = {"late": self.streams.take_late()}
+        more = {"late": self.streams.end()}
         now = (_cwd(), dict(os.environ))
         if now != self.told:
             before, after = self.told[1], now[1]
@@ -246,6 +274,20 @@ def _fork_quietly():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
+
+
+def _go_to(folder):
+    try:
+        os.chdir(folder)
+    except OSError as error:  # it may have been removed since
+        os.write(2, ("%s: %s; this block runs in %s\n" % (folder, error.strerror, _cwd())).encode("utf-8", "replace"))
+
+
+def _set_variables(request):
+    for name, value in request["environment"].items():
+        os.environ[name] = value
+    for name in request["unset"]:
+        os.environ.pop(name, None)
 
 
 def _cwd():

@@ -1,6 +1,7 @@
 """The supervisor's view of the zygote and of the workers that it forks."""
 
 import os
+import signal
 import socket
 
 from . import peer, system, wire, zygote
@@ -21,12 +22,23 @@ class Worker:
         self.failure = None
         self.on_frame = None
         self.on_exit = None
+        self.on_hang_up = None
         self.doomed = False
 
     def frame(self, kind, ident, message):
         """Pass on what the process said."""
         if self.on_frame is not None:
             self.on_frame(kind, ident, message)
+
+    def hung_up(self):
+        """Pass on that its socket is closed, or was, because it talked nonsense."""
+        if self.on_hang_up is not None and self.status is None:
+            self.on_hang_up()
+
+    def let_run(self):
+        """Let it run if code of the same user has stopped it."""
+        if self.pid is not None and self.status is None:
+            system.send(self.pid, signal.SIGCONT)
 
     def exited(self, status, failure=None):
         """Note its end, once."""
@@ -44,18 +56,21 @@ class Workers:
     Args:
         selector: The supervisor's selector.
         config: The sandbox's configuration.
-        on_ready: Called with the zygote's first message.
+        on_ready: Called with a zygote's first message.
+        on_failure: Called with a sentence when there can be no zygote; does not return.
     """
 
-    def __init__(self, selector, config, on_ready):
+    def __init__(self, selector, config, on_ready, on_failure):
         self._selector = selector
         self._config = config
         self._on_ready = on_ready
+        self._on_failure = on_failure
         self._pending = {}
         self.by_pid = {}
         self._count = 0
         self.zygote_pid = None
         self._zygote = None
+        self._warm = False
 
     def start_zygote(self):
         """Fork the warm interpreter."""
@@ -63,7 +78,7 @@ class Workers:
         pid = os.fork()
         if pid == 0:
             try:
-                _leave_supervisor(theirs)
+                _leave_supervisor(theirs.fileno())
                 zygote.run(theirs, self._config)
             finally:
                 os._exit(71)
@@ -80,35 +95,58 @@ class Workers:
         self._count += 1
         worker = Worker(self._count)
         ours, theirs = socket.socketpair()
-        worker.peer = peer.Peer(self._selector, ours, worker.frame, lambda: None)
+        self._connect(worker, ours)
         self._pending[worker.ident] = worker
         self._zygote.send(wire.pack(b"W", worker.ident), [theirs.fileno()])
         theirs.close()
+        self.let_zygote_run()
         return worker
 
-    def adopt(self, worker, pid, sock):
+    def _connect(self, worker, sock):
+        def frame(*args):
+            # A block that has stopped the zygote is about to end, and its end is the zygote's to tell.
+            self.let_zygote_run()
+            worker.frame(*args)
+
+        def closed():
+            self.let_zygote_run()
+            worker.hung_up()
+
+        worker.peer = peer.Peer(self._selector, sock, frame, closed)
+
+    def let_zygote_run(self):
+        """Let it run if code of the same user has stopped it."""
+        system.send(self.zygote_pid, signal.SIGCONT)
+
+    def replace_zygote(self):
+        """Kill a zygote that does not answer; its death starts another."""
+        system.send(self.zygote_pid, signal.SIGKILL)
+
+    def adopt(self, pid, sock):
         """Let a woken checkpoint take the place of a dead worker.
 
         Args:
-            worker: The new entry for it.
             pid: The checkpoint's process.
             sock: The supervisor's end of its socket.
-        """
-        worker.pid = pid
-        worker.peer = peer.Peer(self._selector, sock, worker.frame, lambda: None)
-        self.by_pid[pid] = worker
 
-    def next_worker(self):
-        """An entry for a process that is not forked from the zygote."""
+        Returns:
+            The `Worker` for it.
+        """
         self._count += 1
-        return Worker(self._count)
+        worker = Worker(self._count)
+        worker.pid = pid
+        self._connect(worker, sock)
+        self.by_pid[pid] = worker
+        worker.let_run()
+        return worker
 
     def collect(self):
         """Take note of the children of PID 1 that have died."""
         for pid, status in system.reaped():
             if pid == self.zygote_pid:
-                self._zygote.close()
-                self._zygote_gone()
+                self._zygote.finish()
+                if pid == self.zygote_pid:
+                    self._zygote_gone()
             else:
                 self._ended(pid, status)
 
@@ -129,11 +167,14 @@ class Workers:
 
     def _zygote_says(self, kind, ident, message):
         if kind == b"H":
+            self._warm = True
             self._on_ready(message)
         elif kind == b"X":
             self._ended(message["pid"], message["status"])
         elif kind == b"S":
-            worker = self._pending.pop(ident)
+            worker = self._pending.pop(ident, None)
+            if worker is None:
+                return
             if "error" in message:
                 worker.exited(71 << 8, "the sandbox could not start a process: " + message["error"])
             else:
@@ -144,22 +185,23 @@ class Workers:
 
     def _zygote_gone(self):
         """User code of the same uid can kill the zygote; what it would have told about its children PID 1 now sees itself."""
+        if not self._warm:
+            self._on_failure("the interpreter ended while it imported the modules of `preload`")
         pending, self._pending = self._pending, {}
         self.start_zygote()
         for worker in pending.values():
             worker.exited(71 << 8, "the code killed the process that starts blocks")
+        # Of those that it has waited for, nobody can tell any more how they ended.
+        present = set(system.list_pids())
+        for pid in [pid for pid in self.by_pid if pid not in present]:
+            self._ended(pid, signal.SIGKILL)
 
 
 def _leave_supervisor(sock):
-    """Keep nothing of the supervisor's: neither the stream to the host nor any socket or pipe."""
+    """Keep nothing of the supervisor's: neither the stream to the host nor any socket or pipe, nor its handlers."""
+    signal.set_wakeup_fd(-1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    keep = sock.fileno()
-    for name in os.listdir("/proc/self/fd") if os.access("/proc/self/fd", os.R_OK) else map(str, range(3, 1024)):
-        fd = int(name)
-        if fd > 2 and fd != keep:
-            try:
-                os.close(fd)
-            except OSError:
-                pass
+    os.closerange(3, sock)
+    os.closerange(sock + 1, os.sysconf("SC_OPEN_MAX"))

@@ -30,11 +30,12 @@ def run(sock, config):
     os.set_blocking(wakeup_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    system.reaped()
     gc.collect()
     gc.freeze()
     sock.sendall(wire.pack(b"H", 0, {"preload": problems}))
     try:
-        _serve(sock, config, wakeup_read)
+        _serve(sock, config, (wakeup_read, wakeup_write))
     except (wire.Closed, OSError):
         os._exit(0)
 
@@ -55,9 +56,9 @@ def _warm_up(preload):
 def _serve(sock, config, wakeup):
     reader = wire.BlockingReader(sock)
     while True:
-        readable, _, _ = select.select([sock, wakeup], [], [])
-        if wakeup in readable:
-            os.read(wakeup, 4096)
+        readable, _, _ = select.select([sock, wakeup[0]], [], [])
+        if wakeup[0] in readable:
+            os.read(wakeup[0], 4096)
             for pid, status in system.reaped():
                 sock.sendall(wire.pack(b"X", 0, {"pid": pid, "status": status}))
         if sock in readable:
@@ -82,7 +83,10 @@ def _fork_worker(sock, ident, fd, config, wakeup):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sock.close()
-        os.close(wakeup)
+        # A block that held the other end of the pipe could fill it and so stop the zygote.
+        for number in wakeup:
+            os.close(number)
+        _silence()
         os.setsid()
         os.nice(WORKER_NICENESS)
         gc.unfreeze()
@@ -91,3 +95,10 @@ def _fork_worker(sock, ident, fd, config, wakeup):
         os.write(2, json.dumps({"worker": repr(error)}).encode())
     finally:
         os._exit(70)
+
+
+def _silence():
+    """Close the way to the container's own standard error, which user code could flood."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)

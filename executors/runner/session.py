@@ -1,0 +1,166 @@
+"""The supervisor's view of a session: its live interpreter, its checkpoints, its place."""
+
+import signal
+import socket
+
+from . import place, system, wire
+
+CHECKPOINT_PATIENCE = 10.0
+
+
+class Session:
+    """One interpreter that lives on from block to block.
+
+    Args:
+        supervisor: The `Supervisor`.
+    """
+
+    def __init__(self, supervisor):
+        self.supervisor = supervisor
+        self.workers = supervisor.workers
+        self.worker = None
+        self.place = place.Place()
+        self._kept = None
+        self._kept_place = None
+
+    @property
+    def usable(self):
+        """Whether its interpreter lives and can be talked to."""
+        return self.worker is not None and self.worker.status is None and not self.worker.peer.closed
+
+    def start(self):
+        """Start an empty interpreter, in the directory and the environment of the last block.
+
+        Returns:
+            Its worker.
+        """
+        self.worker = self.workers.start()
+        self.place.forget_told()
+        return self.worker
+
+    def kill(self, spare=None):
+        """Kill the live interpreter and all that the session started, except its checkpoints."""
+        keep = {item.pid for item in (spare, self._kept) if item is not None and item.pid}
+        live = self.worker
+
+        def roots(parent_of):
+            strays = self.workers.strays(parent_of, keep)
+            return strays + ([live.pid] if live is not None and live.pid else [])
+
+        system.kill_trees(roots, spare=keep)
+        self.workers.collect()
+
+    def wake(self, checkpoint):
+        """Let a checkpoint go on as the session."""
+        self.worker = self.workers.adopt(checkpoint.pid, checkpoint.sock)
+        self.worker.peer.send(wire.pack(b"G", 0, {}))
+        # The woken interpreter knows only what it was told before it was put to sleep.
+        self.place.forget_told()
+
+    def take_checkpoint(self, ident):
+        """Take a checkpoint because the host asked for it."""
+        if not self.usable or self.supervisor.cell is not None:
+            self._answer(ident, "there is no session" if self.supervisor.cell is None else "a block is running")
+            return
+        Taking(self, ident, lambda error: self._answer(ident, error and "no checkpoint was taken: " + error))
+
+    def kept(self, checkpoint):
+        """Keep a checkpoint instead of the one before."""
+        if self._kept is not None:
+            self._kept.drop()
+        self._kept, self._kept_place = checkpoint, self.place.save()
+
+    def rollback(self, ident):
+        """Go back to the checkpoint that the host asked for, and sleep a copy of it so that one can come back to it again."""
+        checkpoint = self._kept
+        if self.supervisor.cell is not None:
+            self._answer(ident, "a block is running")
+            return
+        if checkpoint is None or not checkpoint.alive():
+            self._answer(ident, "there is no checkpoint: call checkpoint() first")
+            return
+        self.kill()
+        self._kept = None
+        self.place.restore(self._kept_place)
+        self.wake(checkpoint)
+        Taking(self, ident, lambda _: self._answer(ident, None))
+
+    def _answer(self, ident, error):
+        self.supervisor.send_message(b"A", ident, {"error": error, "errno": 0} if error else {})
+
+
+class Taking:
+    """A checkpoint on its way, between two blocks.
+
+    Args:
+        session: The `Session`.
+        ident: Number of the host's request.
+        done: Called with None, or with a sentence when none was taken.
+    """
+
+    def __init__(self, session, ident, done):
+        self.session = session
+        self.ident = ident
+        self.done = done
+        self.worker = session.worker
+        ours, theirs = socket.socketpair()
+        self.checkpoint = Checkpoint(ours)
+        # Blocks wait until it is there.
+        session.supervisor.cell = self
+        self.timer = session.supervisor.after(CHECKPOINT_PATIENCE, lambda: self._end("the session does not answer"))
+        self.worker.on_frame = self._hear
+        self.worker.on_exit = self.worker.on_hang_up = lambda: self._end("the session has ended")
+        self.worker.peer.send(wire.pack(b"P", ident, {"fds": 1}), [theirs.fileno()])
+        theirs.close()
+
+    def _hear(self, kind, ident, message):
+        if kind == b"C" and ident == self.ident:
+            self.checkpoint.taken(message)
+            self._end(self.checkpoint.skipped)
+
+    def _end(self, error):
+        supervisor = self.session.supervisor
+        if supervisor.cell is not self:
+            return
+        supervisor.forget(self.timer)
+        self.worker.on_frame = self.worker.on_exit = self.worker.on_hang_up = None
+        if error:
+            self.checkpoint.drop()
+        else:
+            self.session.kept(self.checkpoint)
+        self.done(error)
+        supervisor.finished(self)
+
+
+class Checkpoint:
+    """A sleeping fork of the session.
+
+    Args:
+        sock: The supervisor's end of its socket.
+    """
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.pid = None
+        self.skipped = None
+
+    def taken(self, message):
+        """Note what the session said of it; the first word counts, because the block could speak after it."""
+        if self.pid is not None or self.skipped is not None:
+            return
+        pid, skipped = message.get("pid"), message.get("skipped")
+        if isinstance(pid, int) and pid > 1:
+            self.pid = pid
+        else:
+            self.skipped = skipped if isinstance(skipped, str) else "the session said nothing of it"
+
+    def alive(self):
+        """Whether it still sleeps there."""
+        return self.pid in system.parents()
+
+    def drop(self):
+        """Let it end."""
+        self.sock.close()
+        if self.pid is not None:
+            # One that the block has stopped would never read the end of its socket.
+            system.send(self.pid, signal.SIGCONT)
