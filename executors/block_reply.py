@@ -47,16 +47,24 @@ def to_result(
             outcome=_one_of(_OUTCOMES, message["outcome"]),
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
-            value=message["value"],
-            error=ErrorInfo(error["type"], error["message"], error["line"]) if error else None,
+            value=_words(message["value"]),
+            error=ErrorInfo(str(error["type"]), str(error["message"]), _line(error["line"])) if error else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
             artifacts=artifacts,
             state=_one_of(_STATES, message["state"]),
-            notes=(*notes, *message["notes"]),
+            notes=(*notes, *map(str, message["notes"])),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as problem:
+    except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
         raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
+
+
+def _words(thing: Any) -> str | None:
+    return None if thing is None else str(thing)
+
+
+def _line(thing: Any) -> int | None:
+    return None if thing is None else int(thing)
 
 
 def _one_of(allowed: tuple[str, ...], word: Any) -> Any:

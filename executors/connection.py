@@ -18,6 +18,7 @@ from .errors import SandboxDied, SandboxError, SandboxProtocolError
 from .stream import ByteStream
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
+READS_AT_ONCE = 64
 Listener = Callable[[bytes, bytes], None]
 """Called in the connection's thread with the type of a frame of output and its bytes, as they come."""
 
@@ -66,6 +67,7 @@ class Connection:
         self._outgoing: deque[memoryview] = deque()
         self._lock = threading.Lock()
         self._closing = False
+        self._more = False
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
@@ -156,6 +158,8 @@ class Connection:
             error = broken
         except OSError as broken:
             error = SandboxDied(f"the stream to the sandbox {self._name} broke: {broken}")
+        except Exception as broken:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            error = SandboxProtocolError(f"talking to the sandbox {self._name} failed: {broken!r}")
         self._end(error)
 
     def _loop(self) -> None:
@@ -164,7 +168,7 @@ class Connection:
             selector.register(self._stream.read_fd, selectors.EVENT_READ)
             writing = False
             while not self._closing:
-                for key, _ in selector.select():
+                for key, _ in selector.select(0 if self._more else None):
                     if key.fileobj is self._wake_read:
                         with contextlib.suppress(BlockingIOError):
                             self._wake_read.recv(4096)
@@ -187,8 +191,10 @@ class Connection:
             selector.unregister(write_fd)
 
     def _receive(self) -> bool:
-        """Take in all that has come; False at the end of the stream."""
-        while True:
+        """Take in what has come; False at the end of the stream."""
+        self._more = False
+        # Not without end: a sandbox that never stops talking must not keep this end from talking, or from hanging up.
+        for _ in range(READS_AT_ONCE):
             try:
                 data = self._stream.read()
             except BlockingIOError:
@@ -197,6 +203,8 @@ class Connection:
                 return False
             for kind, ident, payload in self._parser.feed(data):
                 self._take(kind, ident, payload)
+        self._more = True
+        return True
 
     def _flush(self) -> bool:
         """Send what there is room for; True when nothing waits any more."""

@@ -12,8 +12,6 @@ import ssl
 import struct
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +116,11 @@ class DockerLauncher:
             self._container = self._create(client, image, boot)
             stream = DockerStream(client, self._container)
             client.start(self._container)
-        except (docker.errors.APIError, OSError) as error:  # OSError: the engine went away half-way
+        except (docker.errors.DockerException, OSError) as error:  # OSError: the engine went away half-way
             if stream is not None:
                 stream.close()
             self.kill()
-            if isinstance(error, docker.errors.APIError):
+            if isinstance(error, docker.errors.DockerException):
                 raise _explain(error, self._options) from error
             raise SandboxUnavailable(
                 f"the Docker engine stopped answering while the sandbox was started: {error}"
@@ -144,6 +142,8 @@ class DockerLauncher:
                 f"{LABEL}.owner": f"{socket.gethostname()}:{os.getpid()}",
                 **options.labels,
             },
+            # PID 1 hears no signal that it has no handler for, and a handler would hear the code inside, too.
+            stop_signal="SIGKILL",
             stdin_open=True,
             # Not detached means StdinOnce: when this process dies the runner reads the end of the stream and exits.
             detach=False,
@@ -220,8 +220,8 @@ class DockerLauncher:
 
 def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
     """Turn the engine's refusal into a sentence that says what to do."""
-    text = str(error.explanation or error)
-    if error.status_code == 409 and "already in use" in text:
+    text = str(getattr(error, "explanation", None) or error)
+    if getattr(error, "status_code", None) == 409 and "already in use" in text:
         return SandboxNameInUse(
             f"a container named {options.name!r} exists already and was left alone: stop it, or choose another container_name"
         )
@@ -258,13 +258,18 @@ class DockerStream:
         self._remaining = 0
         self._kind = 0
         self._diagnostics = bytearray()
-        # With auto_remove the exit code can't be had afterwards, so the question is put before the start.
-        self._exit = client.post(
-            f"{client.base_url}/v{client.api_version}/containers/{container}/wait",
-            params={"condition": "next-exit"},
-            stream=True,
-            timeout=(10, None),
-        )
+        self._exit: Any = None
+        try:
+            # With auto_remove the exit code can't be had afterwards, so the question is put before the start.
+            self._exit = client.post(
+                f"{client.base_url}/v{client.api_version}/containers/{container}/wait",
+                params={"condition": "next-exit"},
+                stream=True,
+                timeout=(10, None),
+            )
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def read_fd(self) -> int:
@@ -328,14 +333,11 @@ class DockerStream:
         return f"{text}; it said: {said}" if said else text
 
     def _exit_code(self, timeout_s: float) -> int | None:
-        executor = ThreadPoolExecutor(1, thread_name_prefix="codeact-exit")
         try:
-            answer = executor.submit(lambda: json.loads(self._exit.content)).result(timeout_s)
-            return int(answer["StatusCode"])
-        except (FutureTimeout, ValueError, KeyError, OSError):
+            self._exit.raw.connection.sock.settimeout(timeout_s)
+            return int(json.loads(self._exit.content)["StatusCode"])
+        except (ValueError, KeyError, AttributeError, OSError):
             return None
-        finally:
-            executor.shutdown(wait=False)
 
     def close(self) -> None:
         """Hang up; the runner reads the end of the stream and exits."""

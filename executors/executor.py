@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-import threading
 import weakref
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,9 @@ from .connection import Listener
 from .errors import SandboxFileError, SandboxNotStarted, SandboxStartError
 from .filenames import safe_name
 from .languages import Language
-from .result import ExecutionResult
+from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
+from .turns import Turns
 from .workspace import Workspace
 
 INIT_TIMEOUT_S = 60.0
@@ -84,7 +84,9 @@ class SandboxCodeExecutor(CodeExecutor):
         self._workspace: Workspace | None = None
         self._temporary: _TemporaryFolder | None = None
         self._stopped = False
-        self._lifecycle = threading.Lock()
+        self._lifecycle = Turns()
+        self._calls = Turns()
+        self._files = Turns()
 
     @abstractmethod
     def _new_sandbox(self) -> Sandbox:
@@ -123,33 +125,24 @@ class SandboxCodeExecutor(CodeExecutor):
         Raises:
             SandboxError: It did not come up; nothing is left of it.
         """
-        async with self._exclusive():
+        async with self._lifecycle:
             self._stopped = False
             if self._sandbox is None or not self._sandbox.alive:
+                await self._stop(keep_folder=True)
                 await self._start()
 
     async def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
-        async with self._exclusive():
+        async with self._lifecycle:
             self._stopped = True
             await self._stop()
 
     async def restart(self) -> None:
         """Start afresh: a new sandbox, with the files of `work_dir` and nothing else of before."""
-        async with self._exclusive():
+        async with self._lifecycle:
             await self._stop(keep_folder=True)
             self._stopped = False
             await self._start()
-
-    @contextlib.asynccontextmanager
-    async def _exclusive(self) -> AsyncIterator[None]:
-        """One start, stop or restart at a time; not an asyncio.Lock, because those belong to one event loop."""
-        while not self._lifecycle.acquire(blocking=False):  # noqa: ASYNC110 - an asyncio.Event belongs to one loop too
-            await asyncio.sleep(0.005)
-        try:
-            yield
-        finally:
-            self._lifecycle.release()
 
     async def _start(self) -> None:
         if self._work_dir is None and self._mounted is None and self._temporary is None:
@@ -269,6 +262,11 @@ class SandboxCodeExecutor(CodeExecutor):
                 await asyncio.wait({running})
 
     async def _execute(self, code_blocks: Sequence[CodeBlock], chunks: OutputChunks | None = None) -> ExecutionResult:
+        # Blocks of one call follow each other in a session, whoever else calls.
+        async with self._calls if self._mode == "session" else contextlib.nullcontext():
+            return await self._execute_all(code_blocks, chunks)
+
+    async def _execute_all(self, code_blocks: Sequence[CodeBlock], chunks: OutputChunks | None) -> ExecutionResult:
         sandbox, notes = await self._ready()
         results: list[ExecutionResult] = []
         for number, block in enumerate(code_blocks):
@@ -282,9 +280,9 @@ class SandboxCodeExecutor(CodeExecutor):
     async def _ready(self) -> tuple[Sandbox, tuple[str, ...]]:
         """The running sandbox, and what has to be said if it is not the one of before."""
         sandbox = self._sandbox
-        if sandbox is not None and sandbox.alive:
+        if sandbox is not None and sandbox.alive and not self._stopped:
             return sandbox, ()
-        async with self._exclusive():
+        async with self._lifecycle:
             if self._stopped:
                 raise SandboxNotStarted("the executor has been stopped: call start() before running more code")
             died = self._sandbox is not None
@@ -302,20 +300,25 @@ class SandboxCodeExecutor(CodeExecutor):
     ) -> ExecutionResult:
         request = self._request(block)
         if isinstance(request, ExecutionResult):
-            return request
+            return _marked_lost(replace(request, notes=notes))
         workspace = self._workspace
         kept = None
         message = {**request.message, "scan": workspace is not None}
         if workspace is not None:
-            notes += await sync.push(workspace, sandbox)
+            async with self._files:
+                notes += await sync.push(workspace, sandbox)
         if request.filename is not None:
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
             kept = self._keep_code(request)
         reply = await sandbox.run(message, request.code, self._timeout, listener)
-        artifacts = await sync.pull(workspace, sandbox, reply) if workspace is not None else ()
-        result = to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
-        return replace(result, state="lost") if LOST in notes else result
+        artifacts: tuple[Artifact, ...] = ()
+        if workspace is not None:
+            async with self._files:
+                artifacts = await sync.pull(workspace, sandbox, reply)
+        return _marked_lost(
+            to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
+        )
 
     def _keep_code(self, request: BlockRequest) -> str | None:
         """Where the code is on the host, as AutoGen's executors keep it."""
@@ -397,7 +400,11 @@ class SandboxCodeExecutor(CodeExecutor):
     async def list_files(self) -> list[str]:
         """Names of the regular files in the workspace."""
         sandbox, _ = await self._ready()
-        return [str(entry["name"]) for entry in await sandbox.list_files()]
+        return [entry["name"] for entry in await sandbox.list_files()]
+
+
+def _marked_lost(result: ExecutionResult) -> ExecutionResult:
+    return replace(result, state="lost") if LOST in result.notes else result
 
 
 class _TemporaryFolder:
@@ -409,8 +416,8 @@ class _TemporaryFolder:
 
 
 def _check_workspace(hello: Mapping[str, Any]) -> None:
-    if not hello["workspace_writable"]:
+    if not hello.get("workspace_writable"):
         raise SandboxStartError(
-            f"the workspace is not writable for user {hello['uid']} in the sandbox: change the folder's owner or permissions, "
-            "or pass `user=`"
+            f"the workspace is not writable for user {hello.get('uid')} in the sandbox: change the folder's owner or "
+            "permissions, or pass `user=`"
         )

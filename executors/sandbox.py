@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -71,6 +72,10 @@ class Sandbox:
         self._start_timeout_s = start_timeout_s
         self._grace_s = grace_s
         self._connection: Connection | None = None
+        self._lock = threading.Lock()
+        self._launched: ByteStream | None = None
+        self._abandoned = False
+        self._limits: dict[int, float] = {}
 
     @property
     def alive(self) -> bool:
@@ -86,14 +91,11 @@ class Sandbox:
         Raises:
             SandboxError: It did not come up; nothing is left of it.
         """
-        launching = asyncio.ensure_future(asyncio.to_thread(self._launcher.launch, protocol.BOOT))
+        launching = asyncio.get_running_loop().run_in_executor(None, self._launch)
         try:
             stream = await asyncio.shield(launching)
         except asyncio.CancelledError:
-            launching.add_done_callback(self._abandon)
-            raise
-        except BaseException:
-            self._launcher.close()
+            self._abandon()
             raise
         try:
             return await self._greet(stream)
@@ -101,10 +103,30 @@ class Sandbox:
             await self._tear_down()
             raise
 
-    def _abandon(self, launching: asyncio.Future[ByteStream]) -> None:
-        """End a sandbox whose start nobody waits for any more."""
-        if not launching.cancelled() and launching.exception() is None:
-            launching.result().close()
+    def _launch(self) -> ByteStream:
+        try:
+            stream = self._launcher.launch(protocol.BOOT)
+        except BaseException:
+            self._launcher.close()
+            raise
+        with self._lock:
+            self._launched = stream
+            abandoned = self._abandoned
+        if abandoned:
+            self._undo_launch(stream)
+        return stream
+
+    def _abandon(self) -> None:
+        """End a sandbox whose start nobody waits for any more, now or when it is there; the event loop may be gone then."""
+        with self._lock:
+            self._abandoned = True
+            stream = self._launched
+        if stream is not None:
+            threading.Thread(target=self._undo_launch, args=(stream,), name=f"codeact-undo-{self.name}").start()
+
+    def _undo_launch(self, stream: ByteStream) -> None:
+        stream.close()
+        self._launcher.kill()
         self._launcher.close()
 
     async def _greet(self, stream: ByteStream) -> dict[str, Any]:
@@ -119,7 +141,9 @@ class Sandbox:
         except SandboxError as error:
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
         if hello.get("protocol") != protocol.VERSION:
-            raise SandboxProtocolError(f"the runner speaks protocol {hello.get('protocol')}, not {protocol.VERSION}")
+            raise SandboxProtocolError(f"the runner speaks protocol {hello.get('protocol')!r}, not {protocol.VERSION}")
+        if not isinstance(hello.get("preload"), dict):
+            raise SandboxProtocolError("the runner's first message does not say what became of `preload`")
         if hello["preload"]:
             problems = "; ".join(f"{name}: {text}" for name, text in hello["preload"].items())
             raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
@@ -164,11 +188,16 @@ class Sandbox:
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": timeout_s}
         future = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
-        return await self._answer(future, timeout_s, lambda: self._cancel(connection, ident, future))
+        # What was sent before may have to end first.
+        self._limits[ident] = timeout_s + self._grace_s
+        try:
+            limit = sum(list(self._limits.values()))
+            return await self._answer(future, limit, lambda: self._cancel(connection, ident, future))
+        finally:
+            del self._limits[ident]
 
-    async def _answer(self, future: Future[Reply], timeout_s: float, cancel: Callable[[], Any]) -> Reply:
+    async def _answer(self, future: Future[Reply], limit: float, cancel: Callable[[], Any]) -> Reply:
         """Wait for a block's answer until the host's own deadline."""
-        limit = timeout_s + self._grace_s
         try:
             return await _within(future, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
         except asyncio.CancelledError:
@@ -243,7 +272,7 @@ class Sandbox:
         while True:
             request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
             reply = await self._file_request(connection, connection.next_ident(), request)
-            yield reply.data, int(reply.message["size"])
+            yield reply.data, number_of(reply.message, "size")
             offset += len(reply.data)
             if len(reply.data) < CHUNK:
                 return
@@ -252,7 +281,7 @@ class Sandbox:
         """The regular files of the workspace, as name, size and mode."""
         connection = self._connected()
         reply = await self._file_request(connection, connection.next_ident(), {"op": "list"})
-        return list(reply.message["files"])
+        return checked_entries(reply.message.get("files"))
 
     async def _file_request(
         self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
@@ -260,7 +289,8 @@ class Sandbox:
         future = connection.request(b"F", ident, message, data)
         reply = await _within(future, self._start_timeout_s, f"the sandbox {self.name} did not answer")
         if "error" in reply.message:
-            raise SandboxFileError(int(reply.message["errno"]), str(reply.message["error"]), message.get("name"))
+            number = number_of(reply.message, "errno")
+            raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
 
     def _connected(self) -> Connection:
@@ -270,6 +300,40 @@ class Sandbox:
         if connection.ended.done():
             raise connection.ended.result()
         return connection
+
+
+def checked_entries(files: Any) -> list[dict[str, Any]]:
+    """What a sandbox says of files.
+
+    Args:
+        files: The list from its message.
+
+    Returns:
+        Entries with `name`, `size`, `mode` and perhaps `inline`.
+
+    Raises:
+        SandboxProtocolError: It is no such list.
+    """
+    if not isinstance(files, list) or not all(
+        isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in files
+    ):
+        raise SandboxProtocolError("the sandbox sent a malformed list of files")
+    for entry in files:
+        for key in ("size", "mode", "inline") if entry.get("inline") is not None else ("size", "mode"):
+            number_of(entry, key)
+    return files
+
+
+def number_of(message: Mapping[str, Any], key: str) -> int:
+    """A number in a message, not below 0.
+
+    Raises:
+        SandboxProtocolError: It is not there.
+    """
+    value = message.get(key)
+    if not isinstance(value, int) or value < 0:
+        raise SandboxProtocolError(f"the sandbox sent {value!r} where a number is due ({key})")
+    return value
 
 
 async def _within(future: Future[T], seconds: float, text: str) -> T:

@@ -10,7 +10,7 @@ from .block_reply import artifact
 from .connection import Reply
 from .errors import SandboxError, SandboxFileError
 from .result import Artifact
-from .sandbox import Sandbox
+from .sandbox import Sandbox, checked_entries
 from .workspace import Workspace
 
 CHUNK = 256 * 1024
@@ -51,7 +51,7 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
     """
     artifacts = []
     offset = 0
-    for entry in reply.message.get("files", ()):
+    for entry in checked_entries(reply.message.get("files", [])):
         inline = entry.get("inline")
         content: bytes | None = None
         if inline is not None:
@@ -62,7 +62,7 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
 
 
 async def _store(workspace: Workspace, sandbox: Sandbox, entry: dict[str, Any], content: bytes | None) -> Artifact:
-    name, mode = str(entry["name"]), int(entry["mode"])
+    name, mode = entry["name"], entry["mode"]
     try:
         if content is not None:
             return artifact(entry, path=workspace.store(name, mode, [content]))
@@ -88,9 +88,13 @@ async def read_whole(sandbox: Sandbox, name: str, limit: int) -> list[bytes]:
         SandboxFileError: It is not there, not a regular file, or too large.
     """
     chunks = []
+    total = 0
     async for chunk, size in sandbox.read_file(name):
-        if size > limit:
-            raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {limit:,} are copied", name)
+        total += len(chunk)
+        if max(size, total) > limit:
+            raise SandboxFileError(
+                errno.EFBIG, f"it has {max(size, total):,} bytes; at most {limit:,} are copied", name
+            )
         chunks.append(chunk)
     return chunks
 
