@@ -159,6 +159,8 @@ class Team(BaseTeam, Component[TeamConfig]):
             ValueError: The task is empty or of a wrong type, or the team is running.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
+        if isinstance(task, str) and not task.strip():
+            raise ValueError("The task is empty: say what to do, or leave it out to go on with what was said before.")
         brake = await self._begin(cancellation_token, new_task=task is not None)
         events: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
         drive = asyncio.create_task(self._drive(task, output_task_messages, events))

@@ -41,14 +41,7 @@ def file_of(code: str) -> str:
     "kind",
     [
         *WITH_MODEL,
-        pytest.param(
-            PAIR,
-            marks=pytest.mark.xfail(
-                strict=True,
-                raises=pytest.fail.Exception,
-                reason="Team does not refuse an empty text as a task, although it says that it does",
-            ),
-        ),
+        PAIR,
     ],
 )
 async def test_an_empty_task_is_an_error(executor: Any, kind: str, task: str) -> None:
