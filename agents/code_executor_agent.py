@@ -131,6 +131,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         self._approval_func = approval_func
         self._asker = RetryAsker(model_client, name) if model_client is not None else None
         self._ran_code = False
+        self._owns_parts = False
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -141,6 +142,16 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
     def model_context(self) -> ChatCompletionContext:
         """The conversation with the model."""
         return self._model_context
+
+    @property
+    def code_executor(self) -> CodeExecutor:
+        """What runs the code."""
+        return self._code_executor
+
+    @property
+    def model_client(self) -> ChatCompletionClient | None:
+        """What writes the code, or None."""
+        return self._model_client
 
     # One turn
 
@@ -385,6 +396,23 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             ) from error
         self._ran_code = False
 
+    async def close(self) -> None:
+        """Stop the executor and close the model client of an agent that was loaded from a config.
+
+        What was given to the constructor belongs to whoever gave it and is left alone.
+
+        Raises:
+            TimeoutError: They did not stop within 120 s.
+        """
+        if not self._owns_parts:
+            return
+        async with asyncio.timeout(RESTART_DEADLINE_S):
+            try:
+                await self._code_executor.stop()
+            finally:
+                if self._model_client is not None:
+                    await self._model_client.close()
+
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation with the model, ready for JSON."""
         return CodeExecutorAgentState(llm_context=await self._model_context.save_state()).model_dump()
@@ -426,7 +454,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         executor = load_part(CodeExecutor, config.code_executor, "code_executor")
         client = load_part(ChatCompletionClient, config.model_client, "model_client")
         context = load_part(ChatCompletionContext, config.model_context, "model_context")
-        return cls(
+        agent = cls(
             config.name,
             executor,
             model_client=client,
@@ -438,6 +466,8 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             sources=config.sources,
             supported_languages=config.supported_languages,
         )
+        agent._owns_parts = True
+        return agent
 
 
 def _says_something(message: LLMMessage) -> bool:

@@ -62,11 +62,12 @@ async def main() -> None:
     loaded = json.loads(config)
     loaded["config"]["model_client"] = model_for(AFTER).dump_component().model_dump()
 
-    # The loaded agent's sandbox starts with its first block, and ends with this program.
+    # The loaded agent's sandbox starts with its first block, and ends with close().
     agent = CodeExecutorAgent.load_component(loaded)
     await agent.load_state(json.loads(state))
     print(f"The loaded agent remembers {len(await agent.model_context.get_messages())} messages.\n")
     await Console(agent.run_stream(task="What is twice that number?"))
+    await agent.close()
 
 
 if __name__ == "__main__":

@@ -111,6 +111,11 @@ class Team(BaseTeam, Component[TeamConfig]):
         """What a parent team is told about this one."""
         return self._description
 
+    @property
+    def participants(self) -> Sequence[ChatAgent | BaseTeam]:
+        """The agents and teams, in the order of their turns."""
+        return tuple(self._participants)
+
     # Running
 
     async def run(
@@ -302,6 +307,20 @@ class Team(BaseTeam, Component[TeamConfig]):
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
             self._inner = self._build()
+        finally:
+            self._brake = None
+
+    async def close(self) -> None:
+        """Have every participant release what it holds: agents loaded from a config stop their executors.
+
+        Raises:
+            RuntimeError: The team is running.
+        """
+        await self._claim(RuntimeError("The team is running. Wait until it has stopped, then close it."))
+        try:
+            for participant in self._participants:
+                if isinstance(participant, ChatAgent | Team):
+                    await participant.close()
         finally:
             self._brake = None
 

@@ -25,7 +25,6 @@ DEADLINE_S = 50
 
 WARNED_OF = {
     "error_recovery.py": "AutoGen's client logs the answer to a retry decision, and pydantic warns about its type",
-    "save_and_load.py": "nobody can close the model client that a loaded agent has made for itself",
 }
 """Samples that are not free of warnings with a real model, and why."""
 
