@@ -236,7 +236,7 @@ RESTORED = (
     "The code took too long and was stopped after {} s.\nIts output was:\nhalf way\n\n\n"
     "The session's memory was put back to before this code: variables and imports from earlier code are there, "
     "those of this code are not.\n"
-    "The session's variables are as they were before this block; files, threads and subprocesses are not restored."
+    "Files, threads and subprocesses are not restored."
 )
 
 

@@ -313,7 +313,7 @@ class CellBlock(Block):
             self.session.wake(checkpoint)
             self.state = "restored"
             self.notes.append(
-                "The session's variables are as they were before this block; files, threads and subprocesses are not restored."
+                "Files, threads and subprocesses are not restored."
             )
             return
         if checkpoint is not None:
