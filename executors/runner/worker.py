@@ -195,12 +195,15 @@ class Worker:
         self.sock.close()
         os.setsid()
         system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
+        # The block has the same user id, and must not reach into the memory that it may be put back to.
+        system.prctl(system.PR_SET_DUMPABLE, 0)
         self._listen_to(socket.socket(fileno=fd))
         try:
             self.reader.read()
         except (wire.Closed, OSError):
             os._exit(0)
         self.pid = os.getpid()
+        system.prctl(system.PR_SET_DUMPABLE, 1)
         system.adjust_oom_score(BLOCK_OOM_SCORE)
         return True
 
