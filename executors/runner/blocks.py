@@ -8,6 +8,7 @@ import time
 from . import output, place, python, session, stdio, system, wire
 
 KILL_GRACE = 2.0
+MAX_TRIES = 3
 LAST_WORDS_S = 0.01
 # A process that has been asked for so long and is not there will not come.
 FORK_PATIENCE = 1.0
@@ -46,6 +47,7 @@ class Block:
         self.captures = []
         self.keep_pipes = False
         self.overdue = False
+        self.tries = 0
         self.timer = None
         self.began = time.monotonic()
         self.state = "kept"
@@ -64,13 +66,27 @@ class Block:
         self.worker.on_hang_up = self.worker_hung_up
         self.began = time.monotonic()
         self.worker.peer.send(wire.pack(b"X", self.ident, message, self.code, wire.MAX_REQUEST), ends)
-        self.code = b""
         for capture in self.captures:
             capture.close_write_end()
             self.supervisor.watch(capture)
         self.timer = self.supervisor.after(self.request["timeout"], self._out_of_time)
         if self.worker.status is not None:
             self.worker_exited()
+
+    def start(self):
+        """Run it."""
+        raise NotImplementedError
+
+    def start_again(self):
+        """Run it after all, when its process was killed before it had read the request; False where it was not so."""
+        if self.killed or self.overdue or not self.worker.peer.undelivered or self.tries >= MAX_TRIES:
+            return False
+        self.tries += 1
+        self.supervisor.forget(self.timer)
+        for capture in self.captures:
+            self.supervisor.unwatch(capture, keep=False)
+        self.start()
+        return True
 
     def _emit(self, kind, data):
         self.supervisor.send(kind, self.ident, data)
@@ -194,6 +210,8 @@ class Block:
 class ProcessBlock(Block):
     """A block in a process of its own; nothing of it outlives it, except in a session."""
 
+    state_file = None
+
     def start(self):
         """Run it."""
         self.worker = self.supervisor.take_worker()
@@ -203,11 +221,12 @@ class ProcessBlock(Block):
             self.open()
             return
         # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
-        self.state_file = os.memfd_create("state")
+        if self.state_file is None:
+            self.state_file = os.memfd_create("state")
         self.open([self.state_file])
 
     def worker_exited(self):
-        if self.finished:
+        if self.finished or self.start_again():
             return
         if self.supervisor.session is None:
             self._kill_leftovers()
@@ -232,6 +251,7 @@ class ProcessBlock(Block):
         with os.fdopen(self.state_file, "rb") as file:
             file.seek(0)
             data = file.read(STATE_LIMIT)
+        self.state_file = None
         if not self.killed:
             self.supervisor.session.place.shell_ended(data)
 
@@ -239,11 +259,15 @@ class ProcessBlock(Block):
 class CellBlock(Block):
     """A block in the session's live interpreter."""
 
+    checkpoint = None
+
     def start(self):
         """Run it, with a checkpoint of the session's memory first."""
         self.session = self.supervisor.session
-        self.checkpoint = None
         self.failed = False
+        if self.checkpoint is not None:
+            self.checkpoint.drop()  # of a session that ended before it came to this block
+            self.checkpoint = None
         if not self.session.usable:
             # One that has hung up lives on.
             self.session.kill()
@@ -300,7 +324,7 @@ class CellBlock(Block):
         return super().verdict()
 
     def worker_exited(self):
-        if self.finished:
+        if self.finished or self.start_again():
             return
         self.report = None
         self.session.kill(spare=self.checkpoint)

@@ -30,12 +30,15 @@ class Peer:
         selector.register(sock, selectors.EVENT_READ, self._ready)
         self._writing = False
         self.closed = False
+        self.undelivered = False
 
     def send(self, frame, fds=()):
         """Send a frame; descriptors go with its first byte, and the caller closes its own."""
-        if not self.closed:
-            self._outbox.put(frame, fds)
-            self._flush()
+        if self.closed:
+            self.undelivered = True
+            return
+        self._outbox.put(frame, fds)
+        self._flush()
 
     def finish(self):
         """Take in what the other side said before it ended, and hang up."""
@@ -67,6 +70,7 @@ class Peer:
         try:
             writing = not self._outbox.flush()
         except OSError:
+            self.undelivered = True
             self._fail()
             return
         if writing != self._writing:
@@ -82,6 +86,10 @@ class Peer:
             frames = self._parser.feed(data) if data else None
         except BlockingIOError:
             return False
+        except ConnectionResetError:
+            # The kernel says so, and not just that the end has come, when the other side ended before it read everything.
+            self.undelivered = True
+            frames = None
         except (OSError, wire.ProtocolError):
             frames = None
         if frames is None:

@@ -49,10 +49,10 @@ def open_streams(is_late=lambda: False, keep_late=None):
 
 def flush():
     """Write out what is still held back, also behind streams that the block has put in the place of ours."""
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+    for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         try:
-            stream.flush()
-        except Exception:  # closed, or of the block's own making
+            getattr(sys, name).flush()
+        except Exception:  # closed, deleted, or of the block's own making
             pass
 
 

@@ -142,13 +142,16 @@ class Workers:
 
     def collect(self):
         """Take note of the children of PID 1 that have died."""
+        zygote_pid, zygote_ended = self.zygote_pid, False
         for pid, status in system.reaped():
-            if pid == self.zygote_pid:
-                self._zygote.finish()
-                if pid == self.zygote_pid:
-                    self._zygote_gone()
+            if pid == zygote_pid:
+                zygote_ended = True
             else:
                 self._ended(pid, status)
+        if zygote_ended and zygote_pid == self.zygote_pid:
+            self._zygote.finish()
+            if zygote_pid == self.zygote_pid:
+                self._zygote_gone()
 
     def strays(self, parent_of, keep=()):
         """Processes that no running block owns: they lost their parent to PID 1."""
@@ -191,7 +194,8 @@ class Workers:
         self.start_zygote()
         for worker in pending.values():
             worker.exited(71 << 8, "the code killed the process that starts blocks")
-        # Of those that it has waited for, nobody can tell any more how they ended.
+        # Of those that it has waited for, nobody can tell any more how they ended; the others are PID 1's now.
+        self.collect()
         present = set(system.list_pids())
         for pid in [pid for pid in self.by_pid if pid not in present]:
             self._ended(pid, signal.SIGKILL)

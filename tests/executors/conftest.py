@@ -1,0 +1,101 @@
+"""What tests on a real engine share; and after each of them a look at what it left behind."""
+
+import asyncio
+import functools
+import gc
+import inspect
+import os
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
+from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.docker_stream import present
+
+MakeExecutor = Callable[..., Awaitable[DockerCommandLineCodeExecutor]]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """No test may leave a task behind in its event loop."""
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+        item.obj = _ends_its_tasks(item.obj)
+
+
+def _ends_its_tasks(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def checked(*args: Any, **kwargs: Any) -> None:
+        before = asyncio.all_tasks()
+        await test(*args, **kwargs)
+        left = asyncio.all_tasks() - before
+        if left:
+            await asyncio.wait(left, timeout=1)
+        assert not {task for task in left if not task.done()}
+
+    return checked
+
+
+@pytest.fixture(scope="session")
+def sandbox_image(docker_engine: str) -> str:
+    """The default image; it must be there."""
+    with closing(connect()) as client:
+        if not present(client, DEFAULT_IMAGE):
+            pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
+    return DEFAULT_IMAGE
+
+
+@pytest_asyncio.fixture
+async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
+    """Makes executors that have been started, and stops them after the test."""
+    made: list[DockerCommandLineCodeExecutor] = []
+
+    async def make(**options: Any) -> DockerCommandLineCodeExecutor:
+        executor = DockerCommandLineCodeExecutor(**options)
+        made.append(executor)
+        await executor.start()
+        return executor
+
+    yield make
+    for executor in made:
+        await executor.stop()
+
+
+def containers() -> set[str]:
+    """The sandboxes of this process, in whatever state."""
+    with closing(connect()) as client:
+        owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
+        found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
+    return {container["Names"][0].lstrip("/") for container in found}
+
+
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("codeact-")}
+
+
+def _descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Containers, threads and descriptors are after the test what they were before it."""
+    if "docker_engine" not in request.fixturenames:
+        yield
+        return
+    request.getfixturevalue("docker_engine")
+    before = containers(), _threads(), _descriptors()
+    yield
+    deadline = time.monotonic() + 5
+    while True:
+        left = containers() - before[0], _threads() - before[1], max(0, _descriptors() - before[2])
+        if not any(left) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    assert left == (set(), set(), 0)

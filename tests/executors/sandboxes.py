@@ -1,0 +1,59 @@
+"""Running blocks in tests."""
+
+import textwrap
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+from docker.api.client import APIClient
+
+from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+
+FORGE = """
+    import json, os, socket, stat, struct
+
+    def frame(kind, ident, message, data=b""):
+        head = json.dumps(message).encode()
+        payload = struct.pack("!I", len(head)) + head + data
+        return struct.pack("!cII", kind, ident, len(payload)) + payload
+
+    def control_socket():
+        # The only socket that a block has.
+        for fd in range(3, 64):
+            try:
+                if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                    return fd
+            except OSError:
+                pass
+"""
+
+
+def block(code: str, language: str = "python") -> CodeBlock:
+    """A block; an empty first line and the indentation common to all lines are taken off."""
+    return CodeBlock(code=textwrap.dedent(code).removeprefix("\n"), language=language)
+
+
+async def run(executor: SandboxCodeExecutor, code: str | CodeBlock, language: str = "python") -> ExecutionResult:
+    """Run one block."""
+    return await executor.execute_code_blocks(
+        [code if isinstance(code, CodeBlock) else block(code, language)], CancellationToken()
+    )
+
+
+async def out(executor: SandboxCodeExecutor, code: str | CodeBlock, language: str = "python") -> str:
+    """Run one block that must end well, and give its output."""
+    result = await run(executor, code, language)
+    assert (result.outcome, result.exit_code) == ("ok", 0), result
+    return result.output
+
+
+def told(result: ExecutionResult) -> tuple[str, int, str]:
+    """The verdict in short."""
+    return result.outcome, result.exit_code, result.output
+
+
+def inspect(client: APIClient, name: str | None) -> dict[str, Any]:
+    """What the engine says of a container."""
+    assert name is not None
+    found: dict[str, Any] = client.inspect_container(name)
+    return found

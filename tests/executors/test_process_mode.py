@@ -1,0 +1,427 @@
+"""Process mode: every block a fresh process, and nothing of it outlives it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxStartError
+
+from .conftest import MakeExecutor
+from .sandboxes import FORGE, block, out, run, told
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+STRANGERS = """
+    import os
+    # Of the supervisor, the zygote and the worker ahead nobody can see the descriptors; of what blocks have left, one can.
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    print(len(pids) <= 4, [pid for pid in pids if pid != os.getpid() and os.access(f"/proc/{pid}/fd", os.R_OK)])
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with DockerCommandLineCodeExecutor(timeout=10) as started:
+        yield started
+
+
+class TestAScript:
+    async def test_is_a_main_module_of_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
+        output = await out(
+            executor,
+            """
+            # filename: tool.py
+            import os, sys
+            print(__name__, __file__, sys.argv, sys.path[0], os.getcwd())
+            print(sys.modules["__main__"].__dict__ is globals(), sorted(n for n in globals() if n[0] != "_"))
+            """,
+        )
+        assert output == (
+            "__main__ /workspace/tool.py ['/workspace/tool.py'] /workspace /workspace\nTrue ['os', 'sys']\n"
+        )
+
+    async def test_knows_nothing_of_the_block_before(self, executor: DockerCommandLineCodeExecutor) -> None:
+        await out(executor, "import json, os; x = 1; json.mark = 1; os.environ['MARK'] = '1'; os.chdir('/tmp')")
+        assert await out(
+            executor,
+            "import json, os; print('x' in globals(), hasattr(json, 'mark'), 'MARK' in os.environ, os.getcwd())",
+        ) == ("False False False /workspace\n")
+
+    async def test_shows_no_value_of_a_last_expression(self, executor: DockerCommandLineCodeExecutor) -> None:
+        result = await run(executor, "1 + 1")
+        assert (result.output, result.value, result.state) == ("", None, "kept")
+
+    async def test_runs_its_exit_handlers_and_waits_for_its_threads(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        output = await out(
+            executor,
+            """
+            import atexit, threading, time
+            atexit.register(print, "handler")
+            threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+            print("main", end=" ")
+            """,
+        )
+        assert output == "main thread\nhandler\n"
+
+    async def test_reports_what_it_raised(self, executor: DockerCommandLineCodeExecutor) -> None:
+        result = await run(executor, "import math\n\nprint('first')\nmath.sqrt(-1)\n")
+        assert (result.outcome, result.exit_code) == ("error", 1)
+        assert result.error is not None
+        assert (result.error.type, result.error.message, result.error.line) == ("ValueError", "math domain error", 4)
+        assert result.output.startswith('first\nTraceback (most recent call last):\n  File "/workspace/tmp_code_')
+        assert "codeact" not in result.output
+
+    @pytest.mark.parametrize(
+        ("code", "verdict"),
+        [
+            ("import sys; sys.exit()", ("ok", 0, "")),
+            ("import sys; sys.exit(0)", ("ok", 0, "")),
+            ("import sys; sys.exit(3)", ("error", 3, "")),
+            ("import sys; sys.exit(256 + 7)", ("error", 7, "")),
+            ("import sys; sys.exit(True)", ("error", 1, "")),
+            ("import sys; sys.exit('words')", ("error", 1, "words\n")),
+            ("import sys; sys.exit([1])", ("error", 1, "[1]\n")),
+            ("raise SystemExit(4)", ("error", 4, "")),
+            ("class Odd:\n    __str__ = None\nraise SystemExit(Odd())", ("error", 1, "\n")),
+            ("exit(5)", ("error", 5, "")),
+            ("raise KeyboardInterrupt", ("error", 130, None)),
+            ("import os; os._exit(0)", ("crashed", 1, "")),
+            ("import os; os._exit(9)", ("crashed", 9, "")),
+            ("import os; os.kill(os.getpid(), 9)", ("crashed", 137, "")),
+            ("import os; os.abort()", ("crashed", 134, "")),
+            ("import ctypes; ctypes.string_at(0)", ("crashed", 139, "")),
+            ("import sys; sys.stdout.close()", ("ok", 0, "")),
+            ("import os; [os.close(fd) for fd in (0, 1, 2)]", ("ok", 0, "")),
+            ("import sys; del sys.stdout, sys.stderr", ("ok", 0, "")),
+            ("import builtins; del builtins.print, builtins.__import__, builtins.len", ("ok", 0, "")),
+            ("import sys, json; sys.modules['json'] = None; json.dumps = json.loads = None", ("ok", 0, "")),
+        ],
+    )
+    async def test_ends_as_it_says(
+        self, executor: DockerCommandLineCodeExecutor, code: str, verdict: tuple[str, int, str | None]
+    ) -> None:
+        result = await run(executor, code)
+        assert (result.outcome, result.exit_code) == verdict[:2], result
+        assert verdict[2] is None or result.output == verdict[2]
+        assert await out(executor, "print('next')") == "next\n"
+
+    async def test_names_the_signal(self, executor: DockerCommandLineCodeExecutor) -> None:
+        result = await run(executor, "import ctypes; ctypes.string_at(0)")
+        assert result.error is not None
+        assert result.error.type == "SIGSEGV"
+
+    @pytest.mark.parametrize(
+        ("code", "kind"),
+        [
+            ("x = '\0'", "SyntaxError"),
+            ("print(", "SyntaxError"),
+            ("# -*- coding: no-such-thing -*-\n", "SyntaxError"),
+            ("type('N' * 10**7, (Exception,), {})('m' * 10**7).no", "AttributeError"),
+        ],
+    )
+    async def test_that_can_not_run_is_an_error(
+        self, executor: DockerCommandLineCodeExecutor, code: str, kind: str
+    ) -> None:
+        result = await run(executor, code)
+        assert result.outcome == "error"
+        assert result.error is not None
+        # Python before 3.12 says ValueError of a NUL.
+        assert result.error.type in {kind, "ValueError"}
+
+    async def test_without_end_to_its_recursion_does_not_end_well(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        # Which of the two limits comes first, the stack's or the memory's, is the interpreter's affair.
+        result = await run(executor, "import sys; sys.setrecursionlimit(10**9)\ndef f(): return f()\nf()")
+        assert (result.outcome, result.exit_code) in {("crashed", 139), ("oom", 137)}
+
+    async def test_with_an_endless_name_and_message_is_cut(self, executor: DockerCommandLineCodeExecutor) -> None:
+        result = await run(executor, "raise type('N' * 10**7, (Exception,), {})('m' * 10**7)")
+        assert result.error is not None
+        assert (result.error.type, result.error.message) == ("N" * 200, "m" * 16 * 1024)
+
+    async def test_with_lone_surrogates_runs(self, executor: DockerCommandLineCodeExecutor) -> None:
+        assert await out(executor, "print('a\ud800b', '\\ud800', chr(0), b'\\xff')") == "a?b \\ud800 \0 b'\\xff'\n"
+
+    async def test_of_8_mib_runs_and_a_larger_one_is_refused(self, executor: DockerCommandLineCodeExecutor) -> None:
+        room = 8 * 1024 * 1024 - 64 * 1024
+        code = "print(1)\n"
+        assert await out(executor, code + "#" * (room - len(code))) == "1\n"
+        result = await run(executor, code + "#" * room)
+        assert result.error is not None
+        assert (result.outcome, result.error.type) == ("error", "CodeTooLarge")
+
+
+class TestBlocksOfOneCall:
+    async def test_stop_at_the_first_that_fails(self, executor: DockerCommandLineCodeExecutor) -> None:
+        blocks = [block("print(1)"), block("echo 2; exit 3", "sh"), block("print(4)")]
+        result = await executor.execute_code_blocks(blocks, CancellationToken())
+        assert told(result) == ("error", 3, "1\n2\n")
+
+    async def test_must_be_some(self, executor: DockerCommandLineCodeExecutor) -> None:
+        with pytest.raises(ValueError, match="No code blocks"):
+            await executor.execute_code_blocks([], CancellationToken())
+
+
+class TestNothingOutlivesItsBlock:
+    @pytest.mark.parametrize(
+        ("language", "code"),
+        [
+            ("python", "import subprocess; subprocess.Popen(['sleep', '300'])"),
+            ("python", "import subprocess; subprocess.Popen(['sleep', '300'], start_new_session=True)"),
+            ("python", "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(300)"),
+            (
+                "python",
+                "import signal, os, time\nif os.fork() == 0:\n    signal.signal(15, signal.SIG_IGN); time.sleep(300)",
+            ),
+            ("sh", "nohup sleep 300 &"),
+            ("sh", "(setsid sleep 300 &) ; (sleep 300 &)"),
+            ("bash", "trap '' TERM HUP INT; sleep 300 & disown"),
+            (
+                "python",
+                # It gives up being the one that orphans go to, and a child becomes that.
+                """
+                import ctypes, os, time
+                prctl = ctypes.CDLL(None).prctl
+                assert prctl(36, 0, 0, 0, 0) == 0
+                if os.fork() == 0:
+                    assert prctl(36, 1, 0, 0, 0) == 0
+                    if os.fork() == 0:
+                        if os.fork() == 0:
+                            time.sleep(300)
+                        os._exit(0)
+                    time.sleep(300)
+                """,
+            ),
+            (
+                "python",
+                # Each process forks the next and exits at once: a list of processes is always out of date.
+                """
+                import os
+                if os.fork() == 0:
+                    os.setsid()
+                    while True:
+                        if os.fork():
+                            os._exit(0)
+                """,
+            ),
+            (
+                "python",
+                """
+                import os, signal
+                for number in range(3):
+                    if os.fork() == 0:
+                        while True:
+                            try:
+                                if os.fork(): os._exit(0)
+                            except OSError: pass
+                """,
+            ),
+        ],
+    )
+    async def test(self, executor: DockerCommandLineCodeExecutor, language: str, code: str) -> None:
+        await run(executor, code, language)
+        assert await out(executor, STRANGERS) == "True []\n"
+
+    async def test_neither_after_its_deadline(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(timeout=0.5)
+        code = """
+            import os, signal, time
+            for number in range(1, 32):
+                if number not in (9, 17, 19): signal.signal(number, signal.SIG_IGN)
+            for _ in range(5):
+                if os.fork() == 0:
+                    os.setsid()
+                    os.fork()
+                    break
+            while True: time.sleep(100)
+        """
+        assert (await run(executor, code)).outcome == "timeout"
+        assert await out(executor, STRANGERS) == "True []\n"
+
+    async def test_and_the_look_for_them_sees_one_that_is_there(self, executor: DockerCommandLineCodeExecutor) -> None:
+        started = "    import subprocess; subprocess.Popen(['sleep', '9']); import time; time.sleep(0.1)\n"
+        assert not (await out(executor, STRANGERS.replace("    # Of", started + "    # Of"))).endswith("[]\n")
+
+
+class TestCodeThatTurnsOnTheSandbox:
+    """Everything in it has the same user, so signals can be sent; what must hold is the next block."""
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "import os; [os.kill(1, number) for number in range(1, 65)]",
+            "import os; os.kill(-1, 9)",
+            "import os\nfor pid in os.listdir('/proc'):\n    if pid.isdigit() and int(pid) != os.getpid(): os.kill(int(pid), 9)",
+            "import os\nfor pid in os.listdir('/proc'):\n    if pid.isdigit() and int(pid) != os.getpid(): os.kill(int(pid), 19)",
+            "import os; os.kill(os.getppid(), 2)",
+        ],
+    )
+    async def test_with_signals_ends_well_itself_and_the_next_block_runs(
+        self, executor: DockerCommandLineCodeExecutor, code: str
+    ) -> None:
+        assert told(await run(executor, code + "\nprint('done')")) == ("ok", 0, "done\n")
+        for _ in range(3):
+            assert await out(executor, "print('next')") == "next\n"
+
+    async def test_and_stops_all_others_and_itself_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(timeout=1)
+        code = "import os; os.kill(-1, 19); os.kill(os.getpid(), 19)"
+        assert (await run(executor, code)).outcome == "timeout"
+        assert await out(executor, "print('next')") == "next\n"
+
+    async def test_can_not_read_the_supervisor_the_zygote_or_the_next_block(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        output = await out(
+            executor,
+            """
+            import os
+            for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+                if pid == os.getpid(): continue
+                for name in ("environ", "mem", "maps", "stack", "auxv", "fd", "cwd", "exe", "fd/0", "fd/1", "fd/2"):
+                    path = f"/proc/{pid}/{name}"
+                    look = {"fd": os.listdir, "cwd": os.readlink, "exe": os.readlink}
+                    try:
+                        look.get(name, lambda path: open(path, "rb").read(1))(path)
+                        print("can", path)
+                    except OSError:
+                        pass
+            print("tried")
+            """,
+        )
+        assert output == "tried\n"
+
+    async def test_has_one_socket_and_no_other_way_out(self, executor: DockerCommandLineCodeExecutor) -> None:
+        output = await out(
+            executor,
+            """
+            import os
+            for fd in sorted(os.listdir("/proc/self/fd"), key=int):
+                try: print(os.readlink("/proc/self/fd/" + fd).split(":")[0])
+                except OSError: pass
+            """,
+        )
+        assert output == "/dev/null\npipe\npipe\nsocket\n"
+
+    async def test_can_forge_its_own_result_and_no_other(self, executor: DockerCommandLineCodeExecutor) -> None:
+        code = (
+            FORGE
+            + """
+    for ident in range(1000):
+        os.write(control_socket(), frame(b"D", ident, {"exit_code": 0, "value": "forged", "error": None}))
+    raise ValueError("mine")
+"""
+        )
+        forged = await run(executor, code)
+        assert forged.outcome in {"ok", "error"}
+        results = await asyncio.gather(*(run(executor, f"print({number})") for number in range(5)))
+        assert [told(result) for result in results] == [("ok", 0, f"{number}\n") for number in range(5)]
+        assert [result.value for result in results] == [None] * 5
+
+    @pytest.mark.parametrize(
+        "send",
+        [
+            "os.write(control_socket(), b'garbage' * 1000)",
+            "os.write(control_socket(), struct.pack('!cII', b'D', 1, 2**32 - 1))",
+            "os.write(control_socket(), frame(b'D', 1, {})[:-1])",
+            "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 8, 2**32 - 1) + b'x' * 4)",
+            "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000)",
+            "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 1000004, 1000000) + b'9' * 1000000)",
+            "os.write(control_socket(), frame(b'?', 1, {}) * 1000)",
+            "os.write(control_socket(), frame(b'C', 1, {'pid': [1]}) + frame(b'S', 1, {'pid': 1}) + frame(b'X', 1, {}))",
+            "os.write(control_socket(), frame(b'D', 1, {'exit_code': 'x', 'error': [], 'value': {}, 'late': 3}))",
+            "s = socket.socket(fileno=os.dup(control_socket())); socket.send_fds(s, [b'x'] * 1, [0, 1, 2] * 50)",
+            "os.close(control_socket())",
+        ],
+    )
+    async def test_by_its_socket_harms_itself_at_most(self, executor: DockerCommandLineCodeExecutor, send: str) -> None:
+        result = await run(executor, FORGE + f"    {send}\n    print('sent')\n")
+        assert result.outcome in {"ok", "crashed"}
+        assert result.output == "sent\n"
+        assert await out(executor, "print('next')") == "next\n"
+
+    async def test_closes_everything_and_sleeps_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(timeout=1)
+        result = await run(
+            executor, "import os, time; print('begun', flush=True); os.closerange(3, 1000); time.sleep(60)"
+        )
+        assert told(result) == ("timeout", 124, "begun\n")
+
+    async def test_floods_its_socket_holds_nobody_up(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(timeout=3)
+        flood = FORGE + "    while True: os.write(control_socket(), frame(b'?', 1, {'x': 'y' * 100000}))\n"
+        flooding = asyncio.ensure_future(run(executor, flood))
+        await asyncio.sleep(0.5)
+        assert await out(executor, "print('meanwhile')") == "meanwhile\n"
+        # The deadline's signal can cut a frame short, and what follows is garbage.
+        assert (await flooding).outcome in {"timeout", "crashed"}
+
+    async def test_kills_the_others_again_and_again(self, executor: DockerCommandLineCodeExecutor) -> None:
+        code = """
+            import os, time
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                try: os.kill(-1, 9)
+                except ProcessLookupError: pass
+            print('done')
+        """
+        assert await out(executor, code) == "done\n"
+        assert await out(executor, "print('next')") == "next\n"
+
+
+class TestManyAtOnce:
+    async def test_do_not_mix_their_output(self, executor: DockerCommandLineCodeExecutor) -> None:
+        code = "import time\nfor _ in range(20): print({0}, '{0}' * 50); time.sleep(0.001)\nprint('end', {0})"
+        results = await asyncio.gather(*(run(executor, code.format(number)) for number in range(50)))
+        for number, result in enumerate(results):
+            assert result.output == f"{number} {str(number) * 50}\n" * 20 + f"end {number}\n"
+
+    async def test_more_than_fit_wait_for_their_turn_and_their_time_begins_then(
+        self, make_executor: MakeExecutor
+    ) -> None:
+        executor = await make_executor(timeout=2, limits=Limits(pids=16))
+        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.3); print({n})") for n in range(16)))
+        assert [told(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(16)]
+
+    async def test_hundreds_are_no_trouble(self, executor: DockerCommandLineCodeExecutor) -> None:
+        results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(400)))
+        assert [result.output for result in results] == [f"{n}\n" for n in range(400)]
+
+
+class TestPreload:
+    async def test_is_there_before_the_block(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(preload=["decimal", "xml.dom.minidom"])
+        code = "import sys; print(*[name in sys.modules for name in ('decimal', 'xml.dom.minidom', 'fractions')])"
+        assert await out(executor, code) == "True True False\n"
+        # Also after the interpreter that had imported them was killed.
+        await run(executor, "import os; os.kill(-1, 9)")
+        assert await out(executor, "print(1)") == "1\n"
+        assert await out(executor, code) == "True True False\n"
+
+    @pytest.mark.parametrize(
+        ("source", "words"),
+        [
+            ("raise ValueError('not today')", "broken: ValueError: not today"),
+            ("import sys; sys.exit(3)", "broken: SystemExit: 3"),
+            ("import no_such_module", "broken: ModuleNotFoundError"),
+            ("import os; os._exit(3)", "ended while it imported the modules of `preload`"),
+            ("import os; os.abort()", "ended while it imported the modules of `preload`"),
+        ],
+    )
+    async def test_that_fails_is_said_at_the_start(
+        self, sandbox_image: str, tmp_path: Path, source: str, words: str
+    ) -> None:
+        tmp_path.chmod(0o777)
+        (tmp_path / "broken.py").write_text(source)
+        executor = DockerCommandLineCodeExecutor(
+            preload=["json", "broken"], bind_dir=tmp_path, environment={"PYTHONPATH": "/workspace"}
+        )
+        with pytest.raises(SandboxStartError, match=words):
+            await executor.start()
