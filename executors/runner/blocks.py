@@ -13,6 +13,7 @@ LAST_WORDS_S = 0.01
 # A process that has been asked for so long and is not there will not come.
 FORK_PATIENCE = 1.0
 HANG_UP_GRACE = 1.0
+STOPPED_AT_MOST = 1.0
 # More than the kernel lets a program have as its environment.
 STATE_LIMIT = 4 * 1024 * 1024
 CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
@@ -48,7 +49,7 @@ class Block:
         self.keep_pipes = False
         self.overdue = False
         self.tries = 0
-        self.timer = None
+        self.timer = self.awake = None
         self.began = time.monotonic()
         self.state = "kept"
         self.notes = []
@@ -70,6 +71,7 @@ class Block:
             capture.close_write_end()
             self.supervisor.watch(capture)
         self.timer = self.supervisor.after(self.request["timeout"], self._out_of_time)
+        self._keep_awake()
         if self.worker.status is not None:
             self.worker_exited()
 
@@ -82,7 +84,8 @@ class Block:
         if self.killed or self.overdue or not self.worker.peer.undelivered or self.tries >= MAX_TRIES:
             return False
         self.tries += 1
-        self.supervisor.forget(self.timer)
+        for timer in (self.timer, self.awake):
+            self.supervisor.forget(timer)
         for capture in self.captures:
             self.supervisor.unwatch(capture, keep=False)
         self.start()
@@ -95,6 +98,12 @@ class Block:
         """Take what the worker says of this block."""
         if kind == b"D" and ident == self.ident and self.report is None:
             self.report = checked(message)
+
+    def _keep_awake(self):
+        """The zygote has the same user as the block, so the block can stop it; then nobody would hear of the block's end."""
+        if not self.finished:
+            self.supervisor.workers.let_zygote_run()
+            self.awake = self.supervisor.after(STOPPED_AT_MOST, self._keep_awake)
 
     def _out_of_time(self):
         """Let it write out what it holds back, where it can, and then kill it."""
@@ -129,13 +138,11 @@ class Block:
 
     def verdict(self):
         """How it ended, as (outcome, exit code, error)."""
-        if self.killed:
-            return self.killed, 124, None
+        if self.killed or self.overdue:
+            return self.killed or "timeout", 124, None
         status = self.worker.status
         if status is not None and os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            if self.overdue and number == system.LAST_WORDS:
-                return "timeout", 124, None  # it had not come to the point of listening
             if number == signal.SIGKILL and self._out_of_memory():
                 return "oom", 128 + number, {"type": "OutOfMemory", "message": NO_MEMORY, "line": None}
             name = signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number
@@ -169,8 +176,9 @@ class Block:
         if self.finished:
             return
         self.finished = True
-        if self.timer is not None:
-            self.supervisor.forget(self.timer)
+        for timer in (self.timer, self.awake):
+            if timer is not None:
+                self.supervisor.forget(timer)
         ends = [capture.finish() for capture in self.captures]
         for capture in self.captures:
             self.supervisor.unwatch(capture, self.keep_pipes)
@@ -292,7 +300,8 @@ class CellBlock(Block):
             self.checkpoint.taken(message)
         elif kind == b"D" and self.report is None:
             self.report = checked(message)
-            if not self.killed:
+            # The last words' signal can end what the block waited for, but not give it more time.
+            if not self.killed and not self.overdue:
                 self._complete()
 
     def _complete(self):
@@ -336,9 +345,7 @@ class CellBlock(Block):
         if checkpoint is not None and checkpoint.alive():
             self.session.wake(checkpoint)
             self.state = "restored"
-            self.notes.append(
-                "Files, threads and subprocesses are not restored."
-            )
+            self.notes.append("Files, threads and subprocesses are not restored.")
             return
         if checkpoint is not None:
             checkpoint.drop()

@@ -102,4 +102,6 @@ class Peer:
                 self._fail()
                 return False
             self._on_frame(kind, ident, message)
+        if self._parser.error is not None:
+            self._fail()
         return True

@@ -71,6 +71,8 @@ def run_cell(source, filename, namespace):
         The `Outcome`.
     """
     text = source.decode("utf-8", "replace")
+    if not isinstance(linecache.cache, dict):
+        linecache.cache = {}
     linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
     return _guarded(filename, lambda: _run_and_show(source, filename, namespace))
 

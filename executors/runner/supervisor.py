@@ -99,6 +99,8 @@ class Supervisor:
         try:
             for kind, ident, payload in self.parser.feed(data):
                 self._host_says(kind, ident, payload)
+            if self.parser.error is not None:
+                raise self.parser.error
         except wire.ProtocolError as error:
             self.fatal(str(error))
 

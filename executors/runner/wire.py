@@ -99,16 +99,30 @@ class Parser:
     def __init__(self, max_payload=MAX_PAYLOAD):
         self.buffer = bytearray()
         self.max_payload = max_payload
+        self.error = None
 
     def feed(self, data):
-        """Take in bytes and return the frames that are now whole, as (type, id, payload)."""
+        """Take in bytes.
+
+        Returns:
+            The frames that are now whole, as (type, id, payload); also those in front of one that is not allowed.
+
+        Raises:
+            ProtocolError: One that is not allowed is next.
+        """
+        if self.error is not None:
+            raise self.error
         self.buffer += data
         frames = []
         start = 0
         while len(self.buffer) - start >= HEADER.size:
             kind, ident, length = HEADER.unpack_from(self.buffer, start)
             if length > self.max_payload:
-                raise ProtocolError("a frame announces %d bytes; at most %d are allowed" % (length, self.max_payload))
+                text = "a frame announces %d bytes; at most %d are allowed" % (length, self.max_payload)
+                self.error = ProtocolError(text)
+                if not frames:
+                    raise self.error
+                return frames
             end = start + HEADER.size + length
             if len(self.buffer) < end:
                 break

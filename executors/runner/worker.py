@@ -1,12 +1,14 @@
 """A process that runs blocks: one and exits (process mode), or one after the other in a live namespace (session mode)."""
 
 import atexit
+import builtins
 import fcntl
 import os
 import shutil
 import signal
 import site
 import socket
+import stat
 import sys
 import threading
 import warnings
@@ -123,6 +125,7 @@ class Worker:
         stdio.point_at(*fds)
         self.session.begin(request)
         outcome = self.session.run(source, request)
+        self.session.repair()
         self._leave_if_forked(outcome)
         self._report(ident, outcome, self.session.end())
 
@@ -195,6 +198,7 @@ class Worker:
         self.sock.close()
         os.setsid()
         system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
+        _hang_up_all_but(fd)
         # The block has the same user id, and must not reach into the memory that it may be put back to.
         system.prctl(system.PR_SET_DUMPABLE, 0)
         self._listen_to(socket.socket(fileno=fd))
@@ -230,6 +234,8 @@ class Session:
         self.namespace = python.new_main()
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
+        self.builtins = dict(vars(builtins))
+        self.modules = dict(sys.modules)
         self.told = None
         sys.argv = [""]
         sys.path.insert(0, "")
@@ -252,6 +258,13 @@ class Session:
             return _no_file(request["path"], error)
         return python.run_cell(source, request["path"] or "<block %d>" % request["number"], self.namespace)
 
+    def repair(self):
+        """Put back what everything needs; what the block has added stays."""
+        vars(builtins).update(self.builtins)
+        for name, module in self.modules.items():
+            if sys.modules.get(name) is None:
+                sys.modules[name] = module
+
     def end(self):
         """What the supervisor must know for the blocks to come."""
         stdio.flush()
@@ -270,6 +283,24 @@ def _see_user_site():
     folder = site.getusersitepackages() if site.ENABLE_USER_SITE else None
     if folder and folder not in sys.path and os.path.isdir(folder):
         site.addsitedir(folder)
+
+
+def _hang_up_all_but(own):
+    """Let go of pipes and sockets: who is at the other end waits for the last holder to close them, and it does not sleep.
+
+    In their place is one that has been closed from the other end, so that their numbers are not given to something else.
+    """
+    dead, other = socket.socketpair()
+    other.close()
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        try:
+            mode = os.fstat(fd).st_mode
+        except OSError:
+            continue  # the listing's own
+        if fd > 2 and fd not in (own, dead.fileno()) and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            os.dup2(dead.fileno(), fd, inheritable=False)
+    dead.close()
 
 
 def _fork_quietly():
