@@ -122,6 +122,8 @@ def _error_outcome(error, filename):
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == filename:
+        trace = None  # nothing of the block was run; what is left are the parser's own entries
     line = _line_of(error, trace, filename)
     try:
         if trace is not None and sys.excepthook is not sys.__excepthook__:

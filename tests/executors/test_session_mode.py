@@ -74,6 +74,15 @@ class TestTheNamespace:
         assert "raise KeyError('k')" in result.output
         assert await out(session, "before, 'after' in globals()") == "(1, False)\n"
 
+    async def test_a_syntax_error_is_shown_as_python_shows_it(self, session: DockerCommandLineCodeExecutor) -> None:
+        result = await run(session, "x = 1\nprint('a'")
+        assert result.error is not None
+        assert (result.error.type, result.error.line) == ("SyntaxError", 2)
+        first, *_, last = result.output.splitlines()
+        assert first.startswith('  File "<block ')
+        assert first.endswith(", line 2")
+        assert last.startswith("SyntaxError: ")
+
     async def test_a_traceback_shows_lines_of_earlier_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "def fails():\n    return 1 / 0  # the culprit")
         result = await run(session, "fails()")
@@ -232,7 +241,7 @@ class TestTheStreams:
             import sys
             from concurrent.futures import ThreadPoolExecutor
             pool = globals().get("pool") or ThreadPoolExecutor(2)
-            print(sorted(pool.map(lambda n: (sys.stdout.write("in pool\n"), n)[1], range(2))))
+            print(sorted(pool.map(lambda n: (sys.stdout.write("in pool" + chr(10)), n)[1], range(2))))
         """
         for _ in range(2):
             assert (await out(session, code)) == "in pool\nin pool\n[0, 1]\n"
