@@ -11,7 +11,8 @@ from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
 from . import environment as variables
-from .bubblewrap_launcher import BubblewrapLauncher, BubblewrapOptions, find_python
+from .bubblewrap_launcher import BubblewrapLauncher, BubblewrapOptions
+from .bubblewrap_view import check_readable
 from .executor import WORKSPACE, SandboxCodeExecutor
 from .functions_module import CodeFunction, build_functions_source, check_module_name
 from .languages import merge
@@ -118,7 +119,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         }
         self._checkpoint = checkpoint
         self._python = python
-        self._readable = tuple(Path(folder) for folder in readable)
+        self._readable = tuple(check_readable(Path(folder)) for folder in readable)
 
     def _new_sandbox(self) -> Sandbox:
         name = f"codeact-{uuid.uuid4().hex[:12]}"
@@ -126,7 +127,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         options = BubblewrapOptions(
             name=name,
             limits=limits,
-            python=find_python(self._python),
+            python=self._python,
             environment=variables.resolve(self._environment),
             readable=self._readable,
             bind_dir=self._mounted.resolve() if self._mounted is not None else None,

@@ -4,33 +4,63 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import IO
 
+from .bubblewrap_view import (
+    ETC_FILES,
+    HOME,
+    NOBODY,
+    SHM_BYTES,
+    WORKSPACE,
+    proc_arguments,
+    shown_arguments,
+    system_arguments,
+)
 from .cgroups import Cgroup
 from .errors import SandboxStartError, SandboxUnavailable
+from .handed import Handed
+from .interpreter import HostUser, find_interpreter
 from .limits import Limits, parse_size
-from .pipe_stream import PipeStream
+from .pipe_stream import Diagnostics, PipeStream
 from .seccomp import bpf_program
 
-WORKSPACE = "/workspace"
-HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
-NOBODY = 65534
+logger = logging.getLogger("autogen_codeact")
+
+START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
-SHM_BYTES = 64 * 1024**2
-# Of the host's /etc only what programs need and what says nothing about its users.
-ETC = (
-    "alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "mime.types", "os-release",
-    "pki/tls/certs", "protocols", "python3", "R", "services", "ssl/certs",
-)  # fmt: skip
-SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+# Having read the end of its stream, it is nearly always gone by then.
+PATIENCE_S = 0.5
+NO_MOUNTS = 97
+TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+REFUSALS = (
+    "namespace",
+    "uid map",
+    "gid map",
+    "operation not permitted",
+    "permission denied",
+    "setgroups",
+    "no space left",
+)
+# In a mount namespace of its own: bwrap's own tmpfs have no bound on their number of files. /dev/pts is where nobody's files are.
+MOUNTS = f"""\
+place() {{ mkdir "$1" && mount -t tmpfs -o "nosuid,nodev,size=$2,nr_inodes=$3,mode=$4" codeact "$1"; }}
+mount -t tmpfs -o size=64k,mode=0755 codeact /dev/pts && cd /dev/pts && place tmp "$2" "$1" 1777 && place shm "$3" "$1" 1777 &&
+    place workspace "$4" "$1" 0755 || exit {NO_MOUNTS}
+cd / && shift 4 && exec "$@"
+"""
+# Where the shell has put them, by what they are in the sandbox.
+MOUNTED = {name: ["--bind", f"/dev/pts/{name}"] for name in ("tmp", "shm", "workspace")}
 
 
 @dataclass(frozen=True)
@@ -40,7 +70,7 @@ class BubblewrapOptions:
     Args:
         name: Name of the sandbox.
         limits: What it may use.
-        python: The interpreter.
+        python: The interpreter asked for, or None.
         environment: Variables, resolved; the host's own are not passed on.
         readable: Further folders of the host that can be read.
         bind_dir: Host folder mounted at /workspace, or None.
@@ -48,10 +78,18 @@ class BubblewrapOptions:
 
     name: str
     limits: Limits
-    python: Path
+    python: str | None
     environment: Mapping[str, str]
     readable: tuple[Path, ...]
     bind_dir: Path | None
+
+
+class _NoMountsError(Exception):
+    """Folders with a bounded number of files can't be mounted here."""
+
+
+class _Gone(Exception):
+    """bwrap has ended before the sandbox was there."""
 
 
 class BubblewrapLauncher:
@@ -63,6 +101,7 @@ class BubblewrapLauncher:
 
     def __init__(self, options: BubblewrapOptions) -> None:
         self._options = options
+        self._user = host_user(options.bind_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid_one: int | None = None
         self._cgroup: Cgroup | None = None
@@ -81,65 +120,110 @@ class BubblewrapLauncher:
             SandboxStartError: It did not come up; nothing is left of it.
         """
         bwrap = find_bubblewrap()
-        diagnostics = tempfile.TemporaryFile()  # noqa: SIM115 - the stream closes it
+        python = find_interpreter(self._options.python, self._user)
+        if python.note:
+            _warn_once(python.note)
+        shown = shown_arguments([python.path, *python.folders, *self._options.readable])
+        self._cgroup = Cgroup.create(self._options.name, self._options.limits)
+        _warn_of_lacks(self._cgroup)
+        command = [bwrap, "--", str(python.path), "-S", "-c", boot]
         try:
-            self._cgroup = Cgroup.create(self._options.name, self._options.limits)
-            self._process = self._spawn(bwrap, boot, diagnostics)
+            try:
+                return self._spawn(
+                    command, [*self._arguments(shown, MOUNTED), *self._settings(python.path)], mounts=True
+                )
+            except _NoMountsError as error:
+                stream = self._spawn(
+                    command, [*self._arguments(shown, self._plain()), *self._settings(python.path)], mounts=False
+                )
+                _warn_once(f"the number of files in a bubblewrap sandbox is not bounded on this machine ({error})")
+                return stream
         except BaseException:
-            diagnostics.close()
-            self.kill()
             self.close()
             raise
+
+    def _spawn(self, command: list[str], arguments: list[str], *, mounts: bool) -> PipeStream:
+        diagnostics = Diagnostics()
+        try:
+            with Handed() as handed:
+                self._start(command, arguments, handed, diagnostics, mounts=mounts)
+        except BaseException as error:
+            self._kill_now()
+            said = diagnostics.text()
+            diagnostics.close()
+            if isinstance(error, _Gone):
+                raise self._reason(said, mounts=mounts) from None
+            if isinstance(error, OSError):
+                raise SandboxStartError(f"bubblewrap could not be started: {error}") from error
+            raise
+        assert self._process is not None
         return PipeStream(self._process, diagnostics)
 
-    def _spawn(self, bwrap: str, boot: str, diagnostics: IO[bytes]) -> subprocess.Popen[bytes]:
-        status_read, status_write = os.pipe()
-        gate_read, gate_write = os.pipe()
-        filter_fd = _readable_file(bpf_program())
-        command = [
-            bwrap,
-            *self._arguments(),
-            *("--seccomp", str(filter_fd), "--json-status-fd", str(status_write), "--block-fd", str(gate_read)),
-            *("--", str(self._options.python), "-S", "-c", boot),
-        ]
-        root = os.geteuid() == 0
+    def _start(
+        self, command: list[str], arguments: list[str], handed: Handed, diagnostics: Diagnostics, *, mounts: bool
+    ) -> None:
+        status, status_write = handed.from_child()
+        gate, gate_read = handed.gate()
+        every = [*_etc_arguments(handed), *arguments, "--seccomp", str(handed.file(bpf_program()))]
+        every += ["--json-status-fd", str(status_write), "--block-fd", str(gate_read)]
+        # Not on the command line, which every user of this machine can read.
+        listed = handed.file(b"".join(os.fsencode(part) + b"\0" for part in every))
+        self._process = subprocess.Popen(
+            [*self._before(mounts), command[0], "--args", str(listed), *command[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=diagnostics.write_fd,
+            pass_fds=handed.fds,
+            cwd="/",
+            env={"PATH": TOOLS, "LANG": "C"},
+            start_new_session=True,
+            **self._user.popen_options(),
+        )
+        handed.close_childs()
+        diagnostics.close_write_end()
+        until = time.monotonic() + START_TIMEOUT_S
+        pid = _child_pid(status, until)
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=diagnostics,
-                pass_fds=(filter_fd, status_write, gate_read),
-                cwd="/",
-                env=self._environment(),
-                # As root, user id 0 of the namespace would still be the host's root: files of mode 0600 were readable.
-                user=NOBODY if root else None,
-                group=NOBODY if root else None,
-                extra_groups=[] if root else None,
-                start_new_session=True,
-            )
-            self._process = process
-        finally:
-            for fd in (status_write, gate_read, filter_fd):
-                os.close(fd)
-        try:
-            self._pid_one = _child_pid(status_read)
-            if self._pid_one is not None and self._cgroup is not None:
-                self._cgroup.add(self._pid_one)
-        finally:
-            os.close(status_read)
-            os.close(gate_write)
-        if self._pid_one is None:
-            process.wait(STOP_TIMEOUT_S)
-            diagnostics.seek(0)
-            said = diagnostics.read().decode("utf-8", "replace").strip()
-            raise _explain(said)
-        return process
+            self._pid_one = os.pidfd_open(pid)
+            if self._cgroup is not None:
+                self._cgroup.add(pid)
+        except ProcessLookupError:
+            raise _Gone from None
+        os.write(gate, b"g")
+        self._wait_until_read(gate, until)
 
-    def _environment(self) -> dict[str, str]:
-        path = f"{self._options.python.parent}:/usr/local/bin:/usr/bin:/bin"
-        return {
-            "PATH": path,
+    def _wait_until_read(self, gate: int, until: float) -> None:
+        """Wait until bwrap has everything in place and starts the runner."""
+        assert self._process is not None
+        ended = os.pidfd_open(self._process.pid)
+        try:
+            ready = _ready({gate: select.POLLOUT, ended: select.POLLIN}, until)
+        finally:
+            os.close(ended)
+        if not ready.get(gate, 0) & select.POLLOUT:
+            raise _Gone
+
+    def _reason(self, said: str, *, mounts: bool) -> Exception:
+        process = self._process
+        if mounts and process is not None and (process.returncode == NO_MOUNTS or said.startswith("unshare: ")):
+            return _NoMountsError(said)
+        return explain(said)
+
+    def _before(self, mounts: bool) -> list[str]:
+        """What makes the folders with a bounded number of files and then becomes bwrap."""
+        if not mounts:
+            return []
+        tools = [shutil.which(name, path=TOOLS) for name in ("unshare", "sh", "mount")]
+        if None in tools:
+            raise _NoMountsError("unshare, sh and mount are needed")
+        limits = self._options.limits
+        sizes = [limits.files, parse_size(limits.tmp), SHM_BYTES, parse_size(limits.workspace)]
+        unshare = [str(tools[0]), "--user", "--map-root-user", "--mount", "--propagation", "private"]
+        return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", *map(str, sizes)]
+
+    def _settings(self, python: Path) -> list[str]:
+        variables = {
+            "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": HOME,
             "LANG": "C.UTF-8",
             "MPLBACKEND": "Agg",
@@ -147,58 +231,101 @@ class BubblewrapLauncher:
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             **self._options.environment,
         }
+        return ["--clearenv", *(part for name, value in variables.items() for part in ("--setenv", name, value))]
 
-    def _arguments(self) -> list[str]:
-        options, limits = self._options, self._options.limits
-        arguments = [
-            "--unshare-all",
-            "--unshare-user",
-            "--disable-userns",
-            "--cap-drop",
-            "ALL",
-            "--as-pid-1",
-            "--new-session",
+    def _plain(self) -> dict[str, list[str]]:
+        """Arguments before each folder that can be written to, where bwrap makes them itself."""
+        limits = self._options.limits
+        sizes = {"tmp": parse_size(limits.tmp), "shm": SHM_BYTES, "workspace": parse_size(limits.workspace)}
+        return {
+            name: ["--perms", "0755" if name == "workspace" else "1777", "--size", str(size), "--tmpfs"]
+            for name, size in sizes.items()
+        }
+
+    def _arguments(self, shown: list[str], writable: Mapping[str, list[str]]) -> list[str]:
+        bind_dir = self._options.bind_dir
+        workspace = ["--bind", str(bind_dir)] if bind_dir is not None else writable["workspace"]
+        return [
+            *(
+                "--unshare-all",
+                "--unshare-user",
+                "--disable-userns",
+                "--cap-drop",
+                "ALL",
+                "--as-pid-1",
+                "--new-session",
+            ),
+            *("--hostname", "sandbox", "--uid", str(NOBODY), "--gid", str(NOBODY)),
+            *system_arguments(),
+            *proc_arguments(),
+            *(*writable["shm"], "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108 - a path in the sandbox
+            *(*writable["tmp"], "/tmp"),  # noqa: S108 - as above
+            *shown,
+            *(*workspace, WORKSPACE),
+            *(self._cgroup.mount_arguments() if self._cgroup is not None else ()),
+            *("--remount-ro", "/", "--chdir", WORKSPACE),
         ]
-        arguments += ["--hostname", "sandbox", "--uid", str(NOBODY), "--gid", str(NOBODY)]
-        arguments += ["--ro-bind", "/usr", "/usr"]
-        for name in SYSTEM:
-            arguments += _system_folder(name)
-        for name in ETC:
-            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for folder in _python_folders(options.python) + list(options.readable):
-            if not folder.is_relative_to("/usr"):
-                arguments += ["--ro-bind", str(folder), str(folder)]
-        arguments += ["--proc", "/proc", "--dev", "/dev"]
-        arguments += ["--size", str(SHM_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
-        arguments += ["--size", str(parse_size(limits.tmp)), "--tmpfs", "/tmp"]  # noqa: S108
-        if options.bind_dir is not None:
-            arguments += ["--bind", str(options.bind_dir), WORKSPACE]
-        else:
-            arguments += ["--size", str(parse_size(limits.workspace)), "--tmpfs", WORKSPACE]
-        if self._cgroup is not None:
-            arguments += self._cgroup.counter_mount()
-        return [*arguments, "--remount-ro", "/", "--chdir", WORKSPACE]
 
     def kill(self) -> None:
         """End PID 1 of the namespaces, and with it every process in them."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._kill_now()
+
+    def _kill_now(self) -> None:
         process = self._process
         if process is None:
             return
-        try:
-            # Having read the end of its stream, it is nearly always gone by now.
-            process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            for pid in (self._pid_one, process.pid):
-                with contextlib.suppress(ProcessLookupError, TypeError):
-                    os.kill(pid, 9)  # type: ignore[arg-type]
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_TIMEOUT_S)
+        # First PID 1: it is bwrap that collects it.
+        for end, patience in ((self._end_pid_one, PATIENCE_S), (process.kill, STOP_TIMEOUT_S)):
+            if process.poll() is None:
+                end()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(patience)
+        if process.poll() is None:
+            logger.warning("the process %d of the sandbox %s can't be ended", process.pid, self._options.name)
+
+    def _end_pid_one(self) -> None:
+        if self._pid_one is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pid_one, signal.SIGKILL)
 
     def close(self) -> None:
-        """Remove the cgroup."""
+        """Remove the control group, and close what is open."""
         cgroup, self._cgroup = self._cgroup, None
         if cgroup is not None:
             cgroup.remove()
+        pid_one, self._pid_one = self._pid_one, None
+        if pid_one is not None:
+            os.close(pid_one)
+
+
+def host_user(bind_dir: Path | None = None) -> HostUser:
+    """Whom the sandbox's processes belong to on this machine: never to root.
+
+    As root, user id 0 of a namespace would still be the host's root: files of mode 0600 could be read.
+
+    Args:
+        bind_dir: A folder that the code is to write to, or None.
+    """
+    if os.geteuid() != 0 or not _mapped(NOBODY):
+        return HostUser(os.geteuid(), os.getegid(), changed=False)
+    if bind_dir is not None and bind_dir.exists() and bind_dir.stat().st_uid != 0:
+        owner = bind_dir.stat()
+        return HostUser(owner.st_uid, owner.st_gid or NOBODY, changed=True)
+    return HostUser(NOBODY, NOBODY, changed=True)
+
+
+def _mapped(ident: int) -> bool:
+    """Whether there is such a user and group here; in a namespace, root may be the only one."""
+    for name in ("uid_map", "gid_map"):
+        ranges = [list(map(int, line.split())) for line in Path("/proc/self", name).read_text().splitlines()]
+        if not any(first <= ident < first + count for first, _, count in ranges):
+            return False
+    return True
 
 
 def find_bubblewrap() -> str:
@@ -217,74 +344,91 @@ def find_bubblewrap() -> str:
     return found
 
 
-def find_python(asked: str | None) -> Path:
-    """Find the interpreter for the sandbox: the one asked for, else the running one if the sandbox's user can reach it.
-
-    Args:
-        asked: Path of an interpreter, or None.
+def check_bubblewrap() -> None:
+    """See whether bubblewrap can make a sandbox on this machine; takes some milliseconds.
 
     Raises:
-        SandboxUnavailable: There is none.
+        SandboxUnavailable: It can't; the message says what to do.
     """
-    candidates = [asked] if asked is not None else [sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"]
-    for candidate in filter(None, candidates):
-        path = Path(candidate)
-        if path.is_file() and _reachable(path.resolve()) and _reachable(path):
-            return path
-    wanted = asked if asked is not None else "python3"
-    raise SandboxUnavailable(
-        f"the sandbox's user can't run {wanted}: install python3, or pass python= with another one"
-    )
+    user = host_user()
+    isolation = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+    command = [find_bubblewrap(), *isolation, *system_arguments(), *proc_arguments(), "/bin/sh", "-c", ":"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=START_TIMEOUT_S,
+            check=False,
+            cwd="/",
+            env={"PATH": TOOLS, "LANG": "C"},
+            **user.popen_options(),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise SandboxUnavailable(f"bubblewrap does not run here: {error}") from error
+    if done.returncode != 0:
+        raise SandboxUnavailable(str(explain(done.stderr.decode("utf-8", "replace").strip())))
 
 
-def _reachable(path: Path) -> bool:
-    """Whether an unprivileged user of this machine can read what is there."""
-    if os.geteuid() != 0:
-        return os.access(path, os.X_OK)
-    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.parents))
+def explain(said: str) -> SandboxStartError | SandboxUnavailable:
+    """Turn bubblewrap's complaint into a sentence that says what to do.
+
+    Args:
+        said: What it wrote to its standard error.
+    """
+    lowered = said.lower()
+    if "can't find source path" in lowered or "execvp" in lowered:
+        return SandboxStartError(
+            f"bubblewrap did not start ({said}): the sandbox's user must be able to reach this path, and every folder above "
+            "it; change its permissions, or leave it out of readable=, bind_dir= or python="
+        )
+    if "unknown option" in lowered:
+        return SandboxUnavailable(f"this bubblewrap is too old ({said}): version 0.8 or later is needed, or use Docker")
+    if any(word in lowered for word in REFUSALS):
+        return SandboxUnavailable(
+            f"this machine does not let bubblewrap make a sandbox ({said}): allow unprivileged user namespaces (sysctl "
+            "kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, or the AppArmor setting of your "
+            "distribution); a container must allow them too; or use Docker"
+        )
+    return SandboxStartError(f"bubblewrap did not start: {said or 'it said nothing'}")
 
 
-def _python_folders(python: Path) -> list[Path]:
-    """The folders outside /usr that an interpreter needs: its installation, and its virtual environment if it has one."""
-    folders = [python.resolve().parents[1]]
-    environment = python.parent.parent
-    if (environment / "pyvenv.cfg").is_file():
-        folders.append(environment)
-    return folders
+def _etc_arguments(handed: Handed) -> list[str]:
+    arguments = []
+    for name, content in ETC_FILES.items():
+        arguments += ["--perms", "0644", "--file", str(handed.file(content.encode())), f"/etc/{name}"]
+    return arguments
 
 
-def _system_folder(name: str) -> list[str]:
-    path = Path("/", name)
-    if path.is_symlink():
-        return ["--symlink", os.readlink(path), str(path)]
-    return ["--ro-bind-try", str(path), str(path)]
+def _ready(events: Mapping[int, int], until: float) -> dict[int, int]:
+    """What has happened on which descriptor; nothing when time is over."""
+    waiting = select.poll()
+    for fd, event in events.items():
+        waiting.register(fd, event)
+    return dict(waiting.poll(max(0.0, until - time.monotonic()) * 1000))
 
 
-def _readable_file(content: bytes) -> int:
-    """A descriptor to read the content from; it has no name, so nobody else can write to it."""
-    fd = os.memfd_create("codeact-seccomp")
-    os.write(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _child_pid(fd: int) -> int | None:
-    """Read from bubblewrap's status which process it has started; None where it has given up."""
+def _child_pid(fd: int, until: float) -> int:
+    """Read from bubblewrap's status which process it has started."""
     line = b""
     while not line.endswith(b"\n"):
-        piece = os.read(fd, 1)
+        piece = os.read(fd, 1) if _ready({fd: select.POLLIN}, until) else b""
         if not piece:
-            return None
+            raise _Gone
         line += piece
     return int(json.loads(line)["child-pid"])
 
 
-def _explain(said: str) -> SandboxStartError | SandboxUnavailable:
-    """Turn bubblewrap's complaint into a sentence that says what to do."""
-    lowered = said.lower()
-    if any(word in lowered for word in ("namespace", "uid map", "operation not permitted", "permission denied")):
-        return SandboxUnavailable(
-            f"this machine does not let bubblewrap make namespaces ({said}): allow unprivileged user namespaces "
-            "(sysctl kernel.unprivileged_userns_clone=1, or the AppArmor setting of your distribution), or use Docker"
+def _warn_of_lacks(cgroup: Cgroup | None) -> None:
+    if cgroup is None:
+        _warn_once(
+            "this process may make no control group: memory is bounded for each process of a bubblewrap sandbox, not for "
+            "all together, and the use of the processor is not bounded"
         )
-    return SandboxStartError(f"bubblewrap did not start: {said}")
+    elif cgroup.lacks:
+        _warn_once(f"there is no control group for {' and '.join(cgroup.lacks)}: bubblewrap sandboxes go without")
+
+
+@cache
+def _warn_once(text: str) -> None:
+    logger.warning("%s", text)

@@ -5,9 +5,39 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from typing import IO
 
 DIAGNOSTICS_LIMIT = 16 * 1024
+
+
+class Diagnostics:
+    """What a process writes to its standard error: as much as a pipe holds, so that nobody need read it and no disk fills."""
+
+    def __init__(self) -> None:
+        self._read_fd, self.write_fd = os.pipe()
+        # The flag belongs to the pipe's end, not to this process: who writes more loses it, and does not wait.
+        os.set_blocking(self.write_fd, False)
+        os.set_blocking(self._read_fd, False)
+        self._said = b""
+
+    def close_write_end(self) -> None:
+        """Let go of the end that the process has by now."""
+        fd, self.write_fd = self.write_fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def text(self) -> str:
+        """What it has said so far."""
+        with contextlib.suppress(OSError):
+            while len(self._said) < DIAGNOSTICS_LIMIT and (piece := os.read(self._read_fd, DIAGNOSTICS_LIMIT)):
+                self._said += piece
+        return self._said.decode("utf-8", "replace").strip()
+
+    def close(self) -> None:
+        """Let go of both ends."""
+        self.close_write_end()
+        fd, self._read_fd = self._read_fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class PipeStream:
@@ -15,10 +45,10 @@ class PipeStream:
 
     Args:
         process: The process, started with pipes.
-        diagnostics: File that holds its standard error.
+        diagnostics: Its standard error.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], diagnostics: IO[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], diagnostics: Diagnostics) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process
@@ -50,13 +80,13 @@ class PipeStream:
         code: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(timeout_s)
-        self._diagnostics.seek(0)
-        said = self._diagnostics.read(DIAGNOSTICS_LIMIT).decode("utf-8", "replace").strip()
+        said = self._diagnostics.text()
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         return f"{text}; it said: {said}" if said else text
 
     def close(self) -> None:
         """Hang up; the runner reads the end of its input and exits."""
-        for pipe in (self._stdin, self._stdout, self._diagnostics):
+        for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
+        self._diagnostics.close()
