@@ -1,5 +1,7 @@
 """How code runs: sandbox, session, result."""
 
+from .auto import choose_executor
+from .bubblewrap_executor import BubblewrapCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutorConfig
 from .chunks import OutputChunk
 from .docker_executor import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
 from .docker_image import DEFAULT_IMAGE
@@ -21,6 +23,8 @@ from .result import Artifact, ErrorInfo, ExecutionResult, Outcome, State
 __all__ = [
     "DEFAULT_IMAGE",
     "Artifact",
+    "BubblewrapCommandLineCodeExecutor",
+    "BubblewrapCommandLineCodeExecutorConfig",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
     "ErrorInfo",
@@ -39,4 +43,5 @@ __all__ = [
     "SandboxTimeout",
     "SandboxUnavailable",
     "State",
+    "choose_executor",
 ]

@@ -419,5 +419,5 @@ def _check_workspace(hello: Mapping[str, Any]) -> None:
     if not hello.get("workspace_writable"):
         raise SandboxStartError(
             f"the workspace is not writable for user {hello.get('uid')} in the sandbox: change the folder's owner or "
-            "permissions, or pass `user=`"
+            "permissions, or with Docker pass `user=`"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 
 
@@ -32,6 +31,8 @@ class Handed:
 
     def gate(self) -> tuple[int, int]:
         """A pipe that holds one byte for the child, as (ours, the child's): ours is writable again when it was read."""
+        import fcntl  # noqa: PLC0415 - Windows has none, and must be able to import this package
+
         theirs, ours = os.pipe2(os.O_DIRECT | os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(theirs, True)
         self._kept.append(ours)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import SandboxUnavailable
+from autogen_codeact.executors.bubblewrap_launcher import check_bubblewrap
 from autogen_codeact.executors.docker_engine import connect
 
 
@@ -31,4 +32,15 @@ def docker_engine() -> str:
     except SandboxUnavailable as error:
         if os.environ.get("REQUIRE_DOCKER") == "1":
             pytest.fail(f"REQUIRE_DOCKER=1, but {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def bubblewrap() -> None:
+    """Bubblewrap works here; where it does not, the test is skipped, or fails where REQUIRE_BUBBLEWRAP=1."""
+    try:
+        check_bubblewrap()
+    except SandboxUnavailable as error:
+        if os.environ.get("REQUIRE_BUBBLEWRAP") == "1":
+            pytest.fail(f"REQUIRE_BUBBLEWRAP=1, but {error}")
         pytest.skip(str(error))
