@@ -186,7 +186,7 @@ class Sandbox:
         connection = self._connected()
         ident = connection.next_ident()
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
-        message = {**request, "timeout": timeout_s}
+        message = {**request, "timeout": float(timeout_s)}
         future = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
         # What was sent before may have to end first.
         self._limits[ident] = timeout_s + self._grace_s

@@ -14,6 +14,8 @@ LAST_WORDS_S = 0.01
 FORK_PATIENCE = 1.0
 HANG_UP_GRACE = 1.0
 STOPPED_AT_MOST = 1.0
+CHECKPOINT_GRACE = 1.0
+NOW = "now"
 # More than the kernel lets a program have as its environment.
 STATE_LIMIT = 4 * 1024 * 1024
 CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
@@ -268,6 +270,8 @@ class CellBlock(Block):
     """A block in the session's live interpreter."""
 
     checkpoint = None
+    postponed = None
+    restoring = False
 
     def start(self):
         """Run it, with a checkpoint of the session's memory first."""
@@ -298,11 +302,25 @@ class CellBlock(Block):
             return
         if kind == b"C" and self.checkpoint is not None:
             self.checkpoint.taken(message)
+            if self.postponed:
+                self.kill(self.postponed)
         elif kind == b"D" and self.report is None:
             self.report = checked(message)
             # The last words' signal can end what the block waited for, but not give it more time.
             if not self.killed and not self.overdue:
                 self._complete()
+
+    def kill(self, why):
+        """End it, once there is a checkpoint to go back to, which is before it has begun."""
+        if self.checkpoint is None or not self.checkpoint.awaited or self.postponed == NOW:
+            super().kill(why)
+        elif self.postponed is None:
+            self.postponed = why
+            self.supervisor.after(CHECKPOINT_GRACE, lambda: self._kill_anyway(why))
+
+    def _kill_anyway(self, why):
+        self.postponed = NOW
+        self.kill(why)
 
     def _complete(self):
         self.session.place.cell_ended(self.report)
@@ -333,27 +351,29 @@ class CellBlock(Block):
         return super().verdict()
 
     def worker_exited(self):
-        if self.finished or self.start_again():
+        if self.finished or self.restoring or self.start_again():
             return
         self.report = None
+        self.restoring = True
         self.session.kill(spare=self.checkpoint)
-        self._restore()
-        self.finish()
+        if self.checkpoint is not None and self.checkpoint.alive():
+            self.session.wake(self.checkpoint, self._restored)
+        else:
+            self._restored(False)
 
-    def _restore(self):
-        checkpoint = self.checkpoint
-        if checkpoint is not None and checkpoint.alive():
-            self.session.wake(checkpoint)
+    def _restored(self, awake):
+        if awake:
             self.state = "restored"
             self.notes.append("Files, threads and subprocesses are not restored.")
-            return
-        if checkpoint is not None:
-            checkpoint.drop()
-            if checkpoint.skipped:
-                self.notes.append("No checkpoint was kept: %s." % checkpoint.skipped)
-        self.session.start()
-        self.state = "lost"
-        self.notes.append("The session's variables are lost; a new, empty session has been started.")
+        else:
+            if self.checkpoint is not None:
+                self.checkpoint.drop()
+                if self.checkpoint.skipped:
+                    self.notes.append("No checkpoint was kept: %s." % self.checkpoint.skipped)
+            self.session.start()
+            self.state = "lost"
+            self.notes.append("The session's variables are lost; a new, empty session has been started.")
+        self.finish()
 
     def kill_processes(self):
         self.session.kill(spare=self.checkpoint)

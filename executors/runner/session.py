@@ -6,6 +6,7 @@ import socket
 from . import place, system, wire
 
 CHECKPOINT_PATIENCE = 10.0
+WAKING_PATIENCE = 2.0
 
 
 class Session:
@@ -50,10 +51,10 @@ class Session:
         system.kill_trees(roots, spare=keep)
         self.workers.collect()
 
-    def wake(self, checkpoint):
-        """Let a checkpoint go on as the session."""
+    def wake(self, checkpoint, done):
+        """Let a checkpoint go on as the session; then call `done` with whether it does, or was killed in its sleep."""
         self.worker = self.workers.adopt(checkpoint.pid, checkpoint.sock)
-        self.worker.peer.send(wire.pack(b"G", 0, {}))
+        Waking(self, done)
         # The woken interpreter knows only what it was told before it was put to sleep.
         self.place.forget_told()
 
@@ -82,11 +83,54 @@ class Session:
         self.kill()
         self._kept = None
         self.place.restore(self._kept_place)
-        self.wake(checkpoint)
-        Taking(self, ident, lambda _: self._answer(ident, None))
+        self.supervisor.cell = checkpoint
+        self.wake(checkpoint, lambda awake: self._rolled_back(ident, awake))
+
+    def _rolled_back(self, ident, awake):
+        self.supervisor.cell = None
+        if awake:
+            Taking(self, ident, lambda _: self._answer(ident, None))
+        else:
+            self.start()
+            self._answer(ident, "the checkpoint has been killed, and the session is empty now")
+            self.supervisor.start_next()
 
     def _answer(self, ident, error):
         self.supervisor.send_message(b"A", ident, {"error": error, "errno": 0} if error else {})
+
+
+class Waking:
+    """A checkpoint that is being woken.
+
+    Args:
+        session: The `Session`, of which it is the worker already.
+        done: Called with whether it has awoken.
+    """
+
+    def __init__(self, session, done):
+        self.session = session
+        self.worker = session.worker
+        self.done = done
+        self.timer = session.supervisor.after(WAKING_PATIENCE, lambda: self._end(False))
+        self.worker.on_frame = self._hear
+        self.worker.on_exit = self.worker.on_hang_up = lambda: self._end(False)
+        self.worker.peer.send(wire.pack(b"G", 0, {}))
+        if self.worker.peer.closed:
+            self._end(False)
+
+    def _hear(self, kind, _ident, _message):
+        if kind == b"G":
+            self._end(True)
+
+    def _end(self, awake):
+        if self.done is None:
+            return
+        done, self.done = self.done, None
+        self.session.supervisor.forget(self.timer)
+        self.worker.on_frame = self.worker.on_exit = self.worker.on_hang_up = None
+        if not awake:
+            self.session.kill()
+        done(awake)
 
 
 class Taking:
@@ -146,13 +190,18 @@ class Checkpoint:
 
     def taken(self, message):
         """Note what the session said of it; the first word counts, because the block could speak after it."""
-        if self.pid is not None or self.skipped is not None:
+        if not self.awaited:
             return
         pid, skipped = message.get("pid"), message.get("skipped")
         if isinstance(pid, int) and pid > 1:
             self.pid = pid
         else:
             self.skipped = skipped if isinstance(skipped, str) else "the session said nothing of it"
+
+    @property
+    def awaited(self):
+        """Whether the session has not yet said whether there is one."""
+        return self.pid is None and self.skipped is None
 
     def alive(self):
         """Whether it still sleeps there."""

@@ -151,9 +151,9 @@ class Supervisor:
         script = self.session is None or request["command"]
         kind = blocks.ProcessBlock if script else blocks.CellBlock
         self._queue.append(kind(self, ident, request, code))
-        self._start_next()
+        self.start_next()
 
-    def _start_next(self):
+    def start_next(self):
         """Start what waits, as far as there is room; a block can end while it is started."""
         if self._starting:
             return
@@ -173,7 +173,7 @@ class Supervisor:
         self.running.pop(item.ident, None)
         if item is self.cell:
             self.cell = None
-        self._start_next()
+        self.start_next()
 
     def _cancel(self, ident):
         block = self.running.get(ident)

@@ -56,6 +56,7 @@ class Worker:
             except (wire.Closed, OSError):
                 os._exit(0)
             if self.fresh:
+                self.fresh = False
                 self._open_up()
             request, data = wire.unpack(payload)
             fds = self.reader.take_fds(request["fds"])
@@ -80,8 +81,7 @@ class Worker:
                 continue
 
     def _open_up(self):
-        """Be an ordinary process from the first request on; until then the block before could reach in here."""
-        self.fresh = False
+        """Be an ordinary process, from the first request on; until then the block before could reach in here."""
         system.prctl(system.PR_SET_DUMPABLE, 1)
         system.adjust_oom_score(BLOCK_OOM_SCORE)
 
@@ -184,32 +184,48 @@ class Worker:
             os.close(fd)
             self._send(b"C", ident, {"skipped": "the session uses nearly half of the memory limit"})
             return False
+        held = _pipes_and_sockets(self.sock.fileno(), fd)
+        hung_up, hanging_up = os.pipe()
         try:
-            pid = _fork_quietly()
+            pid = self._fork_asleep()
         except OSError as error:
-            os.close(fd)
+            _close((fd, hung_up, hanging_up))
             self._send(b"C", ident, {"skipped": str(error)})
             return False
         if pid:
-            os.close(fd)
+            _close((fd, hanging_up))
+            if held:
+                os.read(hung_up, 1)
+            os.close(hung_up)
             self.checkpoints.add(pid)
             self._send(b"C", ident, {"pid": pid})
             return False
         self.sock.close()
         os.setsid()
-        system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
-        _hang_up_all_but(fd)
-        # The block has the same user id, and must not reach into the memory that it may be put back to.
-        system.prctl(system.PR_SET_DUMPABLE, 0)
+        _hang_up(held)
+        _close((hung_up, hanging_up))
         self._listen_to(socket.socket(fileno=fd))
         try:
             self.reader.read()
         except (wire.Closed, OSError):
             os._exit(0)
         self.pid = os.getpid()
-        system.prctl(system.PR_SET_DUMPABLE, 1)
-        system.adjust_oom_score(BLOCK_OOM_SCORE)
+        self._open_up()
+        self._send(b"G", 0, {})
         return True
+
+    def _fork_asleep(self):
+        """Fork a child that the block can't reach into, though it has the same user: it may be put back to its memory."""
+        # Set before the fork, because the child comes to run at some time, and the block at once.
+        system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
+        system.prctl(system.PR_SET_DUMPABLE, 0)
+        pid = -1
+        try:
+            pid = _fork_quietly()
+        finally:
+            if pid:
+                self._open_up()
+        return pid
 
     def _report(self, ident, outcome, more=None):
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
@@ -285,21 +301,28 @@ def _see_user_site():
         site.addsitedir(folder)
 
 
-def _hang_up_all_but(own):
-    """Let go of pipes and sockets: who is at the other end waits for the last holder to close them, and it does not sleep.
-
-    In their place is one that has been closed from the other end, so that their numbers are not given to something else.
-    """
-    dead, other = socket.socketpair()
-    other.close()
+def _pipes_and_sockets(*but):
+    found = []
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         try:
             mode = os.fstat(fd).st_mode
         except OSError:
             continue  # the listing's own
-        if fd > 2 and fd not in (own, dead.fileno()) and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            os.dup2(dead.fileno(), fd, inheritable=False)
+        if fd > 2 and fd not in but and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            found.append(fd)
+    return found
+
+
+def _hang_up(fds):
+    """Let go of pipes and sockets: who is at the other end waits for the last holder to close them.
+
+    In their place is one that has been closed from the other end, so that their numbers are not given to something else.
+    """
+    dead, other = socket.socketpair()
+    other.close()
+    for fd in fds:
+        os.dup2(dead.fileno(), fd, inheritable=False)
     dead.close()
 
 

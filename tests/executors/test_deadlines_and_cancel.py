@@ -1,0 +1,199 @@
+"""Deadlines are the supervisor's, the host has one of its own, and cancelling kills before it returns."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+
+from .conftest import MakeExecutor
+from .sandboxes import block, out, run, told
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ALIVE = """
+    import os
+    def alive(pid):
+        # Of the supervisor's own processes nobody can see the descriptors.
+        try:
+            zombie = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            return False
+        return not zombie and os.access(f"/proc/{pid}/fd", os.R_OK)
+    print(any(alive(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()))
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with DockerCommandLineCodeExecutor(timeout=1) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=1) as started:
+        yield started
+
+
+IGNORING = """
+import signal
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+"""
+
+
+class TestADeadline:
+    @pytest.mark.parametrize(
+        ("language", "code"),
+        [
+            ("python", "import time; time.sleep(60)"),
+            ("python", "while True: pass"),
+            ("python", "9 ** 9 ** 9 ** 9"),
+            ("python", "while True:\n    try: import time; time.sleep(60)\n    except BaseException: pass"),
+            (
+                "python",
+                IGNORING + "while True: signal.sigwait({10})",
+            ),
+            ("python", "import signal; signal.pause()"),
+            ("python", "import os; os.kill(os.getpid(), 19)"),
+            ("python", "import threading; threading.Thread(target=threading.Event().wait).start()"),
+            ("python", "import atexit, time; atexit.register(time.sleep, 60)"),
+            ("python", "import subprocess; subprocess.run(['sleep', '60'])"),
+            ("sh", "trap '' TERM INT; sleep 60; sleep 60"),
+            ("bash", "while :; do :; done"),
+        ],
+    )
+    async def test_holds(self, executor: DockerCommandLineCodeExecutor, language: str, code: str) -> None:
+        partial = "echo partial\n" if language != "python" else "print('partial', end='')\n"
+        result = await run(executor, partial + code, language)
+        assert (result.outcome, result.exit_code, result.output.strip()) == ("timeout", 124, "partial")
+        assert 1 <= result.duration_s < 3
+        assert await out(executor, ALIVE) == "False\n"
+
+    async def test_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
+        assert told(await run(executor, "exit 124", "sh")) == ("error", 124, "")
+        assert told(await run(executor, "import sys; sys.exit(124)")) == ("error", 124, "")
+        result = await run(executor, "raise TimeoutError('mine')")
+        assert (result.outcome, result.exit_code) == ("error", 1)
+
+    async def test_of_each_block_is_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
+        blocks = [block(f"import time; time.sleep(0.6); print({n})") for n in range(3)]
+        result = await executor.execute_code_blocks(blocks, CancellationToken())
+        assert told(result) == ("ok", 0, "0\n1\n2\n")
+
+    @pytest.mark.parametrize("mode", ["process", "session"])
+    async def test_of_a_millisecond_holds_too(self, make_executor: MakeExecutor, mode: str) -> None:
+        executor = await make_executor(mode=mode, timeout=0.001)
+        for _ in range(5):
+            assert (await run(executor, "while True: pass")).outcome == "timeout"
+
+    @pytest.mark.parametrize("timeout", [1e10, float("inf"), 10**30])
+    async def test_may_be_far_away(self, make_executor: MakeExecutor, timeout: float) -> None:
+        executor = await make_executor(timeout=timeout)
+        assert await out(executor, "print(1)") == "1\n"
+
+    @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+    async def test_must_lie_ahead(self, timeout: float) -> None:
+        with pytest.raises(ValueError, match="timeout must be above 0 seconds"):
+            DockerCommandLineCodeExecutor(timeout=timeout)
+
+    async def test_of_one_block_is_not_the_others(self, executor: DockerCommandLineCodeExecutor) -> None:
+        results = await asyncio.gather(
+            *(run(executor, f"import time; time.sleep({s}); print({s})") for s in (0, 0.5, 60))
+        )
+        assert [told(result) for result in results] == [("ok", 0, "0\n"), ("ok", 0, "0.5\n"), ("timeout", 124, "")]
+
+
+class TestCancelling:
+    @pytest.mark.parametrize("way", ["token", "task", "wait_for"])
+    @pytest.mark.parametrize("mode", ["process", "session"])
+    async def test_kills_the_block_and_then_says_so(self, make_executor: MakeExecutor, mode: str, way: str) -> None:
+        executor = await make_executor(mode=mode, timeout=30)
+        await out(executor, "x = 1")
+        code = """
+            import os, subprocess, time
+            x = 2
+            subprocess.Popen(["sleep", "300"], start_new_session=True)
+            subprocess.Popen(["sh", "-c", "trap '' TERM INT; while :; do sleep 1; done"])
+            time.sleep(60)
+        """
+        token = CancellationToken()
+        call = executor.execute_code_blocks([block(code)], token)
+        running = asyncio.ensure_future(asyncio.wait_for(call, 0.5) if way == "wait_for" else call)
+        await asyncio.sleep(0.5)
+        if way == "token":
+            token.cancel()
+        elif way == "task":
+            running.cancel()
+        began = time.monotonic()
+        with pytest.raises(TimeoutError if way == "wait_for" else asyncio.CancelledError):
+            await running
+        assert time.monotonic() - began < 5
+        assert await out(executor, ALIVE) == "False\n"
+        if mode == "session":
+            # As after a timeout: the variables are those of before the block.
+            assert await out(executor, "x") == "1\n"
+
+    async def test_before_the_call_runs_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
+        token = CancellationToken()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await executor.execute_code_blocks([block("open('/workspace/ran', 'w')")], token)
+        assert "ran" not in await executor.list_files()
+
+    async def test_one_of_many_leaves_the_others(self, executor: DockerCommandLineCodeExecutor) -> None:
+        token = CancellationToken()
+        others = [asyncio.ensure_future(run(executor, f"import time; time.sleep(0.4); print({n})")) for n in range(3)]
+        cancelled = asyncio.ensure_future(executor.execute_code_blocks([block("import time; time.sleep(60)")], token))
+        await asyncio.sleep(0.1)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert [told(await other) for other in others] == [("ok", 0, f"{n}\n") for n in range(3)]
+
+    async def test_one_that_waits_for_its_turn_never_runs_it(self, session: DockerCommandLineCodeExecutor) -> None:
+        await out(session, "ran = []")
+        first = asyncio.ensure_future(run(session, "import time; time.sleep(0.4); ran.append(1)"))
+        token = CancellationToken()
+        second = asyncio.ensure_future(session.execute_code_blocks([block("ran.append(2)")], token))
+        third = asyncio.ensure_future(run(session, "ran.append(3)"))
+        await asyncio.sleep(0.1)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert not first.done()
+        await asyncio.gather(first, third)
+        assert await out(session, "ran") == "[1, 3]\n"
+
+    async def test_stops_the_blocks_that_were_to_follow(self, executor: DockerCommandLineCodeExecutor) -> None:
+        token = CancellationToken()
+        blocks = [block("import time; time.sleep(0.4)"), block("open('/workspace/second', 'w')")]
+        running = asyncio.ensure_future(executor.execute_code_blocks(blocks, token))
+        await asyncio.sleep(0.2)
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert "second" not in await executor.list_files()
+
+    async def test_again_and_again_in_no_time_breaks_nothing(self, make_executor: MakeExecutor) -> None:
+        for mode in ("process", "session"):
+            executor = await make_executor(mode=mode, timeout=10)
+            await out(executor, "kept = 1")
+            for number in range(40):
+                token = CancellationToken()
+                running = asyncio.ensure_future(
+                    executor.execute_code_blocks([block("import time; time.sleep(5)")], token)
+                )
+                await asyncio.sleep(number / 4000)
+                token.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await running
+            assert await out(executor, "print('still here')") == "still here\n"
+            if mode == "session":
+                assert await out(executor, "kept") == "1\n"
