@@ -59,7 +59,9 @@ def test_while_the_sandbox_starts(tmp_path):
 
 
 def test_a_second_time_it_leaves_at_once(tmp_path):
-    with start("run", "task", "--model", replay(tmp_path, SLOW), "--json") as process:
+    # Leaving at once leaves the temporary folder too: not in the machine's own.
+    env = {"TMPDIR": str(tmp_path)}
+    with start("run", "task", "--model", replay(tmp_path, SLOW), "--json", env=env) as process:
         read_until(process, "CodeGenerationEvent")
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline() == STOPPING
