@@ -1,0 +1,54 @@
+"""What every case of the abuse suite stands on: a sandbox of its own, and the five oracles that look at it."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.docker_stream import present
+
+from .canaries import Canaries
+from .oracles import HostState
+from .subject import SUBJECTS, Kind, Subject
+
+
+@pytest.fixture(scope="session")
+def canaries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
+    """Files and ports of the host that no case may touch."""
+    with Canaries(tmp_path_factory.mktemp("canaries")) as made:
+        made.prove()
+        yield made
+
+
+@pytest.fixture(params=SUBJECTS, ids=str)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Which executor in which mode; skipped where this machine has not got it."""
+    kind: Kind = request.param
+    if kind.engine == "docker":
+        request.getfixturevalue("docker_engine")
+        with connect() as client:
+            if not present(client, DEFAULT_IMAGE):
+                pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
+    else:
+        request.getfixturevalue("bubblewrap")
+    return kind
+
+
+@pytest_asyncio.fixture
+async def subject(
+    request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, tmp_path: Path
+) -> AsyncIterator[Subject]:
+    """A sandbox for one case; when the case is over, oracles 1 and 3 to 5 have their say (2 is the case's own)."""
+    host = HostState.observe(canaries)
+    made = Subject(request, kind, canaries, tmp_path / "work")
+    try:
+        yield made
+        if made.started:
+            await made.check_next_block()
+            await made.check_nothing_runs_on()
+    finally:
+        await made.end()
+        await host.check(made.namespaces)

@@ -1,0 +1,192 @@
+"""Oracles 4 and 5: what is left behind, and whether the host is untouched."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import docker.errors
+
+from autogen_codeact.executors import SandboxUnavailable
+from autogen_codeact.executors.docker_engine import connect
+
+from .canaries import Canaries, Mark
+
+MIB = 1024 * 1024
+# What may grow from one case to the next on a machine that also does other things.
+OWN_MEMORY_BYTES = 64 * MIB
+HOST_MEMORY_BYTES = 2048 * MIB
+HOST_DISK_BYTES = 1024 * MIB
+CLEARING_UP_S = 5.0
+
+
+@dataclass
+class HostState:
+    """The host before a case; `check` compares it with the one after.
+
+    Args:
+        canaries: The canaries.
+        marks: Their files.
+        left: What a case could leave behind, by kind.
+        memory: Resident bytes of this process, their peak, and bytes free on the host.
+        disk: Free bytes by folder.
+    """
+
+    canaries: Canaries
+    marks: dict[str, Mark]
+    left: dict[str, set[str]]
+    memory: tuple[int, int, int]
+    disk: dict[str, int]
+
+    @classmethod
+    def observe(cls, canaries: Canaries) -> Self:
+        """Look at the host."""
+        canaries.heard()
+        return cls(canaries, canaries.marks(), leftovers(), memory(), free_disk())
+
+    async def check(self, namespaces: Collection[int]) -> None:
+        """Assert that nothing is left and the host is untouched.
+
+        Args:
+            namespaces: The pid namespaces that the case's sandboxes had.
+        """
+        left = await eventually_empty(lambda: self._left(namespaces))
+        assert not left, f"left behind: {left}"
+        assert self.canaries.heard() == []
+        after = self.canaries.marks()
+        assert {path for path in self.marks if self.marks[path] != after.get(path)} == set()
+        assert after.keys() == self.marks.keys()
+        self._check_memory_and_disk()
+
+    def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
+        now = leftovers()
+        # The engine and the caller's own pool of threads may open descriptors later; a leak is there each time.
+        left = {kind: now[kind] - self.left[kind] for kind in now}
+        left["processes of the sandbox"] = processes_in(namespaces)
+        left["tasks"] = {str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
+        return {kind: found for kind, found in left.items() if found}
+
+    def _check_memory_and_disk(self) -> None:
+        own, peak, available = memory()
+        assert own - self.memory[0] < OWN_MEMORY_BYTES
+        assert peak - self.memory[1] < OWN_MEMORY_BYTES
+        assert self.memory[2] - available < HOST_MEMORY_BYTES
+        for folder, free in free_disk().items():
+            assert self.disk[folder] - free < HOST_DISK_BYTES
+
+
+async def eventually_empty(look: Callable[[], dict[str, set[str]]]) -> dict[str, set[str]]:
+    """What is still found when time for clearing up is over."""
+    until = time.monotonic() + CLEARING_UP_S
+    while True:
+        found = look()
+        if not found or time.monotonic() > until:
+            return found
+        await asyncio.sleep(0.05)
+
+
+def leftovers() -> dict[str, set[str]]:
+    """Everything of ours on this machine that a case could leave behind."""
+    gc.collect()
+    temporary = Path(tempfile.gettempdir())
+    return {
+        "containers": containers(),
+        "threads": {str(thread) for thread in threading.enumerate() if thread.name.startswith("codeact-")},
+        "children": {f"{pid}: {_name(pid)}" for pid in descendants(os.getpid())},
+        "temporary files": {
+            str(path) for path in temporary.glob("codeact-*") if not path.name.startswith("codeact-test")
+        },
+        "shared memory": {str(path) for path in Path("/dev/shm").iterdir()},
+        "system V memory": system_v(),
+        "descriptors": _descriptors(),
+        "control groups": {
+            str(path)
+            for path in Path("/sys/fs/cgroup").glob("**/autogen-codeact/*/")
+            if f"-{os.getpid()}-" in path.name
+        },
+    }
+
+
+def containers() -> set[str]:
+    """The sandboxes of this process, in whatever state."""
+    try:
+        with closing(connect()) as client:
+            owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
+            found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
+            return {container["Names"][0].lstrip("/") for container in found}
+    except (SandboxUnavailable, docker.errors.DockerException):
+        return set()
+
+
+def _descriptors() -> set[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add(f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}")
+    return found
+
+
+def system_v() -> set[str]:
+    """Shared memory, semaphores and queues of the host, by key and id."""
+    found = set()
+    for kind in ("shm", "sem", "msg"):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]
+            found |= {f"{kind} {' '.join(line.split()[:2])}" for line in lines}
+    return found
+
+
+def memory() -> tuple[int, int, int]:
+    """Resident bytes of this process, their peak so far, and bytes that are free on the host."""
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(fields["MemAvailable"].split()[0]) * 1024
+    return resident, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, available
+
+
+def free_disk() -> dict[str, int]:
+    """Free bytes where a sandbox that is not bounded would write to."""
+    folders = ("/", tempfile.gettempdir(), "/var/lib", "/dev/shm")
+    return {folder: shutil.disk_usage(folder).free for folder in folders if Path(folder).exists()}
+
+
+def processes_in(namespaces: Collection[int]) -> set[str]:
+    """Living processes of pid namespaces, as the host sees them."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{name}/ns/pid").st_ino in namespaces:
+                found.add(f"{name}: {_name(int(name))}")
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:80].decode("utf-8", "replace")
+    except OSError:
+        return "gone"
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below one, zombies included."""
+    below: dict[int, set[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parent = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+            below.setdefault(parent, set()).add(int(name))
+    found, todo = set(), {pid}
+    while todo:
+        todo = {child for each in todo for child in below.get(each, ())}
+        found |= todo
+    return found

@@ -1,0 +1,227 @@
+"""The sandbox that a case attacks; it keeps the deadline (oracle 1) and looks whether life goes on (oracle 3)."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import (
+    DockerCommandLineCodeExecutor,
+    ExecutionResult,
+    Limits,
+    SandboxCodeExecutor,
+    SandboxError,
+)
+from autogen_codeact.executors.bubblewrap_executor import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.docker_engine import connect
+
+from ..executors.sandboxes import block
+from .canaries import Canaries
+from .oracles import descendants, eventually_empty, processes_in
+
+GRACE_S = 5.0
+"""How long beyond a block's own deadline its result may take, whatever the code did, in seconds."""
+
+TIMEOUT_S = 5.0
+SMALL = Limits(memory="256m", pids=64, nofile=256, workspace="16m", tmp="16m", files=2000, output=64 * 1024)
+WITNESS = "/tmp/.witness"
+LOOK = f"""
+    import os
+    print(globals().get("codeact_witness"), "file" if os.path.exists({WITNESS!r}) else "no file")
+"""
+# Supervisor, zygote, and the process that waits for the next block.
+AT_REST = 3
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An executor in one of its modes.
+
+    Args:
+        engine: `docker` or `bubblewrap`.
+        mode: `process` or `session`.
+    """
+
+    engine: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.engine}-{self.mode}"
+
+    def make(self, **options: Any) -> SandboxCodeExecutor:
+        """Make the executor."""
+        if self.engine == "docker":
+            return DockerCommandLineCodeExecutor(mode=self.mode, **options)  # type: ignore[arg-type]
+        return BubblewrapCommandLineCodeExecutor(mode=self.mode, **options)  # type: ignore[arg-type]
+
+
+SUBJECTS = [Kind(engine, mode) for engine in ("docker", "bubblewrap") for mode in ("process", "session")]
+
+
+class Subject:
+    """One sandbox under attack.
+
+    Args:
+        request: Of the test, for expected failures.
+        kind: Which executor in which mode.
+        canaries: What it must not touch.
+        work_dir: The folder kept in step with its workspace.
+    """
+
+    def __init__(self, request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, work_dir: Path) -> None:
+        self._request = request
+        self.kind = kind
+        self.session = kind.mode == "session"
+        self.canaries = canaries
+        self.work_dir = work_dir
+        self.limits = SMALL
+        self.namespaces: set[int] = set()
+        self._executor: SandboxCodeExecutor | None = None
+        self._lost = False
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a sandbox to ask."""
+        return self._executor is not None
+
+    @property
+    def executor(self) -> SandboxCodeExecutor:
+        """The executor; `start` or `run` first."""
+        assert self._executor is not None
+        return self._executor
+
+    async def start(self, options: Mapping[str, Any] | None = None, **limits: Any) -> SandboxCodeExecutor:
+        """Start the sandbox and leave a witness in it; `run` does it where nobody has.
+
+        Args:
+            options: Arguments of the executor.
+            limits: Limits that differ from the suite's small ones.
+
+        Returns:
+            The executor.
+        """
+        self.limits = Limits(**{**SMALL.model_dump(), **limits})
+        arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
+        if arguments.get("bind_dir") is not None:
+            del arguments["work_dir"]
+        self._executor = self.kind.make(**arguments)
+        await self._executor.start()
+        self.look()
+        result = await self.run(f"codeact_witness = 'set'\nopen({WITNESS!r}, 'w').close()", timeout=10)
+        assert (result.outcome, result.state) == ("ok", "kept"), result
+        return self._executor
+
+    async def run(self, code: str, language: str = "python", timeout: float = TIMEOUT_S) -> ExecutionResult:
+        """Run one block and see that its result comes by its deadline plus `GRACE_S`.
+
+        Args:
+            code: The code; the indentation common to all its lines is taken off.
+            language: Its language.
+            timeout: Its deadline, in seconds.
+
+        Returns:
+            The result; what the sandbox raises is passed on.
+        """
+        if self._executor is None:
+            await self.start()
+        # The deadline is the executor's, for all blocks; a suite of seconds needs one for each.
+        self.executor._timeout = timeout
+        began = time.monotonic()
+        token = CancellationToken()
+        running = asyncio.ensure_future(self.executor.execute_code_blocks([block(code, language)], token))
+        try:
+            await asyncio.wait({running}, timeout=timeout + GRACE_S)
+            took = time.monotonic() - began
+            if not running.done():
+                token.cancel()
+                await asyncio.wait({running}, timeout=GRACE_S)
+                pytest.fail(f"no result {GRACE_S} s after the deadline of {timeout} s")
+            result = running.result()
+        except SandboxError:
+            self._lost = True
+            raise
+        finally:
+            self.look()
+        assert took <= timeout + GRACE_S
+        self._lost = self._lost or result.state == "lost"
+        return result
+
+    async def out(self, code: str, language: str = "python", timeout: float = TIMEOUT_S) -> str:
+        """Run one block that must end well, and give its output."""
+        result = await self.run(code, language, timeout)
+        assert (result.outcome, result.exit_code) == ("ok", 0), result
+        return result.output
+
+    def look(self) -> None:
+        """Note the pid namespace of the sandbox that runs now."""
+        pid = self.pid_one()
+        if pid is not None:
+            try:
+                self.namespaces.add(os.stat(f"/proc/{pid}/ns/pid").st_ino)
+            except OSError:
+                return
+
+    def pid_one(self) -> int | None:
+        """The supervisor's number on the host, or None where there is none."""
+        executor = self.executor
+        if isinstance(executor, DockerCommandLineCodeExecutor):
+            with closing(connect()) as client:
+                name = executor.container_name
+                found = client.containers(all=True, filters={"name": f"^/{name}$"})
+                return int(client.inspect_container(name)["State"]["Pid"]) or None if found else None
+        for pid in sorted(descendants(os.getpid())):
+            try:
+                status = Path(f"/proc/{pid}/status").read_text()
+            except OSError:
+                continue
+            numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
+            if len(numbers) > 1 and numbers[-1] == "1":
+                return pid
+        return None
+
+    def may_fail_without_cgroup(self) -> None:
+        """Name this case as one that bubblewrap can't hold where this process may make no control group."""
+        if self.kind.engine == "bubblewrap" and not self.has_cgroup:
+            reason = "bubblewrap without a control group: memory and processor time of the whole are not bounded"
+            self._request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+
+    @property
+    def has_cgroup(self) -> bool:
+        """Whether a control group bounds the sandbox."""
+        if self.kind.engine == "docker":
+            return True
+        pid = self.pid_one()
+        assert pid is not None
+        return "autogen-codeact" in Path(f"/proc/{pid}/cgroup").read_text()
+
+    async def check_next_block(self) -> None:
+        """Oracle 3: the next block works, and `state` has said truly what became of what was there before."""
+        result = await self.run(LOOK, timeout=10)
+        assert (result.outcome, result.exit_code) == ("ok", 0), result
+        witness = "set" if self.session else "file"
+        assert (witness in result.output.split()) is not self._lost, (result, self._lost)
+        again = await self.run("print('goes on')", timeout=10)
+        assert (again.outcome, again.output, again.state) == ("ok", "goes on\n", "kept")
+
+    async def check_nothing_runs_on(self) -> None:
+        """Oracle 4, in process mode: no process outlives its block."""
+        if self.session:
+            return
+
+        def too_many() -> dict[str, set[str]]:
+            found = processes_in(self.namespaces)
+            return {"processes": found} if len(found) > AT_REST else {}
+
+        assert await eventually_empty(too_many) == {}
+
+    async def end(self) -> None:
+        """Stop the sandbox."""
+        if self._executor is not None:
+            await asyncio.wait_for(self._executor.stop(), 30)
