@@ -104,6 +104,7 @@ class BubblewrapLauncher:
         self._user = host_user(options.bind_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._pid_one: int | None = None
+        self._status: int | None = None
         self._cgroup: Cgroup | None = None
 
     def launch(self, boot: str) -> PipeStream:
@@ -151,6 +152,7 @@ class BubblewrapLauncher:
             self._kill_now()
             said = diagnostics.text()
             diagnostics.close()
+            self._close_pipes()
             if isinstance(error, _Gone):
                 raise self._reason(said, mounts=mounts) from None
             if isinstance(error, OSError):
@@ -162,7 +164,8 @@ class BubblewrapLauncher:
     def _start(
         self, command: list[str], arguments: list[str], handed: Handed, diagnostics: Diagnostics, *, mounts: bool
     ) -> None:
-        status, status_write = handed.from_child()
+        # It stays open as long as bwrap may write to it: at its end it says how PID 1 has ended.
+        self._status, status_write = handed.from_child()
         gate, gate_read = handed.gate()
         every = [*_etc_arguments(handed), *arguments, "--seccomp", str(handed.file(bpf_program()))]
         every += ["--json-status-fd", str(status_write), "--block-fd", str(gate_read)]
@@ -182,7 +185,7 @@ class BubblewrapLauncher:
         handed.close_childs()
         diagnostics.close_write_end()
         until = time.monotonic() + START_TIMEOUT_S
-        pid = _child_pid(status, until)
+        pid = _child_pid(self._status, until)
         try:
             self._pid_one = os.pidfd_open(pid)
             if self._cgroup is not None:
@@ -298,9 +301,19 @@ class BubblewrapLauncher:
         cgroup, self._cgroup = self._cgroup, None
         if cgroup is not None:
             cgroup.remove()
-        pid_one, self._pid_one = self._pid_one, None
-        if pid_one is not None:
-            os.close(pid_one)
+        fds, self._pid_one, self._status = (self._pid_one, self._status), None, None
+        for fd in fds:
+            if fd is not None:
+                os.close(fd)
+
+    def _close_pipes(self) -> None:
+        """Close what a stream would have closed."""
+        for pipe in (self._process.stdin, self._process.stdout) if self._process is not None else ():
+            if pipe is not None:
+                pipe.close()
+        fd, self._status = self._status, None
+        if fd is not None:
+            os.close(fd)
 
 
 def host_user(bind_dir: Path | None = None) -> HostUser:

@@ -7,7 +7,7 @@ import os
 
 
 class Handed:
-    """Descriptors for a child, each with the end that stays here; a context that closes whatever is still open."""
+    """Descriptors for a child; a context that closes whatever is still open."""
 
     def __init__(self) -> None:
         self.fds: list[int] = []
@@ -23,9 +23,8 @@ class Handed:
         return fd
 
     def from_child(self) -> tuple[int, int]:
-        """A pipe that the child writes to, as (ours, the child's)."""
+        """A pipe that the child writes to, as (ours, the child's); it is the caller's to close ours."""
         ours, theirs = os.pipe()
-        self._kept.append(ours)
         self.fds.append(theirs)
         return ours, theirs
 
