@@ -60,12 +60,16 @@ async def main():
         for name, make in arms.items():  # in turn, so that the machine's drift hits all alike
             with tempfile.TemporaryDirectory() as folder:
                 await measure(make(folder), options.blocks, seconds[name])
-    medians = {name: {cell: statistics.median(values) for cell, values in cells.items()} for name, cells in seconds.items()}
+    medians = {
+        name: {cell: statistics.median(values) for cell, values in cells.items()} for name, cells in seconds.items()
+    }
     cells = list(medians["autogen-ext"])
     print("| p50 | " + " | ".join(cells) + " |")
     print("|---" * (len(cells) + 1) + "|")
     for name, figures in medians.items():
-        shown = [f"{figures[cell] * 1000:.1f} ms ({medians['autogen-ext'][cell] / figures[cell]:.1f}×)" for cell in cells]
+        shown = [
+            f"{figures[cell] * 1000:.1f} ms ({medians['autogen-ext'][cell] / figures[cell]:.1f}×)" for cell in cells
+        ]
         print(f"| {name} | " + " | ".join(shown) + " |")
 
 
