@@ -1,0 +1,171 @@
+"""Control groups of bubblewrap sandboxes: the kernel's own, on machines that let this process make them."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
+from autogen_codeact.executors.cgroups import Cgroup
+
+from .bubblewrapped import cgroups
+from .sandboxes import out, run
+
+pytestmark = pytest.mark.usefixtures("bubblewrap", "control_groups")
+
+
+@pytest.fixture
+def control_groups() -> None:
+    group = Cgroup.create("codeact-probe", Limits())
+    if group is None:
+        pytest.skip("this process may make no control groups here")
+    group.remove()
+
+
+def ours(pid: int) -> set[str]:
+    return {group for group in cgroups() if f"-{pid}-" in group}
+
+
+@pytest.mark.parametrize("mode", ["process", "session"])
+async def test_too_much_memory_is_oom_and_the_next_block_runs(mode):
+    limits = Limits(memory="200m")
+    async with BubblewrapCommandLineCodeExecutor(mode=mode, limits=limits) as executor:
+        await out(executor, "x = 1")
+        result = await run(executor, "y = bytearray(400 << 20)")
+        assert (result.outcome, result.exit_code) == ("oom", 137)
+        assert await out(executor, "print(2)") == "2\n"
+        # Within the limit there is none.
+        assert (await run(executor, "y = bytearray(60 << 20)")).outcome == "ok"
+
+
+async def test_too_much_memory_in_a_child_kills_the_child_alone():
+    async with BubblewrapCommandLineCodeExecutor(mode="session", limits=Limits(memory="200m")) as executor:
+        code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'bytearray(400 << 20)']).returncode"
+        result = await run(executor, f"kept = 7\n{code}")
+        assert (result.outcome, result.value, result.state) == ("ok", "-9", "kept")
+        assert await out(executor, "print(kept)") == "7\n"
+
+
+async def test_files_in_memory_count():
+    async with BubblewrapCommandLineCodeExecutor(limits=Limits(memory="100m", workspace="1g")) as executor:
+        result = await run(executor, "open('large', 'wb').write(bytes(1 << 20) * 300)")
+        assert result.outcome == "oom"
+        assert await out(executor, "print(1)") == "1\n"
+
+
+async def test_processors_are_shared_out():
+    spin = """
+        import json, os, time
+        began = time.monotonic()
+        while time.monotonic() - began < 1.5:
+            pass
+        used = sum(os.times()[:2])
+        text = open("/sys/fs/cgroup/cpu/cpu.stat").read() if os.path.exists("/sys/fs/cgroup/cpu") else open(
+            "/sys/fs/cgroup/cpu.stat").read()
+        counts = dict(line.split() for line in text.splitlines())
+        print(json.dumps([used, time.monotonic() - began, int(counts["nr_throttled"])]))
+    """
+    async with BubblewrapCommandLineCodeExecutor(limits=Limits(cpus=0.25)) as executor:
+        used, wall, throttled = json.loads(await out(executor, spin))
+    assert used < 0.45 * wall
+    assert throttled >= 5
+
+
+async def test_what_leftover_threads_use_is_bounded_too():
+    async with BubblewrapCommandLineCodeExecutor(mode="session", limits=Limits(cpus=0.25)) as executor:
+        await out(
+            executor,
+            """
+            import os, threading, time
+            def spin():
+                while True:
+                    pass
+            for _ in range(2):
+                threading.Thread(target=spin, daemon=True).start()
+            """,
+        )
+        before = sum(json.loads(await out(executor, "print(list(os.times()[:2]))")))
+        await asyncio.sleep(1.5)
+        after = sum(json.loads(await out(executor, "print(list(os.times()[:2]))")))
+    assert after - before < 1.0  # two threads would use 3 s
+
+
+async def test_a_sandbox_sees_its_own_limits_and_can_not_change_them():
+    async with BubblewrapCommandLineCodeExecutor(limits=Limits(memory="256m", pids=100)) as executor:
+        code = """
+            import glob, json, os
+            def first(*paths):
+                return next((open(path).read().strip() for path in paths if os.path.exists(path)), None)
+            root = "/sys/fs/cgroup/"
+            files = filter(os.path.isfile, glob.glob(root + "**", recursive=True))
+            writable = [path for path in files if os.access(path, os.W_OK)]
+            print(json.dumps([
+                first(root + "memory.max", root + "memory/memory.limit_in_bytes"),
+                first(root + "pids.max", root + "pids/pids.max"),
+                writable,
+            ]))
+        """
+        assert json.loads(await out(executor, code)) == [str(256 << 20), "100", []]
+        result = await run(executor, "mkdir /sys/fs/cgroup/new /sys/fs/cgroup/memory/new", language="sh")
+        assert result.exit_code == 1
+
+
+async def test_groups_are_gone_when_the_sandbox_is():
+    async with BubblewrapCommandLineCodeExecutor():
+        assert ours(os.getpid())
+    assert not ours(os.getpid())
+
+
+def test_of_groups_of_the_dead_those_without_processes_are_removed():
+    make = (
+        "import os\nfrom autogen_codeact.executors import Limits\nfrom autogen_codeact.executors.cgroups import Cgroup\n"
+        "print(os.getpid(), Cgroup.create('codeact-left', Limits()) is not None)"
+    )
+
+    def abandoned() -> int:
+        pid, made = subprocess.run(
+            [sys.executable, "-c", make], check=True, capture_output=True, text=True
+        ).stdout.split()
+        assert made == "True"
+        return int(pid)
+
+    empty, full = abandoned(), abandoned()
+    # Making the second one has swept the first away.
+    assert not ours(empty)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            for group in ours(full):
+                Path(group, "cgroup.procs").write_text(str(process.pid))
+            mine = Cgroup.create("codeact-mine", Limits())
+            assert mine is not None
+            assert ours(full)  # there is a process in it
+            again = Cgroup.create("codeact-again", Limits())
+            assert again is not None
+            assert len(ours(os.getpid())) == len(mine.folders) * 2  # the living keep theirs, also while they are empty
+        finally:
+            process.kill()
+    again.remove()
+    mine.remove()
+    last = Cgroup.create("codeact-last", Limits())
+    assert last is not None
+    last.remove()
+    assert not ours(full) | ours(os.getpid())
+
+
+def test_a_group_that_can_not_be_set_up_is_said_and_leaves_nothing():
+    before = cgroups()
+    group = Cgroup.create("codeact-odd", Limits.model_construct(memory="1g", cpus=1.0, pids=-5))
+    if group is not None:  # version 1, which has a group for each kind of limit
+        assert group.lacks == ("pids",)
+        assert len(cgroups() - before) == len(group.folders) == 2
+        group.remove()
+    assert cgroups() == before
+
+
+def test_where_there_are_none_it_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr("autogen_codeact.executors.cgroups.ROOT", tmp_path)
+    assert Cgroup.create("codeact-none", Limits()) is None
