@@ -1,5 +1,6 @@
 """What every case of the abuse suite stands on: a sandbox of its own, and the five oracles that look at it."""
 
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -21,6 +22,14 @@ def canaries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
     with Canaries(tmp_path_factory.mktemp("canaries")) as made:
         made.prove()
         yield made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for this process's temporary files alone, so that each one left behind is ours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+        yield
 
 
 @pytest.fixture(params=SUBJECTS, ids=str)

@@ -99,14 +99,11 @@ async def eventually_empty(look: Callable[[], dict[str, set[str]]]) -> dict[str,
 def leftovers() -> dict[str, set[str]]:
     """Everything of ours on this machine that a case could leave behind."""
     gc.collect()
-    temporary = Path(tempfile.gettempdir())
     return {
         "containers": containers(),
         "threads": {str(thread) for thread in threading.enumerate() if thread.name.startswith("codeact-")},
         "children": {f"{pid}: {_name(pid)}" for pid in descendants(os.getpid())},
-        "temporary files": {
-            str(path) for path in temporary.glob("codeact-*") if not path.name.startswith("codeact-test")
-        },
+        "temporary files": {str(path) for path in Path(tempfile.gettempdir()).iterdir()},
         "shared memory": {str(path) for path in Path("/dev/shm").iterdir()},
         "system V memory": system_v(),
         "descriptors": _descriptors(),

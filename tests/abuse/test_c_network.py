@@ -1,7 +1,233 @@
-"""C. Network: there is none."""
+"""C. Network: there is none, and what tries to use it hears so at once.
 
+Cases 45 (allow-list) and 46 (host tools that fetch) are left out: there is no allow-list mode and are no host tools yet.
+"""
+
+import asyncio
+import socket
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+
+from ..executors.sandboxes import run
+from .canaries import Canaries, host_addresses
 from .subject import Subject
+
+TRY = """
+    import errno, socket
+
+    def attempt(family, kind, address, protocol=0):
+        try:
+            with socket.socket(family, kind, protocol) as made:
+                made.settimeout(4)
+                made.connect(address)
+                made.send(b"out")
+                return "reached"
+        except TimeoutError:
+            return "timed out"
+        except OSError as error:
+            return errno.errorcode.get(error.errno, repr(error))
+"""
+PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.215.14"]
+UNREACHABLE = {"ENETUNREACH"}
+# Where IPv6 is there but has no address, or is not there at all.
+UNREACHABLE_6 = {"ENETUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"}
+
+
+async def attempts(subject: Subject, calls: str, timeout: float = 20) -> set[str]:
+    """What became of attempts: an expression for a list of calls of `attempt`."""
+    output = await subject.out(f"{TRY}\n    print(*sorted(set({calls})))", timeout=timeout)
+    return set(output.split())
+
+
+def others() -> list[str]:
+    """Addresses of the host and of the world, from none of which a sandbox has an interface."""
+    return [address for address in host_addresses() if not address.startswith("127.")] + PUBLIC
+
+
+async def test_39_tcp_out_fails_at_once(subject: Subject) -> None:
+    assert len(others()) > len(PUBLIC)
+    ports = [subject.canaries.tcp_port, 22, 53, 80, 443, 2375, 2376]
+    calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, p)) for a in {others()} for p in {ports}"
+    assert await attempts(subject, calls) == UNREACHABLE
+
+
+async def test_39_udp_out_fails_at_once(subject: Subject) -> None:
+    ports = [subject.canaries.udp_port, 53, 123, 443]
+    calls = f"attempt(socket.AF_INET, socket.SOCK_DGRAM, (a, p)) for a in {others()} for p in {ports}"
+    assert await attempts(subject, calls) == UNREACHABLE
+
+
+async def test_39_icmp_is_refused(subject: Subject) -> None:
+    calls = "attempt(socket.AF_INET, kind, ('1.1.1.1', 0), socket.IPPROTO_ICMP) for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM)"
+    assert await attempts(subject, calls) == {"EPERM"}
+
+
+async def test_39_ipv6_out_fails_at_once(subject: Subject) -> None:
+    addresses = ["2606:4700:4700::1111", "2001:4860:4860::8888", "fe80::1", "fd00::1", "ff02::1"]
+    ports = [subject.canaries.tcp_port, 53, 443]
+    calls = (
+        f"attempt(socket.AF_INET6, kind, (a, p)) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) "
+        f"for a in {addresses} for p in {ports}"
+    )
+    assert await attempts(subject, calls) <= UNREACHABLE_6 | {"EINVAL"}  # a link-local address without its link
+
+
+async def test_39_broadcast_and_multicast_reach_nobody(subject: Subject) -> None:
+    code = f"""
+    import errno, socket
+    def send(address):
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+                made.sendto(b"out", (address, {subject.canaries.udp_port}))
+                return "sent"
+        except OSError as error:
+            return errno.errorcode[error.errno]
+    print({{send(address) for address in ("255.255.255.255", "224.0.0.1", "239.255.255.250", "172.17.255.255")}})
+    """
+    assert await subject.out(code) == "{'ENETUNREACH'}\n"
+
+
+async def test_39_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> None:
+    calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, {subject.canaries.tcp_port})) for a in ('127.0.0.1', '0.0.0.0')"
+    assert await attempts(subject, calls) == {"ECONNREFUSED"}
+    code = """
+    import socket
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"within")
+            print(client.recv(10))
+    """
+    assert await subject.out(code) == "b'within'\n"
+
+
+async def test_40_names_are_not_resolved(subject: Subject) -> None:
+    code = """
+    import socket
+    for name in ("example.com", "host.docker.internal", "gateway.docker.internal", "host.containers.internal"):
+        try:
+            print(socket.getaddrinfo(name, 80))
+        except socket.gaierror:
+            print("no")
+    """
+    assert await subject.out(code, timeout=30) == "no\n" * 4
+
+
+@pytest.mark.parametrize("server", ["127.0.0.11", "127.0.0.53", "8.8.8.8", "::1"])
+async def test_40_no_server_for_names_answers(subject: Subject, server: str) -> None:
+    family = "socket.AF_INET6" if ":" in server else "socket.AF_INET"
+    code = f"""
+    import errno, socket
+    query = bytes.fromhex("abcd01000001000000000000076578616d706c6503636f6d0000010001")
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with socket.socket({family}, kind) as made:
+            made.settimeout(2)
+            try:
+                made.connect(({server!r}, 53))
+                made.send(query)
+                print("answered", made.recv(512))
+            except OSError as error:
+                print(errno.errorcode.get(error.errno, repr(error)))
+    """
+    allowed = {"ECONNREFUSED"} | UNREACHABLE_6
+    said = (await subject.out(code)).split()
+    assert len(said) == 2
+    assert set(said) <= allowed
+
+
+async def test_41_no_metadata_service_of_a_cloud_answers(subject: Subject) -> None:
+    four = ["169.254.169.254", "169.254.170.2", "169.254.169.253", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
+    calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, 80)) for a in {four}"
+    assert await attempts(subject, calls) == UNREACHABLE
+    calls = "attempt(socket.AF_INET6, socket.SOCK_STREAM, (a, 80)) for a in ('fd00:ec2::254', 'fd20:ce::254')"
+    assert await attempts(subject, calls) <= UNREACHABLE_6
+
+
+async def test_42_gateways_of_bridges_are_unreachable(subject: Subject) -> None:
+    gateways = ["172.17.0.1", "172.18.0.1", "10.0.0.1", "10.0.2.2", "10.88.0.1", "192.168.0.1", "192.168.65.2"]
+    calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, p)) for a in {gateways} for p in (80, 2375, 5000)"
+    assert await attempts(subject, calls) == UNREACHABLE
 
 
 async def test_43_only_the_loopback_interface_exists(subject: Subject) -> None:
     assert await subject.out("import socket; print(sorted(name for _, name in socket.if_nameindex()))") == "['lo']\n"
+
+
+async def test_43_there_is_no_route(subject: Subject) -> None:
+    routes = "import pathlib; print(len(pathlib.Path('/proc/net/route').read_text().splitlines()))"
+    assert await subject.out(routes) == "1\n"  # the heading
+
+
+async def test_43_no_interface_can_be_made_or_changed(subject: Subject) -> None:
+    code = """
+    import errno, fcntl, os, socket, struct
+
+    def answer(request):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as made:
+            made.send(request)
+            return errno.errorcode[-struct.unpack_from("i", made.recv(4096), 16)[0]]
+
+    new_link, new_address, new_route = 16, 20, 24
+    def request(kind, body):
+        return struct.pack("=IHHII", 16 + len(body), kind, 0x0605, 1, 0) + body
+    print(answer(request(new_link, struct.pack("=BBHiII", 0, 0, 0, 0, 1, 1) + struct.pack("=HH", 8, 3) + b"eth0")))
+    print(answer(request(new_address, struct.pack("=BBBBI", 2, 8, 0, 0, 1) + struct.pack("=HH", 8, 2) + bytes((10, 1, 1, 1)))))
+    print(answer(request(new_route, struct.pack("=BBBBBBBBI", 2, 0, 0, 0, 254, 4, 0, 1, 0))))
+    with socket.socket() as made:
+        try:
+            fcntl.ioctl(made, 0x8914, struct.pack("16sH", b"lo", 0))  # take the interface down
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+    """
+    assert await subject.out(code) == "EPERM\n" * 4
+
+
+SERVE = """
+    import socket, time
+    servers = [socket.create_server(("0.0.0.0", 45454)), socket.socket(socket.AF_UNIX)]
+    servers[1].bind("\\0codeact-sibling")
+    servers[1].listen()
+    open("/tmp/serving", "w").close()
+"""
+SIBLINGS = (
+    "attempt(*each) for each in [(socket.AF_INET, socket.SOCK_STREAM, (a, 45454)) for a in ('127.0.0.1', '0.0.0.0')] "
+    "+ [(socket.AF_UNIX, socket.SOCK_STREAM, '\\0codeact-sibling')]"
+)
+
+
+async def test_44_a_sibling_sandbox_is_unreachable(subject: Subject) -> None:
+    await subject.start()
+    async with subject.kind.make(timeout=30) as sibling:
+        # A session's sockets go on listening after the block; in process mode the block has to.
+        serving = asyncio.ensure_future(run(sibling, SERVE if subject.session else SERVE + "    time.sleep(30)"))
+        if not subject.session:
+            await run(sibling, "import os, time\nwhile not os.path.exists('/tmp/serving'): time.sleep(0.01)")
+        assert await attempts(subject, SIBLINGS) == {"ECONNREFUSED"}
+        control = await run(sibling, f"{TRY}\n    print(*set({SIBLINGS}))")
+        assert control.output == "reached\n"
+        if subject.session:
+            assert (await serving).outcome == "ok"
+        else:
+            serving.cancel()
+            await asyncio.wait({serving})
+
+
+async def test_44_abstract_sockets_of_the_host_are_out_of_sight(subject: Subject) -> None:
+    names = ["\0" + subject.canaries.abstract, "\0/tmp/.X11-unix/X0", "\0/containerd-shim"]
+    calls = f"attempt(socket.AF_UNIX, socket.SOCK_STREAM, name) for name in {names!r}"
+    assert await attempts(subject, calls) == {"ECONNREFUSED"}
+    listed = "import pathlib; print([line for line in pathlib.Path('/proc/net/unix').read_text().splitlines() if '@' in line])"
+    assert await subject.out(listed) == "[]\n"
+
+
+async def test_39_control_with_a_network_the_same_code_reaches_the_host(docker_engine: str, canaries: Canaries) -> None:
+    """What the cases above refuse goes through where a network is asked for."""
+    reach = [address for address in host_addresses() if not address.startswith("127.")]
+    calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, {canaries.tcp_port})) for a in {reach}"
+    async with DockerCommandLineCodeExecutor(network="bridge", timeout=30) as executor:
+        result = await run(executor, f"{TRY}\n    print(*set({calls}))")
+    assert "reached" in result.output.split()
+    assert any(socket.AF_INET.name in knock for knock in canaries.heard())
