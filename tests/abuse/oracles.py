@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import operator
 import os
 import resource
 import shutil
@@ -63,10 +64,11 @@ class HostState:
         """
         left = await eventually_empty(lambda: self._left(namespaces))
         assert not left, f"left behind: {left}"
-        assert self.canaries.heard() == []
+        knocks = self.canaries.heard()
+        assert not knocks, f"knocked on the host's ports: {knocks}"
         after = self.canaries.marks()
-        assert {path for path in self.marks if self.marks[path] != after.get(path)} == set()
-        assert after.keys() == self.marks.keys()
+        touched = {path for path in self.marks | after if self.marks.get(path) != after.get(path)}
+        assert not touched, f"touched on the host: {touched}"
         self._check_memory_and_disk()
 
     def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
@@ -79,11 +81,11 @@ class HostState:
 
     def _check_memory_and_disk(self) -> None:
         own, peak, available = memory()
-        assert own - self.memory[0] < OWN_MEMORY_BYTES
-        assert peak - self.memory[1] < OWN_MEMORY_BYTES
-        assert self.memory[2] - available < HOST_MEMORY_BYTES
+        grown = own - self.memory[0], peak - self.memory[1], self.memory[2] - available
+        bounds = OWN_MEMORY_BYTES, OWN_MEMORY_BYTES, HOST_MEMORY_BYTES
+        assert all(map(operator.lt, grown, bounds)), f"memory has grown by {grown}; bounds are {bounds}"
         for folder, free in free_disk().items():
-            assert self.disk[folder] - free < HOST_DISK_BYTES
+            assert self.disk[folder] - free < HOST_DISK_BYTES, f"{folder} has lost {self.disk[folder] - free} bytes"
 
 
 async def eventually_empty(look: Callable[[], dict[str, set[str]]]) -> dict[str, set[str]]:

@@ -34,7 +34,7 @@ SMALL = Limits(memory="256m", pids=64, nofile=256, workspace="16m", tmp="16m", f
 WITNESS = "/tmp/.witness"
 LOOK = f"""
     import os
-    print(globals().get("codeact_witness"), "file" if os.path.exists({WITNESS!r}) else "no file")
+    print(globals().get("codeact_witness"), os.path.exists({WITNESS!r}) and "there")
 """
 # Supervisor, zygote, and the process that waits for the next block.
 AT_REST = 3
@@ -205,7 +205,7 @@ class Subject:
         """Oracle 3: the next block works, and `state` has said truly what became of what was there before."""
         result = await self.run(LOOK, timeout=10)
         assert (result.outcome, result.exit_code) == ("ok", 0), result
-        witness = "set" if self.session else "file"
+        witness = "set" if self.session else "there"
         assert (witness in result.output.split()) is not self._lost, (result, self._lost)
         again = await self.run("print('goes on')", timeout=10)
         assert (again.outcome, again.output, again.state) == ("ok", "goes on\n", "kept")
@@ -219,7 +219,8 @@ class Subject:
             found = processes_in(self.namespaces)
             return {"processes": found} if len(found) > AT_REST else {}
 
-        assert await eventually_empty(too_many) == {}
+        left = await eventually_empty(too_many)
+        assert not left, f"the block has left {left}"
 
     async def end(self) -> None:
         """Stop the sandbox."""

@@ -1,0 +1,155 @@
+"""The oracles themselves: each must notice what it is there for, or the suite proves nothing."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from . import oracles
+from .canaries import Canaries
+from .oracles import HostState
+from .subject import Subject
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracles, "CLEARING_UP_S", 0.1)
+
+
+@contextmanager
+def _file_left() -> Iterator[str]:
+    handle, name = tempfile.mkstemp()
+    os.close(handle)
+    yield "temporary files"
+    Path(name).unlink()
+
+
+@contextmanager
+def _descriptor_left() -> Iterator[str]:
+    handle = os.open(os.devnull, os.O_RDONLY)
+    yield "descriptors"
+    os.close(handle)
+
+
+@contextmanager
+def _process_left() -> Iterator[str]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield "children"
+        process.kill()
+
+
+@contextmanager
+def _thread_left() -> Iterator[str]:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait, name="codeact-left")
+    thread.start()
+    yield "threads"
+    done.set()
+    thread.join()
+
+
+@contextmanager
+def _task_left() -> Iterator[str]:
+    task = asyncio.ensure_future(asyncio.sleep(60))
+    yield "tasks"
+    task.cancel()
+
+
+@contextmanager
+def _shared_memory_left() -> Iterator[str]:
+    path = Path(f"/dev/shm/codeact-test-{os.getpid()}")
+    path.touch()
+    yield "shared memory"
+    path.unlink()
+
+
+PLANTED = [_file_left, _descriptor_left, _process_left, _thread_left, _task_left, _shared_memory_left]
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.strip("_"))
+async def test_what_is_left_behind_is_noticed(plant: Callable[[], Iterator[str]], canaries: Canaries) -> None:
+    host = HostState.observe(canaries)
+    await host.check(())
+    with plant() as where, pytest.raises(AssertionError, match=where):
+        await host.check(())
+
+
+async def test_a_process_of_a_sandbox_is_noticed(canaries: Canaries) -> None:
+    host = HostState.observe(canaries)
+    with pytest.raises(AssertionError, match="processes of the sandbox"):
+        await host.check([os.stat("/proc/self/ns/pid").st_ino])
+
+
+async def test_a_knock_on_a_port_is_noticed(canaries: Canaries) -> None:
+    host = HostState.observe(canaries)
+    socket.create_connection(("127.0.0.1", canaries.tcp_port), timeout=5).close()
+    with pytest.raises(AssertionError, match="SOCK_STREAM"):
+        await host.check(())
+
+
+async def test_a_touched_file_is_noticed(canaries: Canaries) -> None:
+    host = HostState.observe(canaries)
+    status = canaries.file.stat()
+    os.utime(canaries.file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    with pytest.raises(AssertionError, match=r"canary\.txt"):
+        await host.check(())
+
+
+async def test_a_file_beside_the_canaries_is_noticed(canaries: Canaries) -> None:
+    host = HostState.observe(canaries)
+    (canaries.folder / "planted").touch()
+    try:
+        with pytest.raises(AssertionError):
+            await host.check(())
+    finally:
+        (canaries.folder / "planted").unlink()
+
+
+async def test_memory_of_this_process_is_noticed(canaries: Canaries) -> None:
+    host = HostState.observe(canaries)
+
+    ballast = b"\1" * (2 * oracles.OWN_MEMORY_BYTES)
+    with pytest.raises(AssertionError, match="memory has grown"):
+        await host.check(())
+    assert ballast
+
+
+async def test_a_late_result_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    await subject.start()
+    monkeypatch.setattr("tests.abuse.subject.GRACE_S", 0.0)
+    with pytest.raises(pytest.fail.Exception, match="no result"):
+        await subject.run("import time; time.sleep(3)", timeout=0.01)
+
+
+@pytest.mark.parametrize("claim", [True, False])
+async def test_a_false_word_about_the_state_is_noticed(subject: Subject, claim: bool) -> None:
+    await subject.start()
+    if not claim:
+        await subject.run(
+            "import os; del codeact_witness" if subject.session else f"import os; os.remove({'/tmp/.witness'!r})"
+        )
+    subject._lost = claim
+    with pytest.raises(AssertionError):
+        await subject.check_next_block()
+    subject._lost = False
+    await subject.run("codeact_witness = 'set'; open('/tmp/.witness', 'w').close()")
+
+
+async def test_a_process_that_outlives_its_block_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    if subject.session:
+        pytest.skip("in a session processes may outlive their block")
+    await subject.start()
+    running = asyncio.ensure_future(
+        subject.run("import subprocess, time; subprocess.Popen(['sleep', '9']); time.sleep(2)")
+    )
+    await asyncio.sleep(0.5)
+    with pytest.raises(AssertionError, match="sleep"):
+        await subject.check_nothing_runs_on()
+    await running
