@@ -17,6 +17,7 @@ from select import POLLIN, poll
 from . import children, python, stdio, system, wire
 
 BLOCK_OOM_SCORE = 1000
+RESERVED = 8
 CHECKPOINT_OOM_SCORE = 500
 # A block may come to write to every page that the checkpoint shares with it.
 CHECKPOINT_MEMORY_SHARE = 0.45
@@ -41,6 +42,7 @@ class Worker:
         self.pid = os.getpid()
         self.fresh = True
         self.checkpoints = children.Checkpoints()
+        self.reserve = Reserve()
         self._listen_to(sock)
 
     def _listen_to(self, sock):
@@ -51,6 +53,7 @@ class Worker:
         """Take requests until there are no more."""
         while True:
             self._wait()
+            self.reserve.release()
             try:
                 kind, ident, payload = self.reader.read()
             except (wire.Closed, OSError):
@@ -124,6 +127,7 @@ class Worker:
             return
         stdio.point_at(*fds)
         self.session.begin(request)
+        self.reserve.hold()
         outcome = self.session.run(source, request)
         self.session.repair()
         self._leave_if_forked(outcome)
@@ -241,6 +245,32 @@ class Worker:
             self.sock.sendall(frame)
         except OSError:
             os._exit(70)  # the block has closed the socket: nobody can be told any more
+
+
+class Reserve:
+    """Descriptors set aside while a block runs, so that one that uses up all of them does not keep the next from starting."""
+
+    def __init__(self):
+        self._held = {}
+
+    def hold(self):
+        """Set them aside."""
+        try:
+            for _ in range(RESERVED):
+                fd = os.open(os.devnull, os.O_RDONLY)
+                self._held[fd] = os.fstat(fd).st_rdev
+        except OSError:
+            pass  # what there is has to do
+
+    def release(self):
+        """Give them back, except those that the block has closed and whose numbers it may have used again."""
+        for fd, device in self._held.items():
+            try:
+                if os.fstat(fd).st_rdev == device:
+                    os.close(fd)
+            except OSError:
+                continue
+        self._held.clear()
 
 
 class Session:

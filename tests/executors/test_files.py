@@ -1,6 +1,7 @@
 """Files between the host's folder and the workspace, in a real sandbox."""
 
 import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -304,12 +305,11 @@ class TestUploadAndDownload:
         await executor.upload(tmp_path / "big")
         assert await executor.list_files() == ["big"]
 
-    async def test_a_file_that_never_stops_growing_is_cut_off(
-        self, make_executor: MakeExecutor, tmp_path: Path
-    ) -> None:
+    async def test_a_download_of_a_file_that_grows_ends(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "import subprocess; p = subprocess.Popen('yes > grows', shell=True)")
-        with pytest.raises(SandboxFileError):
+        # It is too large, or was caught up with; what it is not is without end.
+        with contextlib.suppress(SandboxFileError):
             await asyncio.wait_for(executor.download("grows", tmp_path / "grows"), 30)
         await run(executor, "p.kill()")
 
