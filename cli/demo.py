@@ -8,24 +8,26 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.run import quieten
 from autogen_codeact.cli.sandbox import SandboxChoice, inspect, started
 from autogen_codeact.cli.screen import Screen, amount, seconds
 from autogen_codeact.cli.show import Play
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor
 
 _RECORDINGS = ("sales.json", "sales-plain.json")
 """The first one whose libraries the image has is played; the last one needs none."""
@@ -67,12 +69,12 @@ def load_recording(name: str) -> Recording:
     )
 
 
-def run_demo(out: Path, image: str | None) -> int:
+def run_demo(out: Path, choice: SandboxChoice) -> int:
     """Play the demo.
 
     Args:
         out: Folder on the host for the plot.
-        image: Docker image; None for the default one.
+        choice: Where the code runs.
 
     Returns:
         0 when the plot is there, else 1; 130 after Ctrl-C.
@@ -85,13 +87,15 @@ def run_demo(out: Path, image: str | None) -> int:
     if out.exists() and not out.is_dir():
         raise CommandError(f"{out} is not a folder. Choose another place for the plot with --out.")
     with tempfile.TemporaryDirectory(prefix="codeact-demo-") as folder:
-        return run_until_interrupted(_demo(Screen(), out, image, Path(folder)))
+        return run_until_interrupted(_demo(Screen(), out, replace(choice, work_dir=Path(folder))))
 
 
-async def _demo(screen: Screen, out: Path, image: str | None, folder: Path) -> int:
+async def _demo(screen: Screen, out: Path, choice: SandboxChoice) -> int:
+    folder = choice.work_dir
+    assert folder is not None
     _introduce(screen)
     begun = time.monotonic()
-    async with started(SandboxChoice(image=image, work_dir=folder)) as executor:
+    async with started(choice) as executor:
         await _present(screen, executor, time.monotonic() - begun)
         recording = await _choose(screen, executor)
         for name, content in recording.files.items():
@@ -109,8 +113,14 @@ def _introduce(screen: Screen) -> None:
     screen.fact("Code", "real: every result below comes from running the code now")
 
 
-async def _present(screen: Screen, executor: DockerCommandLineCodeExecutor, took: float) -> None:
-    """Say which sandbox this is, by what the engine says of the container."""
+async def _present(screen: Screen, executor: CodeExecutor, took: float) -> None:
+    """Say which sandbox this is, by what the engine says of the container or, without one, by what code finds in it."""
+    if not isinstance(executor, DockerCommandLineCodeExecutor):
+        seen = json.loads((await _run(executor, PROBE)).output)
+        held = isinstance(executor, SandboxCodeExecutor)
+        screen.fact("Sandbox", f"{'bubblewrap, on this machine' if held else 'none'}, started in {seconds(took)}")
+        screen.fact("", _seen(seen))
+        return
     container = await inspect(executor)
     host = container["HostConfig"]
     facts = [
@@ -124,8 +134,36 @@ async def _present(screen: Screen, executor: DockerCommandLineCodeExecutor, took
     screen.fact("", ", ".join(facts))
 
 
-async def _choose(screen: Screen, executor: DockerCommandLineCodeExecutor) -> Recording:
-    """The first recording whose code can run in this image."""
+def _seen(seen: dict[str, Any]) -> str:
+    memory = seen["memory"] if seen["memory"] is not None else seen["address_space"]
+    facts = [
+        "a network" if seen["connects"] else "no network",
+        f"user {seen['uid']}:{seen['gid']}",
+        "capabilities" if seen["capabilities"] or seen["bounding"] else "no capabilities",
+        "writable root" if seen["root_writable"] else "read-only root",
+        f"{memory / 2**30:g} GiB of memory{'' if seen['memory'] is not None else ' for each process'}"
+        if 0 < memory < 2**50
+        else "no limit of memory",
+        f"Python {seen['python']} ({seen['executable']})",
+    ]
+    return ", ".join(facts)
+
+
+async def _run(executor: CodeExecutor, code: str) -> CodeResult:
+    return await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
+
+
+async def _choose(screen: Screen, executor: CodeExecutor) -> Recording:
+    """The first recording whose code can run here."""
+    docker = isinstance(executor, DockerCommandLineCodeExecutor)
+    where, advice = (
+        ("image", "`codeact image build` makes the full image")
+        if docker
+        else (
+            "Python",
+            "With Docker, the sandbox brings its own libraries",
+        )
+    )
     for name in _RECORDINGS:
         recording = load_recording(name)
         missing = await _missing(executor, recording.needs)
@@ -133,19 +171,17 @@ async def _choose(screen: Screen, executor: DockerCommandLineCodeExecutor) -> Re
             return recording
         screen.fact(
             "Note",
-            f"this image has no {' and no '.join(missing)}, so a recording is played whose code does without. "
-            "`codeact image build` makes the full image",
+            f"this {where} has no {' and no '.join(missing)}, so a recording is played whose code does without. {advice}",
         )
     raise AssertionError("the last recording needs nothing")
 
 
-async def _missing(executor: DockerCommandLineCodeExecutor, modules: tuple[str, ...]) -> list[str]:
+async def _missing(executor: CodeExecutor, modules: tuple[str, ...]) -> list[str]:
     code = f"from importlib.util import find_spec\nprint(*[name for name in {modules!r} if not find_spec(name)])"
-    result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
-    return result.output.split()
+    return (await _run(executor, code)).output.split()
 
 
-async def _play(screen: Screen, executor: DockerCommandLineCodeExecutor, recording: Recording) -> float:
+async def _play(screen: Screen, executor: CodeExecutor, recording: Recording) -> float:
     """Let the agent do the task and show it; returns the seconds that its code ran."""
     agent = CodeExecutorAgent("coder", executor, model_client=RecordedModel(recording.answers), max_retries_on_error=2)
     play, running = Play(screen), 0.0
@@ -154,7 +190,7 @@ async def _play(screen: Screen, executor: DockerCommandLineCodeExecutor, recordi
             if not isinstance(event, TaskResult):
                 play.show(event)
             if isinstance(event, CodeExecutionEvent):
-                running += float(event.metadata["duration_s"])
+                running += float(event.metadata.get("duration_s", 0))
     return running
 
 

@@ -11,19 +11,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen, amount, seconds
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits, SandboxError
+from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
+from autogen_codeact.executors.bubblewrap_launcher import check_bubblewrap
 from autogen_codeact.executors.docker_engine import connect, engine_errors
 from autogen_codeact.executors.docker_image import FALLBACK_IMAGE
 from autogen_codeact.executors.docker_stream import present
@@ -101,20 +102,42 @@ def _show(screen: Screen, check: Check) -> None:
 
 def _check_all(image: str | None, base_url: str | None, add: Callable[[Check], None]) -> int:
     status = 0
+    choice = _check_places(image, add)
+    if choice is not None:
+        status = run_until_interrupted(_check_sandbox(choice, add))
+    for check in check_model(base_url or os.environ.get("OPENAI_BASE_URL")):
+        add(check)
+    return status
+
+
+def _check_places(image: str | None, add: Callable[[Check], None]) -> SandboxChoice | None:
+    """Look for Docker and bubblewrap; returns what is to be tried, the first that can be."""
+    alternative = check_bubblewrap_here()
     try:
         with closing(connect()) as client:
             add(check_engine(client))
             found = check_image(client, image)
     except SandboxError as error:
-        add(Check("engine", "lack", "no Docker engine can be used", str(error)))
-    else:
-        add(found)
-        if found.status != "lack":
-            usable = image or (DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
-            status = run_until_interrupted(_check_sandbox(usable, add))
-    for check in check_model(base_url or os.environ.get("OPENAI_BASE_URL")):
-        add(check)
-    return status
+        # One sandbox is enough, unless an image was asked for.
+        needed = image is not None or alternative.status != "ok"
+        add(Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error)))
+        add(alternative)
+        return None if needed else SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S)
+    add(found)
+    add(alternative)
+    if found.status == "lack":
+        return None
+    usable = image or (DEFAULT_IMAGE if found.status == "ok" else FALLBACK_IMAGE)
+    return SandboxChoice("docker", usable, timeout=_SANDBOX_TIMEOUT_S)
+
+
+def check_bubblewrap_here() -> Check:
+    """See whether bubblewrap, the sandbox for machines without Docker, works here."""
+    try:
+        check_bubblewrap()
+    except SandboxError as error:
+        return Check("bubblewrap", "note", "can't be used", str(error))
+    return Check("bubblewrap", "ok", "works; with --sandbox bubblewrap, or where no engine answers")
 
 
 def check_engine(client: docker.APIClient) -> Check:
@@ -166,22 +189,33 @@ def check_image(client: docker.APIClient, image: str | None) -> Check:
     return Check("image", "lack", f"{wanted} is not here", advice)
 
 
-async def _check_sandbox(image: str, add: Callable[[Check], None]) -> int:
+async def _check_sandbox(choice: SandboxChoice, add: Callable[[Check], None]) -> int:
     begun = time.monotonic()
     try:
-        async with started(SandboxChoice(image=image, timeout=_SANDBOX_TIMEOUT_S)) as executor:
+        async with started(choice) as executor:
             took = seconds(time.monotonic() - begun)
             seen = json.loads(await _output(executor, PROBE))
-            add(Check("sandbox", "ok", f"started in {took}, Python {seen['python']}"))
+            add(Check("sandbox", "ok", f"{choice.kind}, started in {took}, Python {seen['python']}"))
             for check in limit_checks(seen, Limits()):
-                add(check)
+                add(check if choice.kind == "docker" else _without_engine(check, seen))
             add(await _round_trip(executor))
     except (SandboxError, CommandError, ValueError) as error:
         add(Check("sandbox", "lack", "it can't be used", str(error)))
     return 0
 
 
-async def _output(executor: DockerCommandLineCodeExecutor, code: str) -> str:
+def _without_engine(check: Check, seen: dict[str, Any]) -> Check:
+    """What holds in bubblewrap where it may make no control group."""
+    if check.status == "lack" and check.name == "memory" and seen["memory"] is None:
+        detail = f"at most {seen['address_space']:,} bytes a process, not for all together"
+        advice = "Start as root, or where systemd lets this user make control groups; or use Docker."
+        return Check("memory", "note", detail, advice)
+    if check.status == "lack" and check.name == "processes" and seen["pids"] is None:
+        return Check("processes", "ok", f"at most {seen['nproc']:,} at once")
+    return replace(check, advice="Say so where this project is developed." if check.advice else "")
+
+
+async def _output(executor: CodeExecutor, code: str) -> str:
     result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
     if result.exit_code != 0:
         raise CommandError(
@@ -190,7 +224,7 @@ async def _output(executor: DockerCommandLineCodeExecutor, code: str) -> str:
     return result.output
 
 
-async def _round_trip(executor: DockerCommandLineCodeExecutor) -> Check:
+async def _round_trip(executor: CodeExecutor) -> Check:
     times = []
     for number in range(_ROUND_TRIPS):
         begun = time.monotonic()

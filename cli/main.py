@@ -26,9 +26,18 @@ class Mode(StrEnum):
 class SandboxKind(StrEnum):
     """Where blocks run."""
 
+    AUTO = "auto"
     DOCKER = "docker"
+    BUBBLEWRAP = "bubblewrap"
+    NONE = "none"
 
 
+SandboxOption = Annotated[
+    SandboxKind,
+    typer.Option(
+        help="Where code runs. auto: Docker where an engine answers, else bubblewrap. none: on this machine, unheld."
+    ),
+]
 ImageOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Docker image, instead of the one that `codeact image build` makes.")
 ]
@@ -80,13 +89,15 @@ def _common(
 @app.command("demo")
 def _demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot is saved.")] = Path("codeact-demo"),
+    sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
 ) -> None:
     """Watch an agent fail, repair its code and answer: a recorded model, real code in the real sandbox."""
     with clean_exit():
         from autogen_codeact.cli.demo import run_demo
+        from autogen_codeact.cli.sandbox import SandboxChoice
 
-        raise typer.Exit(run_demo(out, image))
+        raise typer.Exit(run_demo(out, SandboxChoice(sandbox.value, image)))
 
 
 @app.command("exec")
@@ -94,7 +105,7 @@ def _exec(
     file: Annotated[str, typer.Argument(metavar="FILE.md", help="A markdown file, or - for standard input.")],
     *,
     mode: ModeOption = Mode.PROCESS,
-    sandbox: Annotated[SandboxKind, typer.Option(help="Where the blocks run.")] = SandboxKind.DOCKER,
+    sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
@@ -108,7 +119,7 @@ def _exec(
         from autogen_codeact.cli.run_blocks import run_file
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        choice = SandboxChoice(image=image, mode=mode.value, timeout=timeout, work_dir=work_dir)
+        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir)
         raise typer.Exit(run_file(file, choice, as_json=as_json))
 
 
@@ -135,6 +146,7 @@ def _run(
     team: Annotated[bool, typer.Option("--team", help="A coder and an executor instead of one agent.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's words as they come.")] = False,
     mode: ModeOption = Mode.PROCESS,
+    sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
@@ -152,7 +164,7 @@ def _run(
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env),
-            sandbox=SandboxChoice(image=image, mode=mode.value, timeout=timeout, work_dir=work_dir),
+            sandbox=SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir),
             retries=retries,
             team=team,
             stream=stream,

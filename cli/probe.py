@@ -1,7 +1,7 @@
 """What code in a sandbox finds when it looks around."""
 
 PROBE = """\
-import json, os, platform, resource, socket
+import json, os, platform, resource, socket, sys
 
 def text(path):
     try:
@@ -35,7 +35,7 @@ status = dict(line.split(":", 1) for line in text("/proc/self/status").splitline
 group = "/sys/fs/cgroup/"
 print(json.dumps({
     "python": platform.python_version(),
-    "interfaces": sorted(os.listdir("/sys/class/net")),
+    "interfaces": sorted(name for _, name in socket.if_nameindex()),
     "connects": connects(),
     "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16),
     "bounding": int(status["CapBnd"], 16),
@@ -47,5 +47,8 @@ print(json.dumps({
     "memory": number(group + "memory.max", group + "memory/memory.limit_in_bytes"),
     "pids": number(group + "pids.max", group + "pids/pids.max"),
     "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+    "nproc": resource.getrlimit(resource.RLIMIT_NPROC)[1],
+    "address_space": resource.getrlimit(resource.RLIMIT_AS)[1],
+    "executable": sys.executable,
 }))
 """

@@ -21,7 +21,7 @@ from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import Message, Play
-from autogen_codeact.executors import SandboxError
+from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
 DEFAULT_RETRIES = 3
@@ -91,7 +91,7 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
                     print(json.dumps(_as_object(event)), flush=True)  # noqa: T201 - it is the output
                 elif not isinstance(event, TaskResult):
                     play.show(event)
-            files = await executor.list_files() if job.sandbox.work_dir is None else []
+            files = await _left_files(executor) if job.sandbox.work_dir is None else []
     except (CommandError, SandboxError):
         raise
     except Exception as error:  # whatever a model client raises
@@ -101,6 +101,10 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
     if files:
         say(f"gone with the sandbox: {', '.join(sorted(files))}. --work-dir FOLDER keeps files.")
     return watch.status
+
+
+async def _left_files(executor: CodeExecutor) -> list[str]:
+    return await executor.list_files() if isinstance(executor, SandboxCodeExecutor) else []
 
 
 def _events(

@@ -13,7 +13,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
-from autogen_codeact.cli.sandbox import SandboxChoice, started
+from autogen_codeact.cli.sandbox import SandboxChoice, as_result, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import headline, remarks
 from autogen_codeact.executors import ExecutionResult
@@ -96,9 +96,8 @@ async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *
         for index, block in enumerate(blocks, 1):
             if screen is not None:
                 screen.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
-            result = await executor.execute_code_blocks(
-                [CodeBlock(code=block.code, language=block.language)], CancellationToken()
-            )
+            code = CodeBlock(code=block.code, language=block.language)
+            result = as_result(await executor.execute_code_blocks([code], CancellationToken()))
             if screen is None:
                 print(json.dumps(_as_object(index, block, result, choice)), flush=True)  # noqa: T201 - it is the output
             else:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
-from autogen_codeact.cli.ending import CommandError
-from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
+from autogen_core.code_executor import CodeExecutor, CodeResult
+
+from autogen_codeact.cli.ending import CommandError, say
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ExecutionResult,
+    choose_executor,
+)
+from autogen_codeact.executors.auto import UNSANDBOXED
 from autogen_codeact.executors.docker_engine import connect, engine_errors
 
 
@@ -19,21 +29,33 @@ class SandboxChoice:
     """What the user chose.
 
     Args:
+        kind: `auto`, `docker`, `bubblewrap` or `none`.
         image: Docker image; None for the default one.
         mode: `process` or `session`.
         timeout: Seconds for one block.
         work_dir: Folder of the host that is kept in step; None for a temporary one.
     """
 
+    kind: str = "auto"
     image: str | None = None
     mode: str = "process"
     timeout: float = 60
     work_dir: Path | None = None
 
+    def options(self) -> dict[str, Any]:
+        """What the executor is made with."""
+        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
+        if self.image is not None:
+            options["image"] = self.image
+        if self.kind != "none":
+            # The folder is the user's: what the code made belongs there, the code itself does not.
+            options["delete_tmp_files"] = True
+        return options
+
 
 @asynccontextmanager
-async def started(choice: SandboxChoice) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """Start the sandbox and stop it afterwards.
+async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
+    """Start the sandbox and stop it afterwards; what it is, if not Docker, is said.
 
     Args:
         choice: Which one.
@@ -42,15 +64,17 @@ async def started(choice: SandboxChoice) -> AsyncIterator[DockerCommandLineCodeE
         CommandError: An option can't be right.
         SandboxError: It did not come up.
     """
+    _say_warnings()
+    if choice.image is not None and choice.kind in ("bubblewrap", "none"):
+        raise CommandError(f"--image is for Docker: leave it out, or use --sandbox docker instead of {choice.kind}.")
     try:
-        executor = DockerCommandLineCodeExecutor(
-            choice.image if choice.image is not None else DEFAULT_IMAGE,
-            mode=cast(Literal["process", "session"], choice.mode),
-            timeout=choice.timeout,
-            work_dir=choice.work_dir,
-            # The folder is the user's: what the code made belongs there, the code itself does not.
-            delete_tmp_files=True,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=UNSANDBOXED)  # it is said below
+            executor = await choose_executor(choice.kind, **choice.options())
+        if choice.kind == "none":
+            say(f"warning: {UNSANDBOXED}")
+        elif choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):
+            say("no Docker engine answers, so code runs in bubblewrap")
         await executor.start()
     except ValueError as error:
         raise CommandError(str(error)) from error
@@ -58,6 +82,34 @@ async def started(choice: SandboxChoice) -> AsyncIterator[DockerCommandLineCodeE
         yield executor
     finally:
         await executor.stop()
+
+
+class _Sayer(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def _say_warnings() -> None:
+    """Show what the library warns of as what this command says."""
+    logger = logging.getLogger("autogen_codeact")
+    if not any(isinstance(handler, _Sayer) for handler in logger.handlers):
+        logger.addHandler(_Sayer(logging.WARNING))
+
+
+def as_result(result: CodeResult) -> ExecutionResult:
+    """The result of any executor with the fields that ours have.
+
+    Args:
+        result: What the executor gave.
+    """
+    if isinstance(result, ExecutionResult):
+        return result
+    return ExecutionResult(
+        exit_code=result.exit_code,
+        output=result.output,
+        code_file=getattr(result, "code_file", None),
+        outcome="ok" if result.exit_code == 0 else "error",
+    )
 
 
 async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:

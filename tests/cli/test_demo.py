@@ -105,7 +105,7 @@ def test_on_a_terminal_it_has_boxes_and_fits_its_width(docker_engine, tmp_path):
 
 
 def test_without_an_engine_it_is_status_2_and_leaves_nothing(tmp_path):
-    done = codeact("demo", cwd=tmp_path, env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    done = codeact("demo", "--sandbox", "docker", cwd=tmp_path, env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
     assert done.status == 2
     assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
     assert list(tmp_path.iterdir()) == []

@@ -28,7 +28,8 @@ def test_all_that_is_needed_is_there(docker_engine):
     assert (done.status, done.err) == (0, "")
     good, found = checks(done)
     assert good
-    assert list(found) == ["engine", "image", "sandbox", *LIMITS, "block", "model key"]
+    assert list(found) == ["engine", "image", "bubblewrap", "sandbox", *LIMITS, "block", "model key"]
+    del found["bubblewrap"]  # it is here or not
     assert {name: check["status"] for name, check in found.items() if check["status"] != "ok"} == {"model key": "note"}
     assert f"Docker {docker_engine} at " in found["engine"]["detail"]
     assert "API 1." in found["engine"]["detail"]
@@ -42,7 +43,7 @@ def test_all_that_is_needed_is_there(docker_engine):
 def test_for_people_it_is_one_line_each(docker_engine):
     done = codeact("doctor", env={"OPENAI_API_KEY": "sk-of-the-tests"})
     assert (done.status, done.err) == (0, "")
-    lines = done.out.splitlines()
+    lines = [line for line in done.out.splitlines() if not line.startswith("    ") and " bubblewrap " not in line]
     assert [line[5:20].strip() for line in lines[:-2]] == ["engine", "image", "sandbox", *LIMITS, "block", "model key"]
     assert {line[:5] for line in lines[:-2]} == {"ok   "}
     assert lines[-1] == "All that is needed is there."
@@ -62,17 +63,30 @@ async def test_limits_that_do_not_hold_are_found(docker_engine):
     assert found["memory"].detail == "100,663,296 instead of 1,073,741,824 bytes"
 
 
-def test_without_an_engine_the_rest_is_still_looked_at():
-    done = codeact("doctor", "--json", env=NOWHERE)
+def test_without_any_sandbox_the_rest_is_still_looked_at(tmp_path):
+    nothing = {**NOWHERE, "PATH": str(tmp_path)}
+    done = codeact("doctor", "--json", env=nothing)
     assert done.status == 1
     good, found = checks(done)
     assert not good
-    assert list(found) == ["engine", "model key"]
-    assert found["engine"]["status"] == "lack"
+    assert list(found) == ["engine", "bubblewrap", "model key"]
+    assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("lack", "note")
+    assert found["bubblewrap"]["advice"].startswith("bubblewrap is not installed: apt-get install bubblewrap")
     assert found["engine"]["advice"].startswith("No Docker engine at unix:///nowhere/docker.sock")
-    shown = codeact("doctor", env=NOWHERE)
+    shown = codeact("doctor", env=nothing)
     assert shown.status == 1
     assert shown.out.endswith("Something that is needed lacks: see above.\n")
+
+
+def test_without_an_engine_bubblewrap_is_enough(bubblewrap):
+    done = codeact("doctor", "--json", env=NOWHERE)
+    good, found = checks(done)
+    assert (done.status, good) == (0, True)
+    assert list(found) == ["engine", "bubblewrap", "sandbox", *LIMITS, "block", "model key"]
+    assert {name for name, check in found.items() if check["status"] == "lack"} == set()
+    assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("note", "ok")
+    assert found["sandbox"]["detail"].startswith("bubblewrap, started in ")
+    assert found["network"]["detail"] == "lo only, no way out"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +100,7 @@ def test_a_missing_image_is_not_pulled(docker_engine, image, detail, advice):
     done = codeact("doctor", "--json", "--image", image)
     assert done.status == 1
     _, found = checks(done)
-    assert list(found) == ["engine", "image", "model key"]
+    assert list(found) == ["engine", "image", "bubblewrap", "model key"]
     assert found["image"]["detail"].startswith(detail)
     assert found["image"]["advice"] == advice
 

@@ -207,7 +207,9 @@ def test_options_that_can_not_be_right_are_status_2(options, complaint):
 
 
 def test_without_an_engine_it_says_what_to_do():
-    done = codeact("exec", "-", stdin=code("print(1)"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    done = codeact(
+        "exec", "-", "--sandbox", "docker", stdin=code("print(1)"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+    )
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
 

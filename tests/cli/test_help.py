@@ -10,11 +10,11 @@ from tests.cli.support import codeact
 
 OPTIONS = {
     (): ["--version", "demo", "exec", "run", "image", "doctor"],
-    ("demo",): ["--out", "--image"],
+    ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE.md", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--json"],
     ("run",): [
         *("TASK", "--model", "replay:FILE", "--base-url", "--api-key-env", "--retries", "--team", "--stream"),
-        *("--json", "--mode", "--image", "--timeout", "--work-dir"),
+        *("--json", "--mode", "--sandbox", "--image", "--timeout", "--work-dir"),
     ],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],

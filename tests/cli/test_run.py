@@ -155,7 +155,8 @@ def test_an_empty_task_is_status_2(tmp_path, task):
 
 
 def test_without_an_engine_it_is_status_2(tmp_path):
-    done = codeact("run", "task", "--model", replay(tmp_path, "x"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
+    env = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
+    done = codeact("run", "task", "--sandbox", "docker", "--model", replay(tmp_path, "x"), env=env)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock")
 
