@@ -60,4 +60,7 @@ async def subject(
             await made.check_nothing_runs_on()
     finally:
         await made.end()
-        await host.check(made.namespaces)
+        try:
+            await host.check(made.namespaces)
+        finally:
+            made.forget()

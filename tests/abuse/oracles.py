@@ -73,7 +73,6 @@ class HostState:
 
     def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
         now = leftovers()
-        # The engine and the caller's own pool of threads may open descriptors later; a leak is there each time.
         left = {kind: now[kind] - self.left[kind] for kind in now}
         left["processes of the sandbox"] = processes_in(namespaces)
         left["tasks"] = {str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
@@ -132,7 +131,9 @@ def _descriptors() -> set[str]:
     found = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            found.add(f"{name} -> {os.readlink(f'/proc/self/fd/{name}')}")
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if not target.startswith("pid:"):  # the subject's own hold on its namespaces
+                found.add(f"{name} -> {target}")
     return found
 
 

@@ -82,7 +82,7 @@ class Subject:
         self.canaries = canaries
         self.work_dir = work_dir
         self.limits = SMALL
-        self.namespaces: set[int] = set()
+        self.namespaces: dict[int, int] = {}
         self._executor: SandboxCodeExecutor | None = None
         self._lost = False
 
@@ -162,11 +162,23 @@ class Subject:
     def look(self) -> None:
         """Note the pid namespace of the sandbox that runs now."""
         pid = self.pid_one()
-        if pid is not None:
-            try:
-                self.namespaces.add(os.stat(f"/proc/{pid}/ns/pid").st_ino)
-            except OSError:
-                return
+        if pid is None:
+            return
+        try:
+            # Held open, so that the kernel does not give its number to another one meanwhile.
+            handle = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+        except OSError:
+            return
+        number = os.fstat(handle).st_ino
+        if number in self.namespaces:
+            os.close(handle)
+        else:
+            self.namespaces[number] = handle
+
+    def forget(self) -> None:
+        """Let go of the pid namespaces."""
+        while self.namespaces:
+            os.close(self.namespaces.popitem()[1])
 
     def pid_one(self) -> int | None:
         """The supervisor's number on the host, or None where there is none."""
