@@ -20,6 +20,7 @@ from typing import Self
 import docker.errors
 
 from autogen_codeact.executors import SandboxUnavailable
+from autogen_codeact.executors.cgroups import PARENT
 from autogen_codeact.executors.docker_engine import connect
 
 from .canaries import Canaries, Mark
@@ -108,11 +109,18 @@ def leftovers() -> dict[str, set[str]]:
         "shared memory": {str(path) for path in Path("/dev/shm").iterdir()},
         "system V memory": system_v(),
         "descriptors": _descriptors(),
-        "control groups": {
-            str(path)
-            for path in Path("/sys/fs/cgroup").glob("**/autogen-codeact/*/")
-            if f"-{os.getpid()}-" in path.name
-        },
+        "control groups": control_groups(),
+    }
+
+
+def control_groups() -> set[str]:
+    """The control groups that this process has made for bubblewrap; others' come and go meanwhile."""
+    own = f"-{os.getpid()}-"
+    return {
+        f"{folder}/{name}"
+        for folder, below, _ in os.walk("/sys/fs/cgroup")
+        for name in below
+        if Path(folder).name == PARENT and own in name
     }
 
 

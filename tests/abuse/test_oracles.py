@@ -41,8 +41,10 @@ def _descriptor_left() -> Iterator[str]:
 @contextmanager
 def _process_left() -> Iterator[str]:
     with subprocess.Popen(["sleep", "60"]) as process:
-        yield "children"
-        process.kill()
+        try:
+            yield "children"
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -50,9 +52,11 @@ def _thread_left() -> Iterator[str]:
     done = threading.Event()
     thread = threading.Thread(target=done.wait, name="codeact-left")
     thread.start()
-    yield "threads"
-    done.set()
-    thread.join()
+    try:
+        yield "threads"
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextmanager
