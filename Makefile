@@ -10,7 +10,8 @@ PYTEST_ARGS ?=
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-demo: image ## a recorded model, real code in a real sandbox
+demo: $(VENV)/.installed ## a recorded model, real code in a real sandbox: Docker, or bubblewrap where no engine answers
+	@docker/setup.sh sandbox $(BIN)
 	@$(BIN)/codeact demo
 
 test: image ## the tests, against a real engine

@@ -5,6 +5,7 @@
 #     docker/setup.sh venv FOLDER PYTHON     a virtual environment
 #     docker/setup.sh engine PYTHON          a Docker engine that answers
 #     docker/setup.sh debootstrap            what makes the base image where no registry answers
+#     docker/setup.sh sandbox BIN            Docker and its image where an engine answers, else bubblewrap, else either
 set -eu
 
 log=/var/log/codeact-dockerd.log
@@ -64,11 +65,42 @@ debootstrap_() {
     return 0
 }
 
+bubblewrap_works() {
+    "$1/python" -c 'from autogen_codeact.executors.bubblewrap_launcher import check_bubblewrap as check; check()' 2>/dev/null
+}
+
+sandbox() {
+    bin=$1
+    if ! answers "$bin/python"; then
+        if bubblewrap_works "$bin"; then
+            say "no Docker engine answers; bubblewrap does"
+            return
+        fi
+        if ! may_install; then
+            "$bin/python" -c 'from autogen_codeact.executors.auto import find_sandbox; find_sandbox()' 2>&1 | tail -n 1 >&2
+            fail "no sandbox can be had; this script installs one only on Debian and as root"
+        fi
+        # In a process of its own, so that its failure does not end this one.
+        if ! (engine "$bin/python"); then
+            say "Docker can't be started here, so bubblewrap is tried"
+            install bubblewrap
+            bubblewrap_works "$bin" || {
+                "$bin/python" -c 'from autogen_codeact.executors.auto import find_sandbox; find_sandbox()' 2>&1 | tail -n 1 >&2
+                fail "neither Docker nor bubblewrap works on this machine"
+            }
+            return
+        fi
+    fi
+    debootstrap_
+    "$bin/codeact" image build
+}
+
 started=$(date +%s)
 case ${1:-} in
     venv) venv "$2" "$3" ;;
     engine) engine "$2" ;;
     debootstrap) debootstrap_ ;;
-    *) fail "usage: setup.sh venv FOLDER PYTHON | engine PYTHON | debootstrap" ;;
+    sandbox) sandbox "$2" ;;
+    *) fail "usage: setup.sh venv FOLDER PYTHON | engine PYTHON | debootstrap | sandbox BIN" ;;
 esac
-[ "$1" = debootstrap ] || say "$1: $(($(date +%s) - started)) s"
+[ "$1" = debootstrap ] || [ "$1" = sandbox ] || say "$1: $(($(date +%s) - started)) s"
