@@ -124,7 +124,9 @@ def run_in_bubblewrap(code: str, *, filtered: bool) -> str:
         os.write(fd, bpf_program())
         os.lseek(fd, 0, os.SEEK_SET)
         rule = ("--seccomp", str(fd)) if filtered else ()
-        places = ("--dev-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/tmp")
+        places = ["--dev-bind", "/", "/", "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/tmp"]
+        for folder in {sys.prefix, sys.base_prefix}:  # a checkout may lie in /tmp
+            places += ["--ro-bind", folder, folder]
         return run_here(code, "bwrap", *places, "--unshare-all", "--cap-add", "ALL", *rule, fds=(fd,))
     finally:
         os.close(fd)
