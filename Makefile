@@ -15,6 +15,7 @@ demo: $(VENV)/.installed ## a recorded model, real code in a real sandbox: Docke
 	@$(BIN)/codeact demo
 
 test: image ## the tests, against a real engine
+	@docker/setup.sh bubblewrap
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
 check: lint types test ## the gate: ruff, mypy strict, tests

@@ -4,6 +4,7 @@
 #
 #     docker/setup.sh venv FOLDER PYTHON     a virtual environment
 #     docker/setup.sh engine PYTHON          a Docker engine that answers
+#     docker/setup.sh bubblewrap             the other sandbox, for its tests
 #     docker/setup.sh debootstrap            what makes the base image where no registry answers
 #     docker/setup.sh sandbox BIN            Docker and its image where an engine answers, else bubblewrap, else either
 set -eu
@@ -59,6 +60,12 @@ start() {
     setsid nohup dockerd >"$log" 2>&1 </dev/null &
 }
 
+bubblewrap_() {
+    command -v bwrap >/dev/null && return
+    may_install && install bubblewrap
+    return 0
+}
+
 debootstrap_() {
     command -v debootstrap >/dev/null && [ -r /usr/share/keyrings/debian-archive-keyring.gpg ] && return
     may_install && install debootstrap debian-archive-keyring
@@ -99,8 +106,9 @@ started=$(date +%s)
 case ${1:-} in
     venv) venv "$2" "$3" ;;
     engine) engine "$2" ;;
+    bubblewrap) bubblewrap_ ;;
     debootstrap) debootstrap_ ;;
     sandbox) sandbox "$2" ;;
-    *) fail "usage: setup.sh venv FOLDER PYTHON | engine PYTHON | debootstrap | sandbox BIN" ;;
+    *) fail "usage: setup.sh venv FOLDER PYTHON | engine PYTHON | bubblewrap | debootstrap | sandbox BIN" ;;
 esac
-[ "$1" = debootstrap ] || [ "$1" = sandbox ] || say "$1: $(($(date +%s) - started)) s"
+case $1 in venv | engine) say "$1: $(($(date +%s) - started)) s" ;; esac
