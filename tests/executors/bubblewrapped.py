@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,9 +45,9 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def pid_one(pid: int) -> int:
-    """The supervisor among the processes below one, by its number in its own namespace."""
-    for each in sorted(descendants(pid)):
+def pid_one(pid: int, others: Collection[int] = ()) -> int:
+    """The supervisor among the processes below one, by its number in its own namespace; not one of the others."""
+    for each in sorted(descendants(pid) - set(others)):
         status = Path(f"/proc/{each}/status").read_text()
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
         if len(numbers) > 1 and numbers[-1] == "1":

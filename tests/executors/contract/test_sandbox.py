@@ -1,0 +1,272 @@
+"""What every executor promises of the sandbox around the code, from its start to its stop."""
+
+import asyncio
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.executors import (
+    Limits,
+    SandboxDied,
+    SandboxNotStarted,
+)
+from tests.executors.bubblewrapped import descendants
+from tests.executors.sandboxes import out, run
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def running(command):
+    """Shell code that shows each process with this command line."""
+    return f"cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -o '[{command[0]}]{command[1:]}'; exit 0"
+
+
+async def seen(executor, code):
+    """What the code prints as JSON."""
+    return json.loads(await out(executor, code))
+
+
+class TestIsolation:
+    async def test_there_are_no_rights(self, executor):
+        code = """
+            import json, os
+            lines = open("/proc/self/status").read().splitlines()
+            values = dict(line.split(":", 1) for line in lines)
+            print(json.dumps([os.getuid(), os.getgid(), *(int(values[name], 16) for name in (
+                "CapEff", "CapPrm", "CapBnd", "NoNewPrivs", "Seccomp"))]))
+        """
+        assert await seen(executor, code) == [65534, 65534, 0, 0, 0, 1, 2]
+
+    async def test_there_is_no_network(self, executor):
+        code = """
+            import json, socket
+            def attempt(address):
+                with socket.socket() as outwards:
+                    outwards.settimeout(3)
+                    return outwards.connect_ex(address) != 0
+            names = [name for _, name in socket.if_nameindex()]
+            print(json.dumps([names, attempt(("192.0.2.1", 80)), attempt(("169.254.169.254", 80))]))
+        """
+        assert await seen(executor, code) == [["lo"], True, True]
+
+    @pytest.mark.parametrize("path", ["/", "/usr", "/etc", "/bin", "/usr/lib/python3"])
+    async def test_the_system_can_not_be_changed(self, executor, path):
+        result = await run(executor, f"open('{path}/planted', 'w')")
+        assert result.error is not None
+        assert result.error.type in ("OSError", "PermissionError")
+
+    @pytest.mark.parametrize("path", ["/workspace", "/tmp", "~"])
+    async def test_its_own_places_can(self, executor, path):
+        await out(executor, f"import os; open(os.path.expanduser('{path}/own'), 'w').write('x')")
+
+    async def test_nothing_of_the_hosts_environment_is_there(self, make, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-987")
+        executor = await make(environment={"GIVEN": "yes"})
+        assert await out(executor, "env", "sh") != ""
+        assert "canary" not in await out(executor, "env; cat /proc/*/environ 2>/dev/null || true", "sh")
+        assert await out(executor, "import os; print(os.environ['GIVEN'])") == "yes\n"
+
+    @pytest.mark.parametrize("name", ["environ", "mem", "fd/0", "maps"])
+    async def test_the_supervisor_is_closed(self, executor, name):
+        result = await run(executor, f"open('/proc/1/{name}', 'rb').read(1)")
+        assert result.error is not None
+        assert result.error.type == "PermissionError"
+
+    async def test_the_supervisor_does_not_die_of_signals(self, executor):
+        await run(executor, "kill -9 1; kill -15 1; kill -11 1; exit 0", "sh")
+        assert await out(executor, "print('next')") == "next\n"
+
+    @pytest.mark.parametrize(
+        "command", ["mount -t tmpfs none /tmp", "unshare -U true", "chroot /tmp", "mknod /tmp/sda b 8 0"]
+    )
+    async def test_there_is_no_way_to_more(self, executor, command):
+        assert (await run(executor, f"{command}; echo status $?", "sh")).output.splitlines()[-1] != "status 0"
+
+    async def test_neighbours_know_nothing_of_each_other(self, backend, executor, make):
+        other = await make()
+        await out(other, "touch /tmp/neighbour /dev/shm/neighbour; sleep 62 >/dev/null 2>&1 &", "sh")
+        strangers = f"ls /tmp /dev/shm | grep neighbour; {running('sleep 62')}"
+        assert await out(other, strangers, "sh") == (
+            "neighbour\nneighbour\nsleep 62\n" if backend.session else "neighbour\n" * 2
+        )
+        assert await out(executor, strangers, "sh") == ""
+
+
+class TestLimits:
+    async def test_processes_are_bounded_and_the_sandbox_recovers(self, make):
+        executor = await make(limits=Limits(pids=60))
+        code = "import os, time\nn = 0\ntry:\n    while n < 500:\n        if not os.fork(): time.sleep(60)\n        n += 1\n"
+        count = int(await out(executor, code + "except BlockingIOError:\n    pass\nprint(n)"))
+        assert 20 < count < 60
+        assert await out(executor, "print('next')") == "next\n"
+
+    async def test_open_files_are_bounded(self, executor):
+        result = await run(executor, "held = []\nwhile True:\n    held.append(open('/dev/null'))")
+        assert result.error is not None
+        assert "Too many open files" in result.error.message
+        assert await out(executor, "held = None; print('next')") == "next\n"
+
+    @pytest.mark.parametrize("path", ["/workspace", "/tmp"])
+    async def test_files_are_bounded_in_size_and_number(self, make, path):
+        executor = await make(limits=Limits(workspace="4m", tmp="4m", files=200))
+        large = f"try:\n    open('{path}/large', 'wb').write(bytes(8 << 20))\nfinally:\n    os.remove('{path}/large')"
+        many = f"try:\n    for n in range(1000): open(f'{path}/{{n}}', 'x').close()\nfinally:\n"
+        many += f"    for name in os.listdir('{path}'):\n        if name.isdigit(): os.remove(f'{path}/{{name}}')"
+        for code in (large, many):
+            result = await run(executor, f"import os\n{code}")
+            assert result.error is not None
+            assert "No space left" in result.error.message
+        assert await out(executor, "print('next')") == "next\n"
+
+    async def test_memory_is_bounded(self, backend, make):
+        backend.require_memory_group()
+        executor = await make(limits=Limits(memory="200m"))
+        result = await run(executor, "x = bytearray(500 << 20)")
+        assert (result.outcome, result.exit_code) == ("oom", 137)
+        assert await out(executor, "print('next')") == "next\n"
+
+    async def test_a_child_that_takes_too_much_memory_dies_alone(self, backend, make):
+        backend.require_memory_group()
+        executor = await make(limits=Limits(memory="200m"))
+        code = (
+            "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'bytearray(500 << 20)']).returncode)"
+        )
+        assert await out(executor, code) == "-9\n"
+
+    async def test_there_are_no_core_files(self, executor):
+        assert await out(executor, "ulimit -Hc", "bash") == "0\n"
+
+
+class TestWhatLivesOn:
+    async def test_variables_do_in_a_session_only(self, backend, executor):
+        await out(executor, "remembered = 1")
+        assert await out(executor, "print('remembered' in globals())") == f"{backend.session}\n"
+
+    async def test_the_value_of_a_last_expression_is_given_in_a_session_only(self, backend, executor):
+        assert (await run(executor, "6 * 7")).value == ("42" if backend.session else None)
+
+    async def test_what_a_failing_block_did_before_it_failed_does_in_a_session(self, backend, executor):
+        await run(executor, "half = 1\nraise ValueError")
+        assert await out(executor, "print(globals().get('half'))") == ("1\n" if backend.session else "None\n")
+
+    @pytest.mark.parametrize("code", ["import time; time.sleep(60)", "import os; os.abort()"], ids=["timeout", "crash"])
+    async def test_a_block_that_is_killed_costs_no_state(self, backend, make, code):
+        executor = await make(timeout=1)
+        await out(executor, "before = 1")
+        result = await run(executor, f"before = 2\n{code}")
+        assert result.state == ("restored" if backend.session else "kept")
+        assert await out(executor, "print(globals().get('before'))") == ("1\n" if backend.session else "None\n")
+
+    async def test_the_directory_and_exported_variables_do_in_a_session_only(self, backend, make):
+        executor = await make()
+        await out(executor, "cd /tmp; export MARK=set", "sh")
+        code = "import os; print(os.getcwd(), os.environ.get('MARK'))"
+        assert await out(executor, code) == ("/tmp set\n" if backend.session else "/workspace None\n")
+
+    async def test_processes_do_in_a_session_only(self, backend, make):
+        executor = await make()
+        await out(executor, "import subprocess; p = subprocess.Popen(['setsid', 'sleep', '63'])")
+        code = "import glob; print(sum(b'sleep\\x0063' in open(p, 'rb').read() for p in glob.glob('/proc/[0-9]*/cmdline')))"
+        assert await out(executor, code) == ("1\n" if backend.session else "0\n")
+
+    async def test_files_do(self, make):
+        executor = await make()
+        await out(executor, "open('kept.txt', 'w').write('x'); open('/tmp/kept.txt', 'w').write('x')")
+        assert await out(executor, "ls kept.txt /tmp/kept.txt", "sh") == "/tmp/kept.txt\nkept.txt\n"
+
+    async def test_a_checkpoint_is_for_sessions(self, backend, make):
+        executor = await make()
+        if not backend.session:
+            with pytest.raises(ValueError, match="mode='session'"):
+                await executor.checkpoint()
+            return
+        await out(executor, "x = 1")
+        await executor.checkpoint()
+        await out(executor, "x = 2")
+        await executor.rollback()
+        assert await out(executor, "print(x)") == "1\n"
+
+
+class TestFromStartToStop:
+    async def test_stop_may_be_repeated_and_come_first(self, backend):
+        executor = backend.make()
+        await executor.stop()
+        await executor.start()
+        await executor.start()
+        await asyncio.gather(executor.stop(), executor.stop())
+        await executor.stop()
+
+    async def test_the_first_block_starts_it(self, backend):
+        executor = backend.make()
+        try:
+            assert await out(executor, "print(1)") == "1\n"
+        finally:
+            await executor.stop()
+
+    async def test_nothing_runs_after_stop(self, backend):
+        executor = backend.make()
+        await executor.start()
+        await executor.stop()
+        with pytest.raises(SandboxNotStarted):
+            await run(executor, "print(1)")
+
+    async def test_restart_brings_a_new_sandbox_with_the_same_files(self, make, tmp_path):
+        executor = await make(work_dir=tmp_path)
+        await out(executor, "x = 1; open('kept.txt', 'w').write('k'); open('/tmp/gone.txt', 'w').write('g')")
+        await executor.restart()
+        code = "import os; print('x' in globals(), os.path.exists('kept.txt'), os.path.exists('/tmp/gone.txt'))"
+        assert await out(executor, code) == "False True False\n"
+
+    async def test_any_event_loop_may_use_it(self, executor):
+        texts = []
+        thread = threading.Thread(target=lambda: texts.append(asyncio.run(out(executor, "print('elsewhere')"))))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        assert texts == ["elsewhere\n"]
+
+    async def test_its_death_is_an_exception_and_the_next_block_says_what_is_lost(self, backend, make):
+        others = descendants(os.getpid())
+        executor = await make()
+        executing = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(backend.kill, executor, others)
+        with pytest.raises(SandboxDied):
+            await executing
+        result = await run(executor, "print('next')")
+        assert (result.output, result.state) == ("next\n", "lost")
+        assert (await run(executor, "print('again')")).state == "kept"
+
+    async def test_a_config_makes_the_same_again(self, backend):
+        executor = backend.make(timeout=7, limits=Limits(pids=77), environment={"A": "b"})
+        loaded = CodeExecutor.load_component(executor.dump_component())
+        assert type(loaded) is backend.kind
+        config = loaded.dump_component().config
+        assert config == executor.dump_component().config
+        assert (config["mode"], config["timeout"], config["limits"]["pids"]) == (backend.mode, 7, 77)
+        assert config["environment"] == {"A": "${A}"}  # never the value
+
+    async def test_what_is_asked_for_at_the_start_is_there(self, make):
+        def double(x: int) -> int:
+            """Twice x."""
+            return 2 * x
+
+        executor = await make(functions=[double], init_command="echo made > made.txt", preload=["decimal"])
+        code = "import sys; from functions import double; print(double(21), open('made.txt').read().strip())"
+        assert await out(executor, code) == "42 made\n"
+
+    async def test_nothing_is_left_of_its_processes(self, backend):
+        executor = backend.make()
+        await executor.start()
+        await out(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '64321'])")
+        await executor.stop()
+        left = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                left.append(Path("/proc", name, "cmdline").read_bytes())  # noqa: ASYNC240 - it is no disk
+            except OSError:
+                continue
+        assert not [line for line in left if b"64321" in line]
