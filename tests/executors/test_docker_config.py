@@ -1,0 +1,351 @@
+"""Every argument goes into the config and comes back, and does in a real container what it says."""
+
+import json
+import os
+import uuid
+from contextlib import closing
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import ComponentModel
+from autogen_core.code_executor import CodeExecutor, FunctionWithRequirements
+from docker.types import DeviceRequest
+from pydantic import ValidationError
+
+from autogen_codeact.executors import (
+    DEFAULT_IMAGE,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxNameInUse,
+    SandboxStartError,
+    SandboxUnavailable,
+)
+from autogen_codeact.executors.docker_engine import connect
+
+from .conftest import MakeExecutor, containers
+from .sandboxes import inspect, out, run
+
+CUBE = DeviceRequest(driver="cube", count=-1, capabilities=[["gpu", "compute"]], options={"a": "b"})
+ONE = DeviceRequest(device_ids=["0", "2"], capabilities=[["gpu"]])
+
+ARGUMENTS: dict[str, Any] = {
+    "image": "python:3.12-slim",
+    "container_name": "some-name",
+    "timeout": 1.5,
+    "work_dir": "/tmp/some/where",
+    "bind_dir": "/tmp/else/where",
+    "auto_remove": False,
+    "stop_container": False,
+    "device_requests": [CUBE, ONE],
+    "functions_module": "helpers",
+    "extra_volumes": {"/opt": {"bind": "/mnt/opt", "mode": "ro"}},
+    "extra_hosts": {"one.example": "10.0.0.1"},
+    "init_command": "echo init",
+    "delete_tmp_files": True,
+    "mode": "session",
+    "limits": Limits(memory="200m", cpus=0.5, pids=99, nofile=128, workspace="9m", tmp="8m", files=700, output=4096),
+    "user": "1234:2345",
+    "network": "bridge",
+    "read_only": False,
+    "seccomp": "engine",
+    "environment": {"LITERAL": "${LITERAL}", "OTHER": "${HOST_NAME}"},
+    "preload": ["json"],
+    "packages": ["sympy", "polars>=1"],
+    "languages": {"julia": "julia -q", "scm": ["guile", "-s"]},
+    "split_streams": True,
+    "checkpoint": False,
+    "docker_host": "tcp://127.0.0.1:1",
+}
+
+
+def round_trip(executor: DockerCommandLineCodeExecutor) -> DockerCommandLineCodeExecutor:
+    dumped = executor.dump_component().model_dump_json()
+    loaded = CodeExecutor.load_component(json.loads(dumped))
+    assert type(loaded) is DockerCommandLineCodeExecutor
+    assert loaded.dump_component().model_dump_json() == dumped
+    return loaded
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class TestTheConfig:
+    def test_has_every_argument(self) -> None:
+        names = set(signature(DockerCommandLineCodeExecutor.__init__).parameters)
+        names -= {"self", "functions", "progress", "functions_prompt_template"}
+        assert set(ARGUMENTS) == names
+
+    @pytest.mark.parametrize("name", sorted(ARGUMENTS))
+    def test_carries(self, name: str) -> None:
+        executor = DockerCommandLineCodeExecutor(**{name: ARGUMENTS[name]})
+        default = DockerCommandLineCodeExecutor().dump_component().config
+        changed = {key for key, value in executor.dump_component().config.items() if default.get(key) != value}
+        assert changed == {name}
+        round_trip(executor)
+
+    def test_carries_all_together(self) -> None:
+        round_trip(DockerCommandLineCodeExecutor(**ARGUMENTS, functions=[add]))
+
+    def test_names_the_class_where_it_can_be_imported_from(self) -> None:
+        assert DockerCommandLineCodeExecutor().dump_component().provider == (
+            "autogen_codeact.executors.DockerCommandLineCodeExecutor"
+        )
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {"tmeout": 3},
+            {"limits": {"memroy": "1g"}},
+            {"limits": {"memory": "much"}},
+            {"mode": "repl"},
+            {"timeout": "soon"},
+            {"functions": ["x"]},
+        ],
+    )
+    def test_refuses_what_it_does_not_know(self, config: dict[str, Any]) -> None:
+        model = ComponentModel(
+            provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
+            component_type="code_executor",
+            config=config,
+        )
+        with pytest.raises(ValidationError):
+            CodeExecutor.load_component(model)
+
+    @pytest.mark.parametrize("config", [{"timeout": 0}, {"functions_module": "no module"}, {"languages": {"": "x"}}])
+    def test_refuses_what_can_not_be_right(self, config: dict[str, Any]) -> None:
+        model = ComponentModel(
+            provider="autogen_codeact.executors.DockerCommandLineCodeExecutor",
+            component_type="code_executor",
+            config=config,
+        )
+        with pytest.raises(ValueError, match=r"timeout|functions_module|label"):
+            CodeExecutor.load_component(model)
+
+    @pytest.mark.parametrize(
+        "environment",
+        [{"SECRET": "s3cr3t"}, {"SECRET": "${MY_KEY}"}, {"SECRET": "${MY_KEY:-s3cr3t}"}, ["MY_KEY"]],
+    )
+    def test_never_has_a_value_of_the_environment(self, environment: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MY_KEY", "s3cr3t")
+        monkeypatch.setenv("SECRET", "s3cr3t")
+        executor = DockerCommandLineCodeExecutor(environment=environment)
+        assert "s3cr3t" not in executor.dump_component().model_dump_json()
+        assert "s3cr3t" not in repr(vars(executor))
+        round_trip(executor)
+
+    def test_has_no_name_that_was_made_up(self) -> None:
+        assert DockerCommandLineCodeExecutor().dump_component().config.get("container_name") is None
+
+
+class TestInAContainer:
+    """One argument after the other, through the config, in a container that was really created."""
+
+    async def test_limits_user_network_and_root(self, sandbox_image: str) -> None:
+        limits = Limits(memory="300m", cpus=0.5, pids=99, nofile=128, workspace="9m", tmp="8m", files=700)
+        given = DockerCommandLineCodeExecutor(
+            limits=limits, user="1234:2345", network="bridge", read_only=False, seccomp="engine"
+        )
+        async with round_trip(given) as executor:
+            with closing(connect()) as client:
+                found = inspect(client, executor.container_name)
+            host = found["HostConfig"]
+            assert (host["Memory"], host["NanoCpus"], host["PidsLimit"]) == (300 << 20, 5 * 10**8, 99)
+            assert (host["NetworkMode"], host["ReadonlyRootfs"]) == ("bridge", False)
+            assert host["SecurityOpt"] == ["no-new-privileges:true"]
+            assert host["CapDrop"] == ["ALL"]
+            assert found["Config"]["User"] == "1234:2345"
+            code = "import os, socket; print(os.getuid(), os.getgid(), len(socket.if_nameindex()) > 1)"
+            assert await out(executor, code) == "1234 2345 True\n"
+
+    async def test_as_root_it_may_write_to_a_root_that_is_not_read_only(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(user="0:0", read_only=False)
+        assert await out(executor, "touch /new && echo made; id -u", "sh") == "made\n0\n"
+
+    async def test_volumes_and_hosts(self, sandbox_image: str, tmp_path: Path) -> None:
+        (tmp_path / "given.txt").write_text("given")
+        tmp_path.chmod(0o755)  # noqa: ASYNC240
+        given = DockerCommandLineCodeExecutor(
+            extra_volumes={str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}}, extra_hosts={"one.example": "10.1.2.3"}
+        )
+        async with round_trip(given) as executor:
+            with closing(connect()) as client:
+                host = inspect(client, executor.container_name)["HostConfig"]
+            assert host["Binds"] == [f"{tmp_path}:/mnt/given:ro"]
+            assert host["ExtraHosts"] == ["one.example:10.1.2.3"]
+            assert await out(executor, "cat /mnt/given/given.txt; echo; grep one /etc/hosts", "sh") == (
+                "given\n10.1.2.3\tone.example\n"
+            )
+            assert (await run(executor, "touch /mnt/given/x", "sh")).exit_code == 1
+
+    async def test_device_requests(self, sandbox_image: str) -> None:
+        executor = round_trip(DockerCommandLineCodeExecutor(device_requests=[CUBE, ONE]))
+        launcher = executor._new_sandbox()._launcher
+        with closing(connect()) as client:
+            container = launcher._create(client, DEFAULT_IMAGE, "pass")  # type: ignore[attr-defined]
+            try:
+                requests = inspect(client, container)["HostConfig"]["DeviceRequests"]
+            finally:
+                client.remove_container(container, force=True)
+        assert requests == [
+            {
+                "Driver": "cube",
+                "Count": -1,
+                "DeviceIDs": None,
+                "Capabilities": [["gpu", "compute"]],
+                "Options": {"a": "b"},
+            },
+            {"Driver": "", "Count": 0, "DeviceIDs": ["0", "2"], "Capabilities": [["gpu"]], "Options": {}},
+        ] or requests == [
+            {
+                "Driver": "cube",
+                "Count": -1,
+                "DeviceIDs": [],
+                "Capabilities": [["gpu", "compute"]],
+                "Options": {"a": "b"},
+            },
+            {"Driver": "", "Count": 0, "DeviceIDs": ["0", "2"], "Capabilities": [["gpu"]], "Options": {}},
+        ]
+        # An engine without such devices refuses, in words, and leaves nothing.
+        with pytest.raises(SandboxStartError, match="device_requests"):
+            await executor.start()
+        assert containers() == set()
+
+    async def test_environment(self, sandbox_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MY_KEY", "the key")
+        executor = round_trip(DockerCommandLineCodeExecutor(environment={"KEY": "${MY_KEY}", "TZ": "${NO_SUCH:-UTC}"}))
+        # A default is a value too, and stays behind.
+        with pytest.raises(ValueError, match="NO_SUCH"):
+            await executor.start()
+        monkeypatch.setenv("NO_SUCH", "CET")
+        async with executor:
+            code = "import os; print(os.environ['KEY'], os.environ['TZ'], 'MY_KEY' in os.environ)"
+            assert await out(executor, code) == "the key CET False\n"
+            assert await out(executor, "echo $KEY", "sh") == "the key\n"
+
+    @pytest.mark.parametrize("mode", ["process", "session"])
+    async def test_functions(self, sandbox_image: str, mode: Any) -> None:
+        given = DockerCommandLineCodeExecutor(functions=[add], functions_module="helpers", mode=mode)
+        async with round_trip(given) as executor:
+            assert await out(executor, "from helpers import add; print(add(2, 3))") == "5\n"
+            assert (await run(executor, "print(1)")).artifacts == ()
+
+    async def test_functions_that_fail_are_said_at_the_start(self, sandbox_image: str) -> None:
+        broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module"])
+        executor = DockerCommandLineCodeExecutor(functions=[broken])
+        with pytest.raises(SandboxStartError, match=r"functions failed to load(?s:.)*no_such_module"):
+            await executor.start()
+        assert containers() == set()
+
+    async def test_init_command(self, sandbox_image: str) -> None:
+        given = DockerCommandLineCodeExecutor(init_command="echo from init > made.txt; export LOST=1")
+        async with round_trip(given) as executor:
+            assert await out(executor, "cat made.txt; echo ${LOST-unset}", "sh") == "from init\nunset\n"
+        failing = DockerCommandLineCodeExecutor(init_command="echo because; exit 3")
+        with pytest.raises(SandboxStartError, match=r"init_command failed \(exit code 3\): because"):
+            await failing.start()
+        assert containers() == set()
+
+    async def test_languages(self, sandbox_image: str) -> None:
+        given = DockerCommandLineCodeExecutor(languages={"wc": ["wc", "-c"], "calc": "awk -f"})
+        async with round_trip(given) as executor:
+            assert (await out(executor, "12345", "wc")).split()[0] == "5"
+            assert await out(executor, "BEGIN { print 6 * 7 }", "calc") == "42\n"
+
+    async def test_split_streams_preload_and_timeout(self, sandbox_image: str) -> None:
+        given = DockerCommandLineCodeExecutor(split_streams=True, preload=["decimal"], timeout=0.5)
+        async with round_trip(given) as executor:
+            result = await run(executor, "import sys; print('decimal' in sys.modules); print('e', file=sys.stderr)")
+            assert (result.stdout, result.stderr) == ("True\n", "e\n")
+            assert (await run(executor, "while True: pass")).outcome == "timeout"
+
+    async def test_auto_remove_off_leaves_the_container_for_a_look(self, sandbox_image: str) -> None:
+        name = f"codeact-test-{uuid.uuid4().hex[:8]}"
+        try:
+            async with round_trip(DockerCommandLineCodeExecutor(container_name=name, auto_remove=False)) as executor:
+                assert await out(executor, "print(1)") == "1\n"
+            with closing(connect()) as client:
+                state = inspect(client, name)["State"]
+                assert (state["Running"], state["ExitCode"]) == (False, 0)
+        finally:
+            with closing(connect()) as client:
+                client.remove_container(name, force=True)
+
+    async def test_stop_container_off_keeps_it_for_the_next_start(self, sandbox_image: str) -> None:
+        executor = round_trip(DockerCommandLineCodeExecutor(stop_container=False, mode="session"))
+        try:
+            async with executor:
+                await out(executor, "x = 1")
+                name = executor.container_name
+            with pytest.raises(RuntimeError, match="stopped"):
+                await run(executor, "x")
+            async with executor:
+                assert await out(executor, "x") == "1\n"
+                assert executor.container_name == name
+        finally:
+            executor._stop_container = True
+            await executor.stop()
+
+    async def test_docker_host(self, sandbox_image: str, tmp_path: Path) -> None:
+        with pytest.raises(SandboxUnavailable, match="no such socket"):
+            await DockerCommandLineCodeExecutor(docker_host=f"unix://{tmp_path}/none.sock").start()
+        address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        async with round_trip(DockerCommandLineCodeExecutor(docker_host=address)) as executor:
+            assert await out(executor, "print(1)") == "1\n"
+
+
+class TestTwoFromOneConfig:
+    async def test_run_beside_each_other(self, sandbox_image: str) -> None:
+        config = DockerCommandLineCodeExecutor(mode="session").dump_component()
+        one, two = (CodeExecutor.load_component(config) for _ in range(2))
+        assert isinstance(one, DockerCommandLineCodeExecutor)
+        assert isinstance(two, DockerCommandLineCodeExecutor)
+        async with one, two:
+            await out(one, "x = 'one'; open('f', 'w').write('one')")
+            await out(two, "x = 'two'")
+            assert await out(one, "x") == "'one'\n"
+            assert await two.list_files() == []
+            assert one.container_name != two.container_name
+
+    async def test_with_a_name_the_second_is_refused_and_the_first_lives(self, sandbox_image: str) -> None:
+        name = f"codeact-test-{uuid.uuid4().hex[:8]}"
+        config = DockerCommandLineCodeExecutor(mode="session", container_name=name).dump_component()
+        one, two = (CodeExecutor.load_component(config) for _ in range(2))
+        assert isinstance(one, DockerCommandLineCodeExecutor)
+        assert isinstance(two, DockerCommandLineCodeExecutor)
+        async with one:
+            await out(one, "x = 'first'")
+            with pytest.raises(SandboxNameInUse, match=name):
+                await two.start()
+            with pytest.raises(FileExistsError):
+                await run(two, "1")
+            assert await out(one, "x") == "'first'\n"
+        async with two:  # free again
+            assert two.container_name == name
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"image": "no such image!"}, ValueError, "not the name of an image"),
+        ({"user": "nobody-here"}, SandboxStartError, "nobody-here"),
+        ({"network": "no-such-network"}, SandboxStartError, "no-such-network"),
+        ({"container_name": "not a name!"}, SandboxStartError, "container"),
+        ({"extra_volumes": {"relative/path!": {"bind": "/x"}}}, SandboxStartError, "volume"),
+        ({"extra_volumes": {"/opt": {"bind": "x"}}}, SandboxStartError, "path"),
+        ({"extra_hosts": {"a": "not an address"}}, SandboxStartError, "address"),
+        ({"limits": Limits(memory="1m")}, SandboxStartError, "memory"),
+        ({"limits": Limits(cpus=10_000)}, SandboxStartError, "CPU"),
+    ],
+)
+async def test_what_the_engine_refuses_is_said_and_leaves_nothing(
+    sandbox_image: str, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    executor = DockerCommandLineCodeExecutor(**options)
+    with pytest.raises(error, match=words):
+        await executor.start()
+    await executor.stop()
+    assert containers() == set()

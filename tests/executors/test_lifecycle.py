@@ -1,0 +1,436 @@
+"""Start, stop, and everything that can happen to a sandbox from outside."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import textwrap
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from autogen_core import CancellationToken
+from docker.api.client import APIClient
+
+from autogen_codeact.executors import (
+    DEFAULT_IMAGE,
+    DockerCommandLineCodeExecutor,
+    ExecutionResult,
+    SandboxDied,
+    SandboxError,
+    SandboxNotStarted,
+    SandboxStartError,
+    SandboxTimeout,
+    SandboxUnavailable,
+)
+from autogen_codeact.executors.docker_engine import connect
+
+from .conftest import MakeExecutor, containers
+from .sandboxes import block, out, run
+
+
+async def none_is_left(seconds: float = 5) -> bool:
+    """Whether all sandboxes of this process are gone, or soon."""
+    deadline = time.monotonic() + seconds
+    while containers():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+@pytest_asyncio.fixture
+async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """One that has not been started; it is stopped after the test, whatever that does with it."""
+    made = DockerCommandLineCodeExecutor(mode="session")
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+def client(sandbox_image: str) -> Iterator[APIClient]:
+    with closing(connect()) as connected:
+        yield connected
+
+
+class TestStartAndStop:
+    async def test_may_be_repeated(self, executor: DockerCommandLineCodeExecutor) -> None:
+        await executor.stop()
+        for _ in range(2):
+            await executor.start()
+            name = executor.container_name
+            await out(executor, "x = 1")
+            await executor.start()
+            assert executor.container_name == name
+            assert await out(executor, "x") == "1\n"
+            await executor.stop()
+            await executor.stop()
+            assert containers() == set()
+
+    async def test_may_come_at_the_same_time(self, executor: DockerCommandLineCodeExecutor) -> None:
+        await asyncio.gather(*(executor.start() for _ in range(5)))
+        assert len(containers()) == 1
+        await asyncio.gather(*(executor.stop() for _ in range(5)))
+        assert containers() == set()
+        calls = [executor.start(), executor.stop(), executor.restart(), executor.start(), executor.stop()]
+        await asyncio.gather(*calls)
+        assert containers() == set()
+
+    async def test_a_restart_is_new_except_for_the_files_of_the_host(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "x = 1; open('kept.txt', 'w').write('kept'); open('/tmp/lost.txt', 'w').close()")
+        name = executor.container_name
+        await executor.restart()
+        await executor.restart()
+        assert executor.container_name != name
+        code = "import os; 'x' in globals(), open('kept.txt').read(), os.path.exists('/tmp/lost.txt')"
+        assert await out(executor, code) == "(False, 'kept', False)\n"
+        assert len(containers()) == 1
+
+    async def test_a_restart_starts_what_was_never_started_or_stopped(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        await executor.restart()
+        await executor.stop()
+        await executor.restart()
+        assert await out(executor, "print(1)") == "1\n"
+        await executor.stop()
+
+    async def test_the_first_block_starts_it_once(self, executor: DockerCommandLineCodeExecutor) -> None:
+        results = await asyncio.gather(*(run(executor, f"print({n})") for n in range(10)))
+        assert [result.output for result in results] == [f"{n}\n" for n in range(10)]
+        assert all((result.state, result.notes) == ("kept", ()) for result in results)
+        assert len(containers()) == 1
+        await executor.stop()
+
+    async def test_after_stop_blocks_and_files_are_refused(
+        self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
+    ) -> None:
+        await executor.start()
+        await executor.stop()
+        (tmp_path / "file").write_text("")
+        calls: list[Callable[[], object]] = [
+            lambda: run(executor, "1"),
+            lambda: executor.upload(tmp_path / "file"),
+            lambda: executor.download("file", tmp_path / "x"),
+            executor.list_files,
+            executor.checkpoint,
+            executor.rollback,
+        ]
+        for call in calls:
+            with pytest.raises(SandboxNotStarted, match=r"call start\(\)"):
+                await call()  # type: ignore[misc]
+        with pytest.raises(SandboxNotStarted):
+            _ = executor.work_dir
+
+    async def test_async_with_stops_it_whatever_is_raised(self, sandbox_image: str) -> None:
+        async def fail() -> None:
+            async with DockerCommandLineCodeExecutor() as executor:
+                assert len(containers()) == 1
+                await out(executor, "print(1)")
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert containers() == set()
+
+    async def test_a_stop_during_a_block_ends_it(self, executor: DockerCommandLineCodeExecutor) -> None:
+        await executor.start()
+        running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
+        await asyncio.sleep(0.3)
+        await executor.stop()
+        with pytest.raises(SandboxDied, match="stopped"):
+            await running
+
+    @pytest.mark.parametrize("delay", [0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
+    async def test_a_start_that_is_cancelled_leaves_nothing(
+        self, executor: DockerCommandLineCodeExecutor, delay: float
+    ) -> None:
+        starting = asyncio.ensure_future(executor.start())
+        await asyncio.sleep(delay)
+        starting.cancel()
+        await asyncio.wait({starting})
+        if not starting.cancelled():
+            await executor.stop()
+        assert await none_is_left()
+        async with executor:
+            assert await out(executor, "print(1)") == "1\n"
+
+    async def test_a_stop_that_is_cancelled_stops_all_the_same(self, executor: DockerCommandLineCodeExecutor) -> None:
+        await executor.start()
+        stopping = asyncio.ensure_future(executor.stop())
+        await asyncio.sleep(0.01)
+        stopping.cancel()
+        await asyncio.wait({stopping})
+        assert await none_is_left()
+
+
+class TestEventLoopsAndThreads:
+    def test_several_loops_one_after_the_other(self, executor: DockerCommandLineCodeExecutor) -> None:
+        asyncio.run(executor.start())
+        for number in range(3):
+            assert asyncio.run(out(executor, f"x = {number}; x")) == f"{number}\n"
+        asyncio.run(executor.stop())
+
+    def test_several_threads_at_once(self, executor: DockerCommandLineCodeExecutor) -> None:
+        results: dict[int, str] = {}
+
+        def work(number: int) -> None:
+            async def blocks() -> None:
+                for _ in range(5):
+                    results[number] = await out(
+                        executor, f"open('{number}.txt', 'w').write('{number}'); print({number})"
+                    )
+
+            asyncio.run(blocks())
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == {number: f"{number}\n" for number in range(8)}
+        assert len(containers()) == 1
+        asyncio.run(executor.stop())
+
+    def test_a_loop_that_is_torn_down_mid_block_leaves_the_sandbox_usable(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+        asyncio.run(out(executor, "x = 1"))
+
+        async def leave() -> None:
+            task = asyncio.ensure_future(run(executor, "x = 2; import time; time.sleep(60)"))
+            await asyncio.sleep(0.3)
+            assert not task.done()
+
+        asyncio.run(leave())
+        assert asyncio.run(out(executor, "x")) == "1\n"
+        asyncio.run(executor.stop())
+
+    def test_a_start_that_is_torn_down_with_its_loop_leaves_nothing(
+        self, executor: DockerCommandLineCodeExecutor
+    ) -> None:
+
+        async def leave() -> None:
+            task = asyncio.ensure_future(executor.start())
+            await asyncio.sleep(0.1)
+            assert not task.done()
+
+        asyncio.run(leave())
+        assert asyncio.run(none_is_left())
+
+
+class TestFromOutside:
+    @pytest.mark.parametrize("mode", ["process", "session"])
+    @pytest.mark.parametrize("way", ["kill", "remove", "stop"])
+    async def test_a_container_that_is_gone_mid_block_is_an_error_and_the_next_block_has_another(
+        self, make_executor: MakeExecutor, client: APIClient, mode: str, way: str
+    ) -> None:
+        executor = await make_executor(mode=mode, timeout=30)
+        await out(executor, "x = 1; open('kept.txt', 'w').write('kept')")
+        running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        name = executor.container_name
+        if way == "kill":
+            await asyncio.to_thread(client.kill, name)
+        elif way == "remove":
+            await asyncio.to_thread(client.remove_container, name, force=True)
+        else:
+            await asyncio.to_thread(client.stop, name, timeout=10)
+        with pytest.raises(SandboxDied, match=r"exit code is 137"):
+            await running
+        assert time.monotonic() - began < 6
+        result = await run(executor, "print('x' in globals(), open('kept.txt').read())")
+        assert (result.outcome, result.output, result.state) == ("ok", "False kept\n", "lost")
+        assert "had ended since the last block" in result.notes[0]
+        assert (await run(executor, "print(1)")).state == "kept"
+        assert executor.container_name != name
+
+    async def test_one_that_is_gone_between_blocks_costs_no_error(
+        self, make_executor: MakeExecutor, client: APIClient
+    ) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "x = 1")
+        client.kill(executor.container_name)
+        assert await none_is_left()
+        result = await run(executor, "'x' in globals()")
+        assert (result.output, result.state) == ("False\n", "lost")
+
+    async def test_the_loss_is_said_also_where_nothing_is_run(
+        self, make_executor: MakeExecutor, client: APIClient
+    ) -> None:
+        executor = await make_executor(mode="session")
+        client.kill(executor.container_name)
+        await asyncio.sleep(1)
+        result = await run(executor, "1", "no-such-language")
+        assert (result.outcome, result.state) == ("error", "lost")
+        assert (await run(executor, "1")).state == "kept"
+
+    async def test_a_start_over_a_dead_one_leaves_nothing_of_it(
+        self, make_executor: MakeExecutor, client: APIClient
+    ) -> None:
+        executor = await make_executor()
+        client.kill(executor.container_name)
+        await asyncio.sleep(1)
+        await executor.start()
+        assert await out(executor, "print(1)") == "1\n"
+        assert len(containers()) == 1
+
+    async def test_one_that_is_paused_misses_the_hosts_deadline(
+        self, make_executor: MakeExecutor, client: APIClient
+    ) -> None:
+        executor = await make_executor(timeout=1)
+        await out(executor, "print(1)")
+        client.pause(executor.container_name)
+        began = time.monotonic()
+        with pytest.raises(SandboxTimeout, match="did not answer within 11 s"):
+            await run(executor, "print(2)")
+        assert time.monotonic() - began < 20
+        result = await run(executor, "print(3)")
+        assert (result.output, result.state) == ("3\n", "lost")
+        assert len(containers()) == 1
+
+    async def test_one_that_is_paused_can_be_stopped(
+        self, executor: DockerCommandLineCodeExecutor, client: APIClient
+    ) -> None:
+        await executor.start()
+        client.pause(executor.container_name)
+        began = time.monotonic()
+        await executor.stop()
+        assert time.monotonic() - began < 15
+        assert containers() == set()
+
+    async def test_one_that_is_paused_and_goes_on_loses_nothing(
+        self, make_executor: MakeExecutor, client: APIClient
+    ) -> None:
+        executor = await make_executor(mode="session", timeout=5)
+        await out(executor, "x = 1")
+        client.pause(executor.container_name)
+        running = asyncio.ensure_future(run(executor, "x"))
+        await asyncio.sleep(1)
+        client.unpause(executor.container_name)
+        assert (await running).output == "1\n"
+
+
+class TestTheClientsEnd:
+    SCRIPT = """
+        import asyncio, sys
+        from autogen_core import CancellationToken
+        from autogen_core.code_executor import CodeBlock
+        from autogen_codeact.executors import DockerCommandLineCodeExecutor
+
+        async def main():
+            executor = DockerCommandLineCodeExecutor(container_name=sys.argv[1], timeout=300)
+            await executor.start()
+            print("started", flush=True)
+            ignore = "import signal, time\\nfor n in (1, 2, 3, 13, 15): signal.signal(n, signal.SIG_IGN)\\n"
+            code = ignore + "time.sleep(300)"
+            await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
+
+        asyncio.run(main())
+    """
+
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+    def test_takes_its_container_with_it(self, client: APIClient, number: int) -> None:
+        name = f"codeact-test-{uuid.uuid4().hex[:8]}"
+        command = [sys.executable, "-c", textwrap.dedent(self.SCRIPT), name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+            try:
+                assert child.stdout is not None
+                assert child.stdout.readline() == "started\n"
+                time.sleep(0.3)
+                assert client.containers(filters={"name": name})
+            finally:
+                child.send_signal(number)
+            deadline = time.monotonic() + 10
+            while client.containers(all=True, filters={"name": name}):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            child.wait(30)
+
+
+class TestWhatIsMissing:
+    async def test_an_engine(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+        executor = DockerCommandLineCodeExecutor()
+        began = time.monotonic()
+        with pytest.raises(SandboxUnavailable, match="Start"):
+            await executor.start()
+        with pytest.raises(ConnectionError):
+            await run(executor, "1")
+        assert time.monotonic() - began < 10
+        await executor.stop()
+
+    async def test_an_image_and_a_registry(self, sandbox_image: str) -> None:
+        executor = DockerCommandLineCodeExecutor(image="127.0.0.1:1/no/image:here", progress=lambda _: None)
+        began = time.monotonic()
+        with pytest.raises(SandboxUnavailable, match=r"no registry answers|can't be had"):
+            await executor.start()
+        assert time.monotonic() - began < 6
+
+    async def test_python_in_the_image(self, client: APIClient) -> None:
+        empty = io.BytesIO()
+        with tarfile.open(fileobj=empty, mode="w") as tar:
+            tar.addfile(tarfile.TarInfo("etc/empty"), io.BytesIO(b""))
+        tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+        repository, _, version = tag.partition(":")
+        client.import_image_from_data(empty.getvalue(), repository=repository, tag=version)
+        try:
+            executor = DockerCommandLineCodeExecutor(image=tag)
+            with pytest.raises(SandboxStartError, match=r"has no python3: the sandbox needs an image with Python 3\.8"):
+                await executor.start()
+            assert containers() == set()
+        finally:
+            client.remove_image(tag)
+
+    async def test_a_python_that_is_new_enough(self, client: APIClient) -> None:
+        """No image with such a Python can be had without a network: one is played by the default image."""
+        tag = f"autogen-codeact/test-{uuid.uuid4().hex[:12]}:1"
+        old = "import sys; sys.version_info = (3, 7, 16, 'final', 0); sys.version = '3.7.16 (played)'\n"
+        context = io.BytesIO()
+        with tarfile.open(fileobj=context, mode="w") as tar:
+            files = {
+                "Dockerfile": f"FROM {DEFAULT_IMAGE}\nUSER root\nCOPY python3 /usr/local/sbin/python3\n",
+                "python3": f"#!/usr/bin/python3\nimport sys\n{old}sys.argv = sys.argv[-1:]\nexec(sys.argv[0])\n",
+            }
+            for name, text in files.items():
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(text), 0o755
+                tar.addfile(entry, io.BytesIO(text.encode()))
+        context.seek(0)
+        for _ in client.build(fileobj=context, custom_context=True, tag=tag, network_mode="none", rm=True):
+            pass
+        try:
+            executor = DockerCommandLineCodeExecutor(image=tag)
+            with pytest.raises(SandboxStartError, match=r"needs Python 3\.8 or later, this image has 3\.7\.16"):
+                await executor.start()
+            assert containers() == set()
+        finally:
+            client.remove_image(tag)
+
+    async def test_a_temporary_folder_is_not_left_behind_by_a_start_that_fails(
+        self, sandbox_image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        executor = DockerCommandLineCodeExecutor(init_command="exit 1")
+        for _ in range(2):
+            with pytest.raises(SandboxError):
+                await executor.start()
+        assert os.listdir(tmp_path) == []
+
+
+async def test_twenty_times_over_leave_nothing(sandbox_image: str) -> None:
+    for _ in range(20):
+        async with DockerCommandLineCodeExecutor() as executor:
+            result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
+            assert result.output == "1\n"
+    assert containers() == set()
