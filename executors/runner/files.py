@@ -51,7 +51,7 @@ class Files:
         except OSError as error:
             self._drop(ident)
             return {"error": error.strerror or str(error), "errno": error.errno or 5}, b""
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             self._drop(ident)
             return {"error": "bad request: %s" % error, "errno": 22}, b""
 

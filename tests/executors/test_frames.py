@@ -1,0 +1,484 @@
+"""Frames from whoever: cut anywhere, too large, garbage, malformed. Never a hang, a wrong error, or memory without end."""
+
+import asyncio
+import contextlib
+import importlib.util
+import itertools
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError, protocol
+from autogen_codeact.executors.block_reply import to_result
+from autogen_codeact.executors.connection import Connection, Reply
+from autogen_codeact.executors.sandbox import Sandbox, Settings, checked_entries
+
+from .local_runner import LocalRunner
+from .test_runner_old_python import needs_namespaces
+
+
+def _load_wire() -> ModuleType:
+    """The runner's side, which the host never imports, by its path."""
+    path = Path(__file__).parents[2] / "executors" / "runner" / "wire.py"
+    spec = importlib.util.spec_from_file_location("runner_wire", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+wire = _load_wire()
+
+FRAMES = st.tuples(st.binary(min_size=1, max_size=1), st.integers(0, 2**32 - 1), st.binary(max_size=300))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=20) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def raw(kind: bytes, ident: int, payload: bytes) -> bytes:
+    return struct.pack("!cII", kind, ident, len(payload)) + payload
+
+
+def message(value: Any, data: bytes = b"") -> bytes:
+    head = json.dumps(value).encode()
+    return struct.pack("!I", len(head)) + head + data
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    yield from (data[start:end] for start, end in itertools.pairwise(edges))
+
+
+class TestParsers:
+    @given(st.lists(FRAMES, max_size=6), st.lists(st.integers(0, 10**6), max_size=10))
+    def test_find_the_same_frames_wherever_the_stream_is_cut(
+        self, frames: list[tuple[bytes, int, bytes]], cuts: list[int]
+    ) -> None:
+        data = b"".join(raw(*frame) for frame in frames)
+        for parser in (protocol.Parser(), wire.Parser()):
+            assert [frame for piece in pieces(data, cuts) for frame in parser.feed(piece)] == frames
+
+    @given(st.binary(max_size=400), st.lists(st.integers(0, 10**6), max_size=10))
+    def test_take_any_bytes_and_raise_nothing_but_their_error(self, data: bytes, cuts: list[int]) -> None:
+        host, runner = protocol.Parser(), wire.Parser()
+        with contextlib.suppress(SandboxProtocolError):
+            for piece in pieces(data, cuts):
+                host.feed(piece)
+        with contextlib.suppress(wire.ProtocolError):
+            for piece in pieces(data, cuts):
+                runner.feed(piece)
+
+    @pytest.mark.parametrize("size", [8 * 1024 * 1024 + 1, 2**31, 2**32 - 1])
+    def test_make_no_room_for_what_is_only_announced(self, size: int) -> None:
+        tracemalloc.start()
+        try:
+            with pytest.raises(SandboxProtocolError, match="announced a frame"):
+                protocol.Parser().feed(struct.pack("!cII", b"D", 1, size))
+            with pytest.raises(wire.ProtocolError, match="announces"):
+                wire.Parser().feed(struct.pack("!cII", b"D", 1, size))
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_of_the_runner_gives_what_was_good_before_the_error(self) -> None:
+        parser = wire.Parser()
+        bad = struct.pack("!cII", b"D", 1, 2**32 - 1)
+        assert parser.feed(raw(b"D", 1, b"x") + bad) == [(b"D", 1, b"x")]
+        with pytest.raises(wire.ProtocolError):
+            parser.feed(raw(b"D", 2, b"y"))
+
+    def test_take_the_largest_frame_in_small_pieces_without_copying_it_each_time(self) -> None:
+        payload = bytes(8 * 1024 * 1024)
+        for parser in (protocol.Parser(), wire.Parser()):
+            cut = pieces(raw(b"O", 1, payload), list(range(0, 8 << 20, 4096)))
+            assert [frame for piece in cut for frame in parser.feed(piece)] == [(b"O", 1, payload)]
+
+
+class TestPayloads:
+    @given(st.dictionaries(st.text(max_size=10), JSON, max_size=5), st.binary(max_size=100))
+    def test_round_trip_in_both_directions(self, value: dict[str, Any], data: bytes) -> None:
+        value = json.loads(json.dumps(value))
+        (frame,) = wire.Parser().feed(protocol.pack(b"X", 7, value, data))
+        assert wire.unpack(frame[2]) == (value, data)
+        (frame,) = protocol.Parser().feed(wire.pack(b"D", 7, value, data))
+        assert frame[:2] == (b"D", 7)
+        assert protocol.unpack(frame[2]) == (value, data)
+
+    @given(st.binary(max_size=200))
+    @example(b"")
+    @example(b"\0\0\0\2[]")
+    @example(b"\0\0\0\4null")
+    @example(b"\xff\xff\xff\xff{}")
+    @example(b"\0\0\0\2{}"[:5])
+    @example(b"\0\0\0\3{\xff}")
+    @example(message({})[:-1])
+    @example(struct.pack("!I", 200_000) + b"[" * 200_000)
+    @example(struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}")
+    def test_that_are_malformed_raise_nothing_but_the_error(self, payload: bytes) -> None:
+        with contextlib.suppress(SandboxProtocolError):
+            assert isinstance(protocol.unpack(payload)[0], dict)
+        with contextlib.suppress(wire.ProtocolError):
+            assert isinstance(wire.unpack(payload)[0], dict)
+
+    def test_that_do_not_fit_are_refused_before_they_are_sent(self) -> None:
+        with pytest.raises(ValueError, match="exceeds"):
+            protocol.pack(b"X", 1, {}, bytes(8 * 1024 * 1024))
+        with pytest.raises(wire.ProtocolError, match="exceeds"):
+            wire.pack(b"D", 1, {}, bytes(8 * 1024 * 1024))
+
+    def test_with_a_number_of_a_million_digits_take_no_time(self) -> None:
+        payload = struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}"
+        began = time.monotonic()
+        for unpack, error in ((protocol.unpack, SandboxProtocolError), (wire.unpack, wire.ProtocolError)):
+            with pytest.raises(error):
+                unpack(payload)
+        assert time.monotonic() - began < 1
+
+
+class SocketStream:
+    """A runner's stream whose other end is in the test's hands."""
+
+    def __init__(self) -> None:
+        ours, self.other = socket.socketpair()
+        ours.setblocking(False)
+        self._ours = ours
+
+    @property
+    def read_fd(self) -> int:
+        return self._ours.fileno()
+
+    @property
+    def write_fd(self) -> int:
+        return self._ours.fileno()
+
+    def read(self) -> bytes:
+        return self._ours.recv(65536)
+
+    def write(self, data: memoryview) -> int:
+        return self._ours.send(data)
+
+    def wait_exit(self, timeout_s: float) -> str:
+        return "its exit code is not known"
+
+    def close(self) -> None:
+        self._ours.close()
+
+
+class FakeLauncher:
+    """Starts nothing; a thread plays the runner."""
+
+    def __init__(self, play: Callable[[socket.socket], None]) -> None:
+        self.stream = SocketStream()
+        self.killed = 0
+        self._thread = threading.Thread(target=self._run, args=(play,))
+
+    def _run(self, play: Callable[[socket.socket], None]) -> None:
+        with contextlib.suppress(OSError):
+            play(self.stream.other)
+
+    def launch(self, boot: str) -> SocketStream:
+        self._thread.start()
+        return self.stream
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def close(self) -> None:
+        self.stream.other.close()
+        self._thread.join(10)
+
+
+HELLO = {"protocol": 1, "preload": {}, "workspace_writable": True, "uid": 0}
+RESULT = {
+    "outcome": "ok",
+    "exit_code": 0,
+    "error": None,
+    "value": None,
+    "duration_s": 0.1,
+    "dropped": [0],
+    "tail": [0],
+    "state": "kept",
+    "notes": [],
+    "files": [],
+}
+
+
+def sandbox(play: Callable[[socket.socket], None], *, grace_s: float = 5) -> tuple[Sandbox, FakeLauncher]:
+    launcher = FakeLauncher(play)
+    configuration = Settings("process", "/workspace", (), 1024, False, True, None)
+    return Sandbox(launcher, configuration, "fake", start_timeout_s=5, grace_s=grace_s), launcher
+
+
+def read_until(other: socket.socket, kind: bytes) -> int:
+    """Read the host's frames up to one of a type; gives its number."""
+    parser = wire.Parser()
+    while True:
+        for got, ident, _ in parser.feed(other.recv(65536)):
+            if got == kind:
+                return int(ident)
+
+
+class TestAFalseRunner:
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"garbage" * 100,
+            struct.pack("!cII", b"H", 0, 2**32 - 1),
+            raw(b"H", 0, b"not a message"),
+            raw(b"H", 0, message([])),
+            raw(b"H", 0, message({})),
+            raw(b"H", 0, message({"protocol": 99, "preload": {}})),
+            raw(b"H", 0, message({"protocol": 1})),
+            raw(b"H", 0, message({"protocol": 1, "preload": [1]})),
+            raw(b"H", 0, message({"protocol": "1", "preload": {}})),
+            raw(b"?", 0, message(HELLO)),
+            raw(b"!", 0, message({"error": "no more"})),
+            raw(b"!", 0, b""),
+        ],
+    )
+    async def test_at_the_start_is_a_protocol_or_a_start_error(self, sent: bytes) -> None:
+        made, launcher = sandbox(lambda other: (other.sendall(sent), time.sleep(0.2))[1])
+        with pytest.raises((SandboxProtocolError, SandboxStartError)):
+            await asyncio.wait_for(made.start(), 10)
+        assert launcher.killed == 1
+
+    async def test_that_hangs_up_or_is_silent_is_no_hang(self) -> None:
+        made, _ = sandbox(lambda other: other.close())
+        with pytest.raises(SandboxStartError, match="exit code is not known"):
+            await asyncio.wait_for(made.start(), 10)
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            lambda ident: b"\xff" * 100,
+            lambda ident: raw(b"D", ident, b"\0"),
+            lambda ident: raw(b"Z", ident, message({})),
+            lambda ident: raw(b"O", ident, b"x" * 1_000_000),
+            lambda ident: raw(b"O", ident, b"x" * 3000) * 100,
+            lambda ident: raw(b"!", 0, message({"error": 3})),
+            lambda ident: raw(b"D", ident, struct.pack("!I", 100_000) + b"[" * 100_000),
+        ],
+    )
+    async def test_that_answers_a_block_with_garbage_is_a_protocol_error(self, answer: Callable[[int], bytes]) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            other.sendall(answer(read_until(other, b"X")))
+            time.sleep(0.2)
+
+        made, _ = sandbox(play)
+        await made.start()
+        with pytest.raises(SandboxProtocolError):
+            await asyncio.wait_for(made.run({}, b"", 1), 10)
+        assert not made.alive
+        with pytest.raises(SandboxError):
+            await made.run({}, b"", 1)
+        await made.stop()
+
+    async def test_that_dies_mid_block_is_said_to_every_caller(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            read_until(other, b"X")
+            time.sleep(0.1)
+            other.close()
+
+        made, _ = sandbox(play)
+        await made.start()
+        results = await asyncio.gather(*(made.run({}, b"", 5) for _ in range(3)), return_exceptions=True)
+        assert [type(result) for result in results] == [SandboxDied] * 3
+        await made.stop()
+
+    async def test_that_never_answers_meets_the_hosts_deadline(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            while other.recv(65536):
+                pass
+
+        made, launcher = sandbox(play, grace_s=0.3)
+        await made.start()
+        with pytest.raises(SandboxError, match=r"did not answer within 0\.5 s"):
+            await asyncio.wait_for(made.run({}, b"", 0.2), 10)
+        assert launcher.killed
+
+    async def test_that_never_stops_talking_can_still_be_stopped(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            noise = raw(b"O", 4711, b"x" * 60_000) * 10
+            while True:
+                other.sendall(noise)
+
+        made, _ = sandbox(play)
+        await made.start()
+        await asyncio.wait_for(made.stop(), 4)
+
+    async def test_that_answers_what_was_not_asked_is_ignored(self) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)) * 3)
+            for ident in range(50, 60):
+                other.sendall(
+                    raw(b"D", ident, message(RESULT)) + raw(b"O", ident, b"x") + raw(b"A", ident, message({}))
+                )
+            other.sendall(raw(b"D", read_until(other, b"X"), message(RESULT)) * 2)
+            time.sleep(0.2)
+
+        made, _ = sandbox(play)
+        await made.start()
+        reply = await asyncio.wait_for(made.run({}, b"", 1), 10)
+        assert (reply.message, reply.streams) == (RESULT, {})
+        await made.stop()
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {},
+            {"size": "x"},
+            {"size": -1},
+            {"size": None},
+            {"files": "x"},
+            {"files": [{}]},
+            {"files": [{"name": 3, "size": 1, "mode": 1}]},
+            {"files": [{"name": "x", "size": 1.5, "mode": 1}]},
+            {"error": "x"},
+            {"error": "x", "errno": "y"},
+        ],
+    )
+    async def test_that_answers_about_files_with_nonsense_is_a_typed_error(self, answer: dict[str, Any]) -> None:
+        def play(other: socket.socket) -> None:
+            other.sendall(raw(b"H", 0, message(HELLO)))
+            for _ in range(2):
+                other.sendall(raw(b"A", read_until(other, b"F"), message(answer)))
+            time.sleep(0.2)
+
+        made, _ = sandbox(play)
+        await made.start()
+
+        async def read() -> None:
+            async for _ in made.read_file("x"):
+                pass
+
+        for call in (made.list_files, read):
+            with pytest.raises((SandboxProtocolError, OSError)):
+                await asyncio.wait_for(call(), 10)
+        await made.stop()
+
+
+class TestResults:
+    @given(st.dictionaries(st.sampled_from([*RESULT, "other"]), JSON, max_size=12))
+    @settings(max_examples=300)
+    def test_of_any_shape_are_a_result_or_a_protocol_error(self, changes: dict[str, Any]) -> None:
+        reply = Reply({**RESULT, **changes}, b"", {b"O": bytearray(b"\xffabc")})
+        with contextlib.suppress(SandboxProtocolError):
+            result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+            assert isinstance(result.exit_code, int)
+            assert isinstance(result.output, str)
+            assert all(isinstance(note, str) for note in result.notes)
+        with contextlib.suppress(SandboxProtocolError):
+            checked_entries(changes.get("files", []))
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"exit_code": float("inf")},
+            {"exit_code": None},
+            {"outcome": "splendid"},
+            {"outcome": []},
+            {"state": "new"},
+            {"dropped": 3},
+            {"dropped": [1], "tail": []},
+            {"notes": 3},
+            {"error": {"type": "x"}},
+            {"error": "x"},
+        ],
+    )
+    def test_that_are_wrong_are_a_protocol_error(self, change: dict[str, Any]) -> None:
+        reply = Reply({**RESULT, **change}, b"", {})
+        with pytest.raises(SandboxProtocolError, match="malformed result"):
+            to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+
+
+class TestAConnection:
+    def test_that_meets_an_error_of_our_own_tells_those_who_wait(self) -> None:
+        class Broken(SocketStream):
+            def read(self) -> bytes:
+                raise ZeroDivisionError
+
+        stream = Broken()
+        connection = Connection(stream, "broken")
+        future = connection.request(b"X", 1, {})
+        connection.open()
+        with pytest.raises(SandboxProtocolError, match="ZeroDivisionError"):
+            future.result(5)
+        assert connection.close(5)
+        stream.other.close()
+
+
+@needs_namespaces
+class TestTheSupervisor:
+    """The true one, of which the host would never ask such things."""
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            struct.pack("!cII", b"X", 1, 2**32 - 1),
+            raw(b"X", 1, b"not a message"),
+            raw(b"X", 1, message([])),
+            raw(b"?", 1, message({})),
+            raw(b"P", 1, message({})),
+        ],
+    )
+    def test_says_what_was_wrong_and_ends(self, tmp_path: Path, sent: bytes) -> None:
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.greet()
+            runner.send(sent)
+            kind, _, payload = runner.receive()
+            assert kind == b"!"
+            assert protocol.unpack(payload)[0]["error"]
+            with pytest.raises(EOFError):
+                runner.receive()
+
+    def test_ends_with_the_host_whatever_runs(self, tmp_path: Path) -> None:
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.greet()
+            block = {"path": str(tmp_path / "b.py"), "command": None, "timeout": 60}
+            code = b"import signal, time\nfor n in (1, 2, 13, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(60)"
+            runner.send(protocol.pack(b"X", 1, block, code))
+            time.sleep(0.3)
+            assert runner.end()[0] == 0
+
+    def test_refuses_wrong_file_requests_and_goes_on(self, tmp_path: Path) -> None:
+        with LocalRunner(sys.executable, tmp_path) as runner:
+            runner.greet()
+            wrong: list[dict[str, Any]] = [
+                {},
+                {"op": "x"},
+                {"op": "read"},
+                {"op": "read", "name": 3},
+                {"op": "read", "name": "a\0b"},
+                {"op": "read", "name": "x", "offset": "y"},
+                {"op": "write", "name": "", "final": True},
+                {"op": "write", "name": "x/", "final": True},
+                {"op": "write", "name": "x" * 5000, "final": True},
+            ]
+            for request in wrong:
+                answer, _, _ = runner.request(b"F", request, b"data")
+                assert answer["error"], request
+                assert answer["errno"] > 0
+            assert runner.run("print('next')")[1] == "next\n"
+            # Uploads that nobody ends are dropped in time, and their descriptors with them.
+            for number in range(300):
+                assert "error" not in runner.request(b"F", {"op": "write", "name": f"part{number}"}, b"x")[0]
+            assert runner.run("print('next')")[1] == "next\n"
