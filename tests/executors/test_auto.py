@@ -1,0 +1,88 @@
+"""Choosing an executor by what the machine has."""
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxUnavailable,
+    choose_executor,
+)
+
+from .sandboxes import out
+
+
+@pytest.fixture
+def no_engine(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+class TestAuto:
+    async def test_is_docker_where_an_engine_answers(self, docker_engine):
+        executor = await choose_executor(mode="session", timeout=5, image="python:3-slim")
+        assert type(executor) is DockerCommandLineCodeExecutor
+        assert (executor.mode, executor.timeout) == ("session", 5)
+
+    async def test_is_bubblewrap_elsewhere(self, bubblewrap, no_engine, tmp_path):
+        executor = await choose_executor(mode="session", work_dir=tmp_path, limits=Limits(memory="256m"))
+        assert type(executor) is BubblewrapCommandLineCodeExecutor
+        async with executor:
+            assert await out(executor, "print(1)") == "1\n"
+
+    async def test_is_an_error_without_either_which_says_how_to_get_each(self, no_engine, no_bubblewrap):
+        with pytest.raises(SandboxUnavailable) as caught:
+            await choose_executor()
+        assert "Docker: No Docker engine at unix:///nowhere/docker.sock" in str(caught.value)
+        assert "Or bubblewrap: bubblewrap is not installed: apt-get install bubblewrap" in str(caught.value)
+
+    async def test_never_drops_an_option_that_only_docker_has(self, bubblewrap, no_engine):
+        with pytest.raises(SandboxUnavailable, match=r"image= needs Docker. No Docker engine"):
+            await choose_executor(image="python:3-slim")
+
+
+class TestByName:
+    async def test_docker_is_docker_also_where_no_engine_answers(self, no_engine):
+        executor = await choose_executor("docker")
+        with pytest.raises(SandboxUnavailable):
+            await executor.start()
+
+    @pytest.mark.parametrize(
+        ("sandbox", "option"),
+        [("bubblewrap", "image"), ("bubblewrap", "network"), ("docker", "readable"), ("none", "limits")],
+    )
+    async def test_an_option_of_another_sandbox_is_an_error(self, sandbox, option):
+        with pytest.raises(ValueError, match=f"{option}= is not for sandbox='{sandbox}'"):
+            await choose_executor(sandbox, **{option: "x"})
+
+    async def test_another_name_is_an_error(self):
+        with pytest.raises(ValueError, match="must be 'auto', 'docker', 'bubblewrap' or 'none', not 'firejail'"):
+            await choose_executor("firejail")
+
+
+class TestNone:
+    async def test_is_autogens_local_executor_and_warns(self, tmp_path):
+        with pytest.warns(UserWarning) as warned:
+            executor = await choose_executor("none", timeout=2.5, work_dir=tmp_path)
+        assert [str(warning.message) for warning in warned] == [
+            "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
+        ]
+        assert type(executor) is LocalCommandLineCodeExecutor
+        assert executor.timeout == 3
+        async with executor:
+            result = await executor.execute_code_blocks(
+                [CodeBlock(code="print(1)", language="python")], CancellationToken()
+            )
+        assert result.output.strip() == "1"
+
+    async def test_has_no_sessions(self):
+        with pytest.raises(ValueError, match="mode='session' is not for sandbox='none'"):
+            await choose_executor("none", mode="session")
