@@ -70,7 +70,7 @@ class TestByName:
 
 class TestNone:
     async def test_is_autogens_local_executor_and_warns(self, tmp_path):
-        with pytest.warns(UserWarning) as warned:
+        with pytest.warns(UserWarning, match="sandbox='none'") as warned:
             executor = await choose_executor("none", timeout=2.5, work_dir=tmp_path)
         assert [str(warning.message) for warning in warned] == [
             "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
