@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import os
+import signal
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +10,12 @@ import pytest
 from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.executors.bubblewrap_launcher import check_bubblewrap
 from autogen_codeact.executors.docker_engine import connect
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C as a terminal's program does: a run that was started in the background has it ignored, for its children too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
