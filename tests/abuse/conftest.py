@@ -24,7 +24,7 @@ def canaries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
         yield made
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A folder for this process's temporary files alone, so that each one left behind is ours."""
     with pytest.MonkeyPatch.context() as patch:
