@@ -1,10 +1,10 @@
 """How code runs: sandbox, session, result."""
 
 from .auto import choose_executor
-from .bubblewrap_executor import BubblewrapCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutorConfig
+from .bubblewrap.executor import BubblewrapCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutorConfig
 from .chunks import OutputChunk
-from .docker_executor import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
-from .docker_image import DEFAULT_IMAGE
+from .docker.executor import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
+from .docker.image import DEFAULT_IMAGE
 from .errors import (
     SandboxDied,
     SandboxError,

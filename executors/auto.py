@@ -13,10 +13,10 @@ from typing import Any, Literal
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from .bubblewrap_executor import BubblewrapCommandLineCodeExecutor
-from .bubblewrap_launcher import check_bubblewrap
-from .docker_engine import connect
-from .docker_executor import DockerCommandLineCodeExecutor
+from .bubblewrap.executor import BubblewrapCommandLineCodeExecutor
+from .bubblewrap.launcher import check_bubblewrap
+from .docker.engine import connect
+from .docker.executor import DockerCommandLineCodeExecutor
 from .errors import SandboxUnavailable
 
 SandboxName = Literal["auto", "docker", "bubblewrap", "none"]

@@ -7,6 +7,7 @@ import itertools
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -52,9 +53,10 @@ class Connection:
     Args:
         stream: The stream; the connection closes it.
         name: Name of the sandbox, for the thread and for messages.
+        keep_alive_s: Seconds after which the runner is told that this end lives, or None.
     """
 
-    def __init__(self, stream: ByteStream, name: str) -> None:
+    def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
         self.hello: Future[dict[str, Any]] = Future()
         self.ended: Future[SandboxError] = Future()
         for future in (self.hello, self.ended):
@@ -68,6 +70,8 @@ class Connection:
         self._lock = threading.Lock()
         self._closing = False
         self._more = False
+        self._keep_alive_s = keep_alive_s
+        self._next_word = time.monotonic() + (keep_alive_s or 0.0)
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
@@ -168,7 +172,7 @@ class Connection:
             selector.register(self._stream.read_fd, selectors.EVENT_READ)
             writing = False
             while not self._closing:
-                for key, _ in selector.select(0 if self._more else None):
+                for key, _ in selector.select(self._patience()):
                     if key.fileobj is self._wake_read:
                         with contextlib.suppress(BlockingIOError):
                             self._wake_read.recv(4096)
@@ -180,6 +184,22 @@ class Connection:
                 if waiting != writing:
                     writing = waiting
                     self._watch_writable(selector, writing)
+
+    def _patience(self) -> float | None:
+        """How long to wait for something to happen; gives a sign of life when it is time for one."""
+        if self._more:
+            return 0
+        if self._keep_alive_s is None:
+            return None
+        left = self._next_word - time.monotonic()
+        if left > 0:
+            return left
+        self._next_word = time.monotonic() + self._keep_alive_s
+        with self._lock:
+            # Behind what does not go out, it would only pile up.
+            if not self._outgoing:
+                self._outgoing.append(memoryview(protocol.pack(b"L", 0, {})))
+        return 0
 
     def _watch_writable(self, selector: selectors.BaseSelector, writing: bool) -> None:
         read_fd, write_fd = self._stream.read_fd, self._stream.write_fd

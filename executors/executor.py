@@ -84,6 +84,7 @@ class SandboxCodeExecutor(CodeExecutor):
         self._workspace: Workspace | None = None
         self._temporary: _TemporaryFolder | None = None
         self._stopped = False
+        self._died = False
         self._lifecycle = Turns()
         self._calls = Turns()
         self._files = Turns()
@@ -127,25 +128,25 @@ class SandboxCodeExecutor(CodeExecutor):
         """
         async with self._lifecycle:
             self._stopped = False
-            if self._sandbox is None or not self._sandbox.alive:
-                await self._stop(keep_folder=True)
-                await self._start()
+            await self._running()
 
     async def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
         async with self._lifecycle:
             self._stopped = True
+            self._died = False
             await self._stop()
 
     async def restart(self) -> None:
         """Start afresh: a new sandbox, with the files of `work_dir` and nothing else of before."""
         async with self._lifecycle:
             await self._stop(keep_folder=True)
-            self._stopped = False
+            self._stopped = self._died = False
             await self._start()
 
-    async def _start(self) -> None:
-        if self._work_dir is None and self._mounted is None and self._temporary is None:
+    async def _start(self) -> Sandbox:
+        fresh = self._work_dir is None and self._mounted is None and self._temporary is None
+        if fresh:
             self._temporary = _TemporaryFolder()
         try:
             if self._mounted is None:
@@ -161,8 +162,11 @@ class SandboxCodeExecutor(CodeExecutor):
                 raise
             self._sandbox = sandbox
         except BaseException:
-            self._drop_folder()
+            # What earlier blocks have left in it must survive an engine that is away for a moment.
+            if fresh:
+                self._drop_folder()
             raise
+        return sandbox
 
     def _new_workspace(self, root: Path) -> Workspace:
         return Workspace(root)
@@ -267,30 +271,36 @@ class SandboxCodeExecutor(CodeExecutor):
             return await self._execute_all(code_blocks, chunks)
 
     async def _execute_all(self, code_blocks: Sequence[CodeBlock], chunks: OutputChunks | None) -> ExecutionResult:
-        sandbox, notes = await self._ready()
+        sandbox = await self._ready()
         results: list[ExecutionResult] = []
         for number, block in enumerate(code_blocks):
             listener = chunks.listener(number) if chunks is not None else None
+            # It stays to be said until a result has said it.
+            notes = (LOST,) if self._died else ()
             results.append(await self._execute_one(sandbox, block, notes, listener))
-            notes = ()
+            if notes:
+                self._died = False
             if results[-1].exit_code != 0:
                 break
         return combine(results)
 
-    async def _ready(self) -> tuple[Sandbox, tuple[str, ...]]:
-        """The running sandbox, and what has to be said if it is not the one of before."""
+    async def _ready(self) -> Sandbox:
+        """The running sandbox: that of before, or a new one where it has ended."""
         sandbox = self._sandbox
         if sandbox is not None and sandbox.alive and not self._stopped:
-            return sandbox, ()
+            return sandbox
         async with self._lifecycle:
             if self._stopped:
                 raise SandboxNotStarted("the executor has been stopped: call start() before running more code")
-            died = self._sandbox is not None
-            if self._sandbox is None or not self._sandbox.alive:
-                await self._stop(keep_folder=True)
-                await self._start()
-            assert self._sandbox is not None
-            return self._sandbox, (LOST,) if died else ()
+            return await self._running()
+
+    async def _running(self) -> Sandbox:
+        sandbox = self._sandbox
+        if sandbox is None or not sandbox.alive:
+            self._died = self._died or sandbox is not None
+            await self._stop(keep_folder=True)
+            sandbox = await self._start()
+        return sandbox
 
     def _request(self, block: CodeBlock) -> BlockRequest | ExecutionResult:
         return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
@@ -352,8 +362,7 @@ class SandboxCodeExecutor(CodeExecutor):
     async def _session(self) -> Sandbox:
         if self._mode != "session":
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
-        sandbox, _ = await self._ready()
-        return sandbox
+        return await self._ready()
 
     async def upload(self, source: Path | str, name: str | None = None) -> None:
         """Copy a file from the host into the workspace.
@@ -368,7 +377,7 @@ class SandboxCodeExecutor(CodeExecutor):
         """
         source = Path(source)
         target = safe_name(name if name is not None else source.name)
-        sandbox, _ = await self._ready()
+        sandbox = await self._ready()
         try:
             content = await asyncio.to_thread(source.read_bytes)
         except OSError as error:
@@ -391,7 +400,7 @@ class SandboxCodeExecutor(CodeExecutor):
             SandboxFileError: It is not there, not a regular file, too large, or the host can't write.
         """
         target = Path(target)
-        sandbox, _ = await self._ready()
+        sandbox = await self._ready()
         folder = Workspace(target.parent)
         folder.prepare()
         chunks = await sync.read_whole(sandbox, safe_name(name), folder.max_file_bytes)
@@ -399,7 +408,7 @@ class SandboxCodeExecutor(CodeExecutor):
 
     async def list_files(self) -> list[str]:
         """Names of the regular files in the workspace."""
-        sandbox, _ = await self._ready()
+        sandbox = await self._ready()
         return [entry["name"] for entry in await sandbox.list_files()]
 
 

@@ -21,6 +21,8 @@ logger = logging.getLogger("autogen_codeact")
 T = TypeVar("T")
 CHUNK = 256 * 1024
 OUTPUT_SLACK = 64 * 1024
+ANSWER_TIMEOUT_S = 20.0
+WORDS_PER_LEASE = 4
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Settings:
         rlimits: Resource limits that the runner sets for everything in the sandbox, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
         concurrency: Blocks that run at the same time in process mode; the others wait for their turn.
+        lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
+            the stream itself decides about others. None for no such limit.
     """
 
     mode: str
@@ -50,6 +54,7 @@ class Settings:
     rlimits: Mapping[str, int] = field(default_factory=dict)
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
     concurrency: int = 32
+    lease_s: float | None = None
 
 
 class Sandbox:
@@ -130,10 +135,12 @@ class Sandbox:
         self._launcher.close()
 
     async def _greet(self, stream: ByteStream) -> dict[str, Any]:
-        connection = self._connection = Connection(stream, self.name)
+        lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
+        keep_alive_s = lease_s / WORDS_PER_LEASE if lease_s is not None else None
+        connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         connection.open()
         connection.send(protocol.runner_source())
-        connection.send(protocol.pack(b"C", 0, vars(self.settings)))
+        connection.send(protocol.pack(b"C", 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
             hello = await _within(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:
@@ -230,7 +237,7 @@ class Sandbox:
         """
         connection = self._connected()
         future = connection.request(kind, connection.next_ident(), message)
-        reply = await _within(future, self._start_timeout_s, f"the sandbox {self.name} did not answer")
+        reply = await self._promptly(future)
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -287,11 +294,20 @@ class Sandbox:
         self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
     ) -> Reply:
         future = connection.request(b"F", ident, message, data)
-        reply = await _within(future, self._start_timeout_s, f"the sandbox {self.name} did not answer")
+        reply = await self._promptly(future)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
+
+    async def _promptly(self, future: Future[Reply]) -> Reply:
+        """Wait for an answer that no user code can delay; a sandbox that does not give it is ended."""
+        text = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
+        try:
+            return await _within(future, ANSWER_TIMEOUT_S, text)
+        except SandboxTimeout:
+            await self.stop()
+            raise
 
     def _connected(self) -> Connection:
         connection = self._connection

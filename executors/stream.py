@@ -46,6 +46,17 @@ class ByteStream(Protocol):
         """After the end of the stream: how the runner ended and what it said on its standard error, in a sentence."""
         ...
 
+    def lease_s(self, asked_s: float) -> float | None:
+        """How long the runner may hear nothing from this end before it takes it for dead.
+
+        Args:
+            asked_s: What the user chose for a stream that can break without either end hearing of it, in seconds.
+
+        Returns:
+            Seconds, or None where the kernel tells each end of the other's.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the stream; the runner reads its end and exits."""
         ...

@@ -18,6 +18,7 @@ MAX_TIMERS = 1024
 GATHER_S = 0.002
 MAX_PATIENCE = 3600.0  # epoll takes no longer times than some weeks
 STATE_FD = 9
+LEASE_OVER = 75
 
 
 class Supervisor:
@@ -46,6 +47,7 @@ class Supervisor:
         self._timer_order = itertools.count()
         self._kept_pipes = collections.deque()
         self._ready = False
+        self._heard = time.monotonic()
 
     def run(self):
         """Serve until the host goes away; never returns."""
@@ -62,6 +64,9 @@ class Supervisor:
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         self.selector.register(0, selectors.EVENT_READ, self._host_ready)
         self.selector.register(wakeup, selectors.EVENT_READ, lambda _: self._child_died(wakeup))
+        self._heard = time.monotonic()
+        if self.config.get("lease_s"):
+            self._check_lease()
         while True:
             for key, events in self.selector.select(self._patience()):
                 # An earlier call of this round may have closed it, and its number may be in use again.
@@ -96,6 +101,7 @@ class Supervisor:
             return
         if not data:
             os._exit(0)  # the host is gone; the end of PID 1 is the end of every process here
+        self._heard = time.monotonic()
         try:
             for kind, ident, payload in self.parser.feed(data):
                 self._host_says(kind, ident, payload)
@@ -103,6 +109,13 @@ class Supervisor:
                 raise self.parser.error
         except wire.ProtocolError as error:
             self.fatal(str(error))
+
+    def _check_lease(self):
+        """End with a host that has gone without the stream's end being heard of, as happens on a network."""
+        left = self._heard + self.config["lease_s"] - time.monotonic()
+        if left <= 0:
+            os._exit(LEASE_OVER)
+        self.after(left, self._check_lease)
 
     def fatal(self, text):
         """Tell the host why, and end."""
@@ -124,6 +137,8 @@ class Supervisor:
             self._of_session(ident).take_checkpoint(ident)
         elif kind == b"R":
             self._of_session(ident).rollback(ident)
+        elif kind == b"L":
+            pass  # that it came is all that it says
         else:
             raise wire.ProtocolError("unknown frame type %r" % kind)
 

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.executors.docker_engine import connect
-from autogen_codeact.executors.docker_stream import present
+from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.docker.image_jobs import present
 
 from .canaries import Canaries
 from .oracles import HostState
@@ -64,3 +64,11 @@ async def subject(
             await host.check(made.namespaces)
         finally:
             made.forget()
+
+
+@pytest_asyncio.fixture
+async def untouched(canaries: Canaries) -> AsyncIterator[None]:
+    """Oracles 4 and 5 alone, for cases that make their executors themselves."""
+    host = HostState.observe(canaries)
+    yield
+    await host.check(())

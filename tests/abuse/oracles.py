@@ -20,8 +20,8 @@ from typing import Self
 import docker.errors
 
 from autogen_codeact.executors import SandboxUnavailable
-from autogen_codeact.executors.cgroups import PARENT
-from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.bubblewrap.cgroups import PARENT
+from autogen_codeact.executors.docker.engine import connect
 
 from .canaries import Canaries, Mark
 

@@ -19,8 +19,8 @@ from autogen_codeact.executors import (
     SandboxCodeExecutor,
     SandboxError,
 )
-from autogen_codeact.executors.bubblewrap_executor import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.bubblewrap.executor import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.docker.engine import connect
 
 from ..executors.sandboxes import block
 from .canaries import Canaries

@@ -15,7 +15,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
-from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.docker.engine import connect
 from autogen_codeact.executors.seccomp import bpf_program
 from autogen_codeact.executors.syscalls import SYSCALLS
 

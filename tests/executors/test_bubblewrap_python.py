@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits, SandboxUnavailable
-from autogen_codeact.executors.bubblewrap_launcher import host_user
-from autogen_codeact.executors.bubblewrap_view import shown_arguments, system_arguments
-from autogen_codeact.executors.interpreter import find_interpreter
+from autogen_codeact.executors.bubblewrap.interpreter import find_interpreter
+from autogen_codeact.executors.bubblewrap.launcher import host_user
+from autogen_codeact.executors.bubblewrap.view import shown_arguments, system_arguments
 
 from .bubblewrapped import SYSTEM_PYTHON, open_folder
 from .sandboxes import out, run

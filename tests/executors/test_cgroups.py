@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
-from autogen_codeact.executors.cgroups import Cgroup
+from autogen_codeact.executors.bubblewrap.cgroups import Cgroup
 
 from .bubblewrapped import cgroups
 from .sandboxes import out, run
@@ -122,7 +122,8 @@ async def test_groups_are_gone_when_the_sandbox_is():
 
 def test_of_groups_of_the_dead_those_without_processes_are_removed():
     make = (
-        "import os\nfrom autogen_codeact.executors import Limits\nfrom autogen_codeact.executors.cgroups import Cgroup\n"
+        "import os\nfrom autogen_codeact.executors import Limits\n"
+        "from autogen_codeact.executors.bubblewrap.cgroups import Cgroup\n"
         "print(os.getpid(), Cgroup.create('codeact-left', Limits()) is not None)"
     )
 
@@ -167,5 +168,5 @@ def test_a_group_that_can_not_be_set_up_is_said_and_leaves_nothing():
 
 
 def test_where_there_are_none_it_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr("autogen_codeact.executors.cgroups.ROOT", tmp_path)
+    monkeypatch.setattr("autogen_codeact.executors.bubblewrap.cgroups.ROOT", tmp_path)
     assert Cgroup.create("codeact-none", Limits()) is None

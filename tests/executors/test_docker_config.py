@@ -22,7 +22,7 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxUnavailable,
 )
-from autogen_codeact.executors.docker_engine import connect
+from autogen_codeact.executors.docker.engine import connect
 
 from .conftest import MakeExecutor, containers
 from .sandboxes import inspect, out, run
@@ -57,6 +57,7 @@ ARGUMENTS: dict[str, Any] = {
     "split_streams": True,
     "checkpoint": False,
     "docker_host": "tcp://127.0.0.1:1",
+    "lease": 5.5,
 }
 
 

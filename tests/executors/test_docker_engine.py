@@ -24,7 +24,7 @@ import requests
 import urllib3.exceptions
 from docker.errors import APIError, DockerException, TLSParameterError
 
-from autogen_codeact.executors.docker_engine import EngineFailure, advice, classify, connect, engine_errors
+from autogen_codeact.executors.docker.engine import EngineFailure, advice, classify, connect, engine_errors
 from autogen_codeact.executors.errors import SandboxError, SandboxStartError, SandboxUnavailable
 
 
@@ -181,7 +181,7 @@ def test_a_socket_without_permission(folder: Path) -> None:
         (folder / "s").chmod(0)
         attempt = textwrap.dedent("""
             import os, sys, docker
-            from autogen_codeact.executors.docker_engine import connect
+            from autogen_codeact.executors.docker.engine import connect
             if os.geteuid() == 0:
                 os.seteuid(65534)
             try:

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from autogen_codeact import executors
-from autogen_codeact.executors import docker_image, docker_recipe, docker_stream
-from autogen_codeact.executors.docker_engine import connect
-from autogen_codeact.executors.docker_image import (
+from autogen_codeact.executors.docker import image as docker_image
+from autogen_codeact.executors.docker import image_jobs
+from autogen_codeact.executors.docker import recipe as docker_recipe
+from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.docker.image import (
     DEFAULT_IMAGE,
     build_default_image,
     install_advice,
@@ -27,8 +29,8 @@ from autogen_codeact.executors.docker_image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.executors.docker_recipe import why_no_bootstrap
-from autogen_codeact.executors.docker_stream import Reporter, present, pull_advice
+from autogen_codeact.executors.docker.image_jobs import Reporter, present, pull_advice
+from autogen_codeact.executors.docker.recipe import why_no_bootstrap
 from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
 
 from .images import build_from, group_ends, make_wheel, run, silent
@@ -127,7 +129,7 @@ class TestResolving:
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
     ) -> None:
         image, said = Image(), list[str]()
-        monkeypatch.setattr(docker_stream, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_jobs, "PULL_STALL", 1.0)
 
         def slowly(write: Callable[[bytes], object]) -> None:
             for start in range(0, len(image.layer), 10_000):
@@ -146,7 +148,7 @@ class TestResolving:
 
     def test_a_pull_that_stalls_is_cut_off(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         image, released = Image(), threading.Event()
-        monkeypatch.setattr(docker_stream, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_jobs, "PULL_STALL", 1.0)
 
         def half(write: Callable[[bytes], object]) -> None:
             write(image.layer[: len(image.layer) // 2])

@@ -10,14 +10,15 @@ from typing import Any, Literal, Self
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
-from . import environment as variables
-from .bubblewrap_launcher import BubblewrapLauncher, BubblewrapOptions
-from .bubblewrap_view import check_readable
-from .executor import WORKSPACE, SandboxCodeExecutor
-from .functions_module import CodeFunction, build_functions_source, check_module_name
-from .languages import merge
-from .limits import Limits, parse_size
-from .sandbox import Sandbox, Settings
+from autogen_codeact.executors import environment as variables
+from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
+from autogen_codeact.executors.functions_module import CodeFunction, build_functions_source, check_module_name
+from autogen_codeact.executors.languages import merge
+from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.sandbox import Sandbox, Settings
+
+from .launcher import BubblewrapLauncher, BubblewrapOptions
+from .view import check_readable
 
 
 class BubblewrapCommandLineCodeExecutorConfig(BaseModel):

@@ -16,8 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autogen_codeact.executors.docker_engine import engine_errors
-from autogen_codeact.executors.docker_stream import (
+from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
+
+from .engine import engine_errors
+from .image_jobs import (
     Progress,
     Reporter,
     build,
@@ -26,7 +28,6 @@ from autogen_codeact.executors.docker_stream import (
     pull,
     remove_nameless,
 )
-from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
     import docker
@@ -37,7 +38,7 @@ BASE_IMAGE = "debian:12-slim"
 OWN_BASE = "autogen-codeact/base"
 """Made with debootstrap where none does."""
 CONTENT_LABEL = "org.autogen-codeact.content"
-RECIPE = Path(__file__).parent.parent / "docker"
+RECIPE = Path(__file__).parents[2] / "docker"
 _BASE_FILES = ("build-base.sh", "install.sh", "packages.txt", "placeholders.txt")
 _SCRIPT_STALL = 180.0
 

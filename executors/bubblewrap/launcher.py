@@ -17,7 +17,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .bubblewrap_view import (
+from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.seccomp import bpf_program
+
+from .cgroups import Cgroup
+from .handed import Handed
+from .interpreter import HostUser, find_interpreter
+from .stream import Diagnostics, PipeStream
+from .view import (
     ETC_FILES,
     HOME,
     NOBODY,
@@ -27,13 +35,6 @@ from .bubblewrap_view import (
     shown_arguments,
     system_arguments,
 )
-from .cgroups import Cgroup
-from .errors import SandboxStartError, SandboxUnavailable
-from .handed import Handed
-from .interpreter import HostUser, find_interpreter
-from .limits import Limits, parse_size
-from .pipe_stream import Diagnostics, PipeStream
-from .seccomp import bpf_program
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from .errors import SandboxStartError
+from autogen_codeact.executors.errors import SandboxStartError
 
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox

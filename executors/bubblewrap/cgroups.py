@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .limits import Limits, parse_size
+from autogen_codeact.executors.limits import Limits, parse_size
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.executors.docker_engine import engine_errors
-from autogen_codeact.executors.docker_recipe import DEFAULT_IMAGE, build_default_image
-from autogen_codeact.executors.docker_stream import Progress, Reporter, build, build_context, present, pull
 from autogen_codeact.executors.errors import SandboxUnavailable
+
+from .engine import engine_errors
+from .image_jobs import Progress, Reporter, build, build_context, present, pull
+from .recipe import DEFAULT_IMAGE, build_default_image
 
 if TYPE_CHECKING:
     import docker

@@ -4,25 +4,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import socket
-import ssl
-import struct
+import logging
 import threading
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from .docker_engine import connect
-from .docker_image import Progress, resolve_image
-from .errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
-from .limits import Limits, parse_size
+from autogen_codeact.executors.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.executors.limits import Limits, parse_size
+
+from .engine import EngineFailure, classify, connect
+from .image import Progress, resolve_image
+from .owner import LABEL, labels
+from .stream import DockerStream
+from .sweep import KEEP, remember, sweep_in_background
 
 if TYPE_CHECKING:
     from docker import APIClient
     from docker.types import DeviceRequest
+
+logger = logging.getLogger("autogen_codeact")
 
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
@@ -33,11 +36,11 @@ DEFAULT_ENVIRONMENT = {
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
 }
-LABEL = "org.autogen-codeact"
+TICKET = f"{LABEL}.ticket"
 GONE_TIMEOUT_S = 3
-DIAGNOSTICS_LIMIT = 16 * 1024
-_STREAM_HEADER = struct.Struct(">BxxxL")
-_STDERR = 2
+REMOVE_TIMEOUT_S = 10.0
+REMOVE_PAUSE_S = 0.5
+NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class DockerLauncher:
         self._progress = progress
         self._client: APIClient | None = None
         self._container: str | None = None
+        self._ticket = uuid.uuid4().hex
+        self._started = False
         self._lock = threading.Lock()
 
     def launch(self, boot: str) -> DockerStream:
@@ -116,16 +121,30 @@ class DockerLauncher:
             self._container = self._create(client, image, boot)
             stream = DockerStream(client, self._container)
             client.start(self._container)
+            self._started = True
         except (docker.errors.DockerException, OSError) as error:  # OSError: the engine went away half-way
             if stream is not None:
                 stream.close()
+            if self._container is None:
+                self._container = self._unannounced(client)
             self.kill()
             if isinstance(error, docker.errors.DockerException):
                 raise _explain(error, self._options) from error
             raise SandboxUnavailable(
                 f"the Docker engine stopped answering while the sandbox was started: {error}"
             ) from error
+        sweep_in_background(self._options.docker_host)
         return stream
+
+    def _unannounced(self, client: APIClient) -> str | None:
+        """A container that the engine made although its answer did not say so."""
+        import docker.errors
+
+        try:
+            found = client.containers(all=True, filters={"label": f"{TICKET}={self._ticket}"})
+        except (docker.errors.DockerException, OSError):
+            return None
+        return str(found[0]["Id"]) if found else None
 
     def _create(self, client: APIClient, image: str, boot: str) -> str:
         options = self._options
@@ -138,9 +157,10 @@ class DockerLauncher:
             working_dir=WORKSPACE,
             environment={**DEFAULT_ENVIRONMENT, **options.environment},
             labels={
-                f"{LABEL}.kind": "sandbox",
-                f"{LABEL}.owner": f"{socket.gethostname()}:{os.getpid()}",
                 **options.labels,
+                **labels(),
+                TICKET: self._ticket,
+                **({} if options.auto_remove else {KEEP: "1"}),
             },
             # PID 1 hears no signal that it has no handler for, and a handler would hear the code inside, too.
             stop_signal="SIGKILL",
@@ -190,26 +210,60 @@ class DockerLauncher:
         }
 
     def kill(self) -> None:
-        """End the container now; with `auto_remove` it is removed."""
-        import docker.errors
+        """End the container now; with `auto_remove` it is removed.
 
+        It takes a bounded time. What could not be removed is logged, and the next start of this process tries again.
+        """
         with self._lock:
             client, container, self._container = self._client, self._container, None
         if client is None or container is None:
             return
-        # It is nearly always gone by itself by now, having read the end of its stream; its name is free once removed.
-        try:
-            client.wait(
-                container, timeout=GONE_TIMEOUT_S, condition="removed" if self._options.auto_remove else "not-running"
-            )
-        except docker.errors.NotFound:
+        if self._started and self._ends_by_itself(client, container):
             return
-        except (docker.errors.APIError, OSError):
-            with contextlib.suppress(docker.errors.APIError, OSError):
-                if self._options.auto_remove:
-                    client.remove_container(container, force=True, v=True)
-                else:
-                    client.kill(container)
+        until = time.monotonic() + REMOVE_TIMEOUT_S
+        while (problem := self._end(client, container, until)) is not None:
+            if time.monotonic() + REMOVE_PAUSE_S > until or classify(problem) in NO_ENGINE:
+                remember(self._options.docker_host, container)
+                logger.warning(
+                    "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
+                    "`docker rm -f %s` removes it by hand.",
+                    *(self._options.name, problem, self._options.name),
+                )
+                return
+            time.sleep(REMOVE_PAUSE_S)
+
+    def _ends_by_itself(self, client: APIClient, container: str) -> bool:
+        """Whether it is gone, as it nearly always is by now, having read the end of its stream; its name is free once removed."""
+        import docker.errors
+
+        condition: Literal["removed", "not-running"] = "removed" if self._options.auto_remove else "not-running"
+        try:
+            client.wait(container, timeout=GONE_TIMEOUT_S, condition=condition)
+        except docker.errors.NotFound:
+            return True
+        except (docker.errors.DockerException, OSError):
+            return False
+        return True
+
+    def _end(self, client: APIClient, container: str, until: float) -> Exception | None:
+        """Remove it, or kill it where it is to be kept; what went wrong, or None."""
+        import docker.errors
+
+        client.timeout = max(1, round(until - time.monotonic()))
+        try:
+            if self._options.auto_remove or not self._started:
+                client.remove_container(container, force=True, v=True)
+            else:
+                client.kill(container)
+        except docker.errors.NotFound:
+            return None
+        except docker.errors.APIError as error:
+            # It is on its way already, or was not running.
+            settled = error.status_code == 409 and ("in progress" in str(error) or "not running" in str(error))
+            return None if settled else error
+        except (docker.errors.DockerException, OSError) as error:
+            return error
+        return None
 
     def close(self) -> None:
         """Close the connections to the engine."""
@@ -239,111 +293,3 @@ def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
             f"the Docker engine can't serve device_requests (are the GPU's drivers installed?): {text}"
         )
     return SandboxStartError(f"the Docker engine refused to start the sandbox: {text}")
-
-
-class DockerStream:
-    """The attached stream of a container: Docker's 8-byte headers on the way out, plain bytes on the way in.
-
-    Args:
-        client: Connection to the engine.
-        container: Id of a container that has been created but not started.
-    """
-
-    def __init__(self, client: APIClient, container: str) -> None:
-        attached = client.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
-        self._attached = attached
-        self._socket: socket.socket = getattr(attached, "_sock", attached)
-        self._socket.setblocking(False)
-        self._buffer = bytearray()
-        self._remaining = 0
-        self._kind = 0
-        self._diagnostics = bytearray()
-        self._exit: Any = None
-        try:
-            # With auto_remove the exit code can't be had afterwards, so the question is put before the start.
-            self._exit = client.post(
-                f"{client.base_url}/v{client.api_version}/containers/{container}/wait",
-                params={"condition": "next-exit"},
-                stream=True,
-                timeout=(10, None),
-            )
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def read_fd(self) -> int:
-        """The socket."""
-        return self._socket.fileno()
-
-    @property
-    def write_fd(self) -> int:
-        """The socket."""
-        return self._socket.fileno()
-
-    def read(self) -> bytes:
-        """Read what the container's standard output holds."""
-        while True:
-            try:
-                data = self._socket.recv(256 * 1024)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise BlockingIOError from None
-            if not data:
-                return b""
-            out = self._demultiplex(data)
-            if out:
-                return out
-
-    def _demultiplex(self, data: bytes) -> bytes:
-        self._buffer += data
-        out = bytearray()
-        start = 0
-        while True:
-            if not self._remaining:
-                if len(self._buffer) - start < _STREAM_HEADER.size:
-                    break
-                self._kind, self._remaining = _STREAM_HEADER.unpack_from(self._buffer, start)
-                start += _STREAM_HEADER.size
-            piece = self._buffer[start : start + self._remaining]
-            start += len(piece)
-            self._remaining -= len(piece)
-            if self._kind == _STDERR:
-                self._diagnostics = (self._diagnostics + piece)[-DIAGNOSTICS_LIMIT:]
-            else:
-                out += piece
-            if self._remaining:
-                break
-        del self._buffer[:start]
-        return bytes(out)
-
-    def write(self, data: memoryview) -> int:
-        """Write to the container's standard input."""
-        try:
-            return self._socket.send(data)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise BlockingIOError from None
-
-    def wait_exit(self, timeout_s: float) -> str:
-        """The container's exit code and what the runner wrote to its standard error."""
-        said = self._diagnostics.decode("utf-8", "replace").strip()
-        code = self._exit_code(timeout_s)
-        text = f"its exit code is {code}" if code is not None else "its exit code is not known"
-        if code == 137:
-            text += " (killed: from outside, or out of memory)"
-        return f"{text}; it said: {said}" if said else text
-
-    def _exit_code(self, timeout_s: float) -> int | None:
-        try:
-            self._exit.raw.connection.sock.settimeout(timeout_s)
-            return int(json.loads(self._exit.content)["StatusCode"])
-        except (ValueError, KeyError, AttributeError, OSError):
-            return None
-
-    def close(self) -> None:
-        """Hang up; the runner reads the end of the stream and exits."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
-            if item is not None:
-                with contextlib.suppress(OSError):
-                    item.close()

@@ -16,8 +16,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from autogen_codeact.executors.docker_engine import EngineFailure, classify, engine_errors
 from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
+
+from .engine import EngineFailure, classify, engine_errors
 
 if TYPE_CHECKING:
     import docker
@@ -31,6 +32,7 @@ PULL_STALL = 120.0
 """Seconds of silence after which a pull that had begun is cut off."""
 BUILD_STALL = 600
 """Seconds of silence after which a build is cut off: pip says nothing while it fetches a large wheel."""
+BAD_REQUEST = 400
 _LOG_LINES = 30
 
 
@@ -88,6 +90,8 @@ def present(client: docker.APIClient, image: str) -> dict[str, Any] | None:
             except docker.errors.NullResource as error:
                 raise ValueError("The name of the image is empty") from error
     except SandboxStartError as error:
+        if getattr(error.__cause__, "status_code", None) != BAD_REQUEST:
+            raise
         raise ValueError(f"{image!r} is not the name of an image: {error}") from error
     return found
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .errors import SandboxUnavailable
+from autogen_codeact.executors.errors import SandboxUnavailable
 
 PROBE_TIMEOUT_S = 20.0
 OLDEST = (3, 8)

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
-from . import environment as variables
-from .docker_image import DEFAULT_IMAGE, Progress
-from .docker_launcher import ContainerOptions, DockerLauncher
-from .executor import WORKSPACE, SandboxCodeExecutor
-from .functions_module import (
+from autogen_codeact.executors import environment as variables
+from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
+from autogen_codeact.executors.functions_module import (
     FUNCTION_PROMPT_TEMPLATE,
     CodeFunction,
     build_functions_source,
@@ -23,10 +21,13 @@ from .functions_module import (
     functions_prompt,
     required_packages,
 )
-from .languages import LANGUAGES, labels, merge
-from .limits import Limits, parse_size
-from .sandbox import Sandbox, Settings
-from .seccomp import docker_profile
+from autogen_codeact.executors.languages import LANGUAGES, labels, merge
+from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.sandbox import Sandbox, Settings
+from autogen_codeact.executors.seccomp import docker_profile
+
+from .image import DEFAULT_IMAGE, Progress
+from .launcher import ContainerOptions, DockerLauncher
 
 if TYPE_CHECKING:
     from docker.types import DeviceRequest
@@ -72,6 +73,7 @@ class DockerCommandLineCodeExecutorConfig(BaseModel):
     split_streams: bool = False
     checkpoint: bool = True
     docker_host: str | None = None
+    lease: float = Field(default=60, gt=0)
 
 
 class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommandLineCodeExecutorConfig]):
@@ -115,6 +117,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         checkpoint: Whether a session is checkpointed before each block, so that a timeout or crash does not cost its
             variables. Default True.
         docker_host: Address of the engine. By default DOCKER_HOST, else the current Docker context.
+        lease: Seconds after which a sandbox that is reached over a network ends itself when it hears nothing of this process.
+            Default 60.
         progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
 
     Raises:
@@ -157,6 +161,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         split_streams: bool = False,
         checkpoint: bool = True,
         docker_host: str | None = None,
+        lease: float = 60,
         progress: Progress | None = None,
     ) -> None:
         self._functions_packages = required_packages(functions)
@@ -193,6 +198,9 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         }
         self._checkpoint = checkpoint
         self._docker_host = docker_host
+        if not lease > 0:
+            raise ValueError(f"lease must be above 0 seconds, not {lease}")
+        self._lease = lease
         self._progress = progress if progress is not None else _say
         self._running_name: str | None = None
 
@@ -248,6 +256,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             checkpoint=self._checkpoint,
             memory_bytes=parse_size(self._limits.memory),
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
+            lease_s=self._lease,
         )
         return Sandbox(DockerLauncher(options, self._progress), settings, name)
 
@@ -290,6 +299,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             docker_host=self._docker_host,
+            lease=self._lease,
         )
 
     @classmethod

@@ -84,6 +84,9 @@ class PipeStream:
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         return f"{text}; it said: {said}" if said else text
 
+    def lease_s(self, asked_s: float) -> None:
+        """None: a pipe ends with the process at its other end."""
+
     def close(self) -> None:
         """Hang up; the runner reads the end of its input and exits."""
         for pipe in (self._stdin, self._stdout):

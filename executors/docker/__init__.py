@@ -1,0 +1,1 @@
+"""How a container is made, reached and cleared away."""

@@ -1,0 +1,143 @@
+"""The attached stream of a container."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+DIAGNOSTICS_LIMIT = 16 * 1024
+# The end of this process is heard of at once, but not that of an engine that was killed.
+LOCAL_LEASE_S = 3600.0
+# Unanswered for so long, the engine's machine counts as gone.
+FAR_SILENCE_MS = 60_000
+_STREAM_HEADER = struct.Struct(">BxxxL")
+_STDERR = 2
+
+
+class DockerStream:
+    """The attached stream of a container: Docker's 8-byte headers on the way out, plain bytes on the way in.
+
+    Args:
+        client: Connection to the engine.
+        container: Id of a container that has been created but not started.
+    """
+
+    def __init__(self, client: APIClient, container: str) -> None:
+        attached = client.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+        self._attached = attached
+        self._socket: socket.socket = getattr(attached, "_sock", attached)
+        self._socket.setblocking(False)
+        self._far = _is_far(self._socket)
+        self._buffer = bytearray()
+        self._remaining = 0
+        self._kind = 0
+        self._diagnostics = bytearray()
+        self._exit: Any = None
+        try:
+            # With auto_remove the exit code can't be had afterwards, so the question is put before the start.
+            self._exit = client.post(
+                f"{client.base_url}/v{client.api_version}/containers/{container}/wait",
+                params={"condition": "next-exit"},
+                stream=True,
+                timeout=(10, None),
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def read_fd(self) -> int:
+        """The socket."""
+        return self._socket.fileno()
+
+    @property
+    def write_fd(self) -> int:
+        """The socket."""
+        return self._socket.fileno()
+
+    def read(self) -> bytes:
+        """Read what the container's standard output holds."""
+        while True:
+            try:
+                data = self._socket.recv(256 * 1024)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise BlockingIOError from None
+            if not data:
+                return b""
+            out = self._demultiplex(data)
+            if out:
+                return out
+
+    def _demultiplex(self, data: bytes) -> bytes:
+        self._buffer += data
+        out = bytearray()
+        start = 0
+        while True:
+            if not self._remaining:
+                if len(self._buffer) - start < _STREAM_HEADER.size:
+                    break
+                self._kind, self._remaining = _STREAM_HEADER.unpack_from(self._buffer, start)
+                start += _STREAM_HEADER.size
+            piece = self._buffer[start : start + self._remaining]
+            start += len(piece)
+            self._remaining -= len(piece)
+            if self._kind == _STDERR:
+                self._diagnostics = (self._diagnostics + piece)[-DIAGNOSTICS_LIMIT:]
+            else:
+                out += piece
+            if self._remaining:
+                break
+        del self._buffer[:start]
+        return bytes(out)
+
+    def write(self, data: memoryview) -> int:
+        """Write to the container's standard input."""
+        try:
+            return self._socket.send(data)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise BlockingIOError from None
+
+    def wait_exit(self, timeout_s: float) -> str:
+        """The container's exit code and what the runner wrote to its standard error."""
+        said = self._diagnostics.decode("utf-8", "replace").strip()
+        code = self._exit_code(timeout_s)
+        text = f"its exit code is {code}" if code is not None else "its exit code is not known"
+        if code == 137:
+            text += " (killed: from outside, or out of memory)"
+        return f"{text}; it said: {said}" if said else text
+
+    def _exit_code(self, timeout_s: float) -> int | None:
+        try:
+            self._exit.raw.connection.sock.settimeout(timeout_s)
+            return int(json.loads(self._exit.content)["StatusCode"])
+        except (ValueError, KeyError, AttributeError, OSError):
+            return None
+
+    def lease_s(self, asked_s: float) -> float | None:
+        """As asked for over a network; far longer on this machine, where a debugger may stop this process."""
+        return asked_s if self._far else max(asked_s, LOCAL_LEASE_S)
+
+    def close(self) -> None:
+        """Hang up; the runner reads the end of the stream and exits."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
+            if item is not None:
+                with contextlib.suppress(OSError):
+                    item.close()
+
+
+def _is_far(sock: socket.socket) -> bool:
+    """Whether it is a network connection, which can break without either end hearing of it."""
+    far = getattr(sock, "family", None) in (socket.AF_INET, socket.AF_INET6)
+    if far and hasattr(socket, "TCP_USER_TIMEOUT"):
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, FAR_SILENCE_MS)
+    return far

@@ -1,0 +1,326 @@
+"""E. Host faults, 65 to 69 and 73 to 76: the engine is away, refuses, hangs, is restarted, or loses the sandbox.
+
+Cases 70 to 72 are in test_e_clients.py and test_e_cancel.py.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import (
+    DockerCommandLineCodeExecutor,
+    SandboxDied,
+    SandboxError,
+    SandboxNameInUse,
+    SandboxStartError,
+    SandboxTimeout,
+    SandboxUnavailable,
+    sandbox,
+)
+
+from ..executors.sandboxes import out, run
+from .engine_proxy import EngineProxy, engine_proxy, failure
+from .faults import begin, engine, eventually, exists, open_folder, rest
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
+
+NO_PERMISSION = """
+import asyncio, os, time
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxUnavailable
+async def start(host):
+    try:
+        await DockerCommandLineCodeExecutor(docker_host=host).start()
+    except SandboxUnavailable as error:
+        return str(error)
+# Everything is imported by the end of this; later it may be out of reach.
+asyncio.run(start("unix:///none"))
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+began = time.monotonic()
+said = asyncio.run(start(None))
+print(time.monotonic() - began < 5, said)
+"""
+
+
+@pytest.fixture
+def proxy() -> Iterator[EngineProxy]:
+    """The engine behind a socket that misbehaves on request."""
+    with engine_proxy() as made:
+        yield made
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short, because the path of a socket is limited to some hundred characters."""
+    with tempfile.TemporaryDirectory(prefix="e") as made:
+        yield Path(made)
+
+
+async def refused(executor: DockerCommandLineCodeExecutor, kind: type[SandboxError], text: str, seconds: float) -> None:
+    began = time.monotonic()
+    with pytest.raises(kind, match=text):
+        await run(executor, "1")
+    assert time.monotonic() - began < seconds
+
+
+class Test65NoEngine:
+    async def test_without_a_socket_it_says_how_to_start_one(self, folder: Path) -> None:
+        executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/none")
+        await refused(executor, SandboxUnavailable, "no such socket.*Start", 5)
+
+    async def test_with_a_dead_socket_it_says_how_to_start_one(self, folder: Path) -> None:
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(f"{folder}/dead")
+        executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/dead")
+        await refused(executor, SandboxUnavailable, "nothing listens.*Start", 5)
+
+    async def test_one_that_hangs_is_given_up(self, proxy: EngineProxy) -> None:
+        proxy.on("GET", "", "hold")
+        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+        await refused(executor, SandboxUnavailable, "does not answer in time", 5)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take permissions away")
+    async def test_without_permission_it_says_how_to_get_it(self) -> None:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", NO_PERMISSION],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+        assert done.stdout.startswith("True No permission to use the Docker engine")
+        assert "usermod -aG docker" in done.stdout
+
+
+async def test_66_an_image_that_is_nowhere_is_said_and_bounded() -> None:
+    executor = DockerCommandLineCodeExecutor("registry.invalid/none:1", progress=lambda _: None)
+    await refused(executor, SandboxError, "registry.invalid/none:1", 12)
+
+
+LOSSES = {
+    "killed": lambda api, name: api.kill(name),
+    "removed": lambda api, name: api.remove_container(name, force=True),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("mode", ["process", "session"])
+class Test67Lost:
+    async def test_during_a_block_is_told_and_the_block_is_not_sent_again(
+        self, tmp_path: Path, mode: Any, loss: str
+    ) -> None:
+        folder = open_folder(tmp_path / "bound")
+        async with DockerCommandLineCodeExecutor(bind_dir=folder, user="65534:65534", mode=mode) as executor:
+            running = await begin(executor)
+            engine(lambda api: LOSSES[loss](api, executor.container_name))
+            with pytest.raises(SandboxDied, match="its exit code is 137"):
+                await rest(running)
+            result = await run(executor, "print('next')")
+            assert (result.output, result.state) == ("next\n", "lost")
+            assert "had ended since the last block" in result.notes[0]
+            assert (await run(executor, "1")).state == "kept"
+            assert (folder / "ran").read_text() == "x"
+
+    async def test_between_blocks_is_told_with_the_next_result(self, mode: Any, loss: str) -> None:
+        async with DockerCommandLineCodeExecutor(mode=mode) as executor:
+            await out(executor, "1")
+            before = executor.container_name
+            engine(lambda api: LOSSES[loss](api, before))
+            await eventually(lambda: executor._sandbox is not None and not executor._sandbox.alive)
+            # What comes between must not swallow it.
+            assert await executor.list_files() != ["never"]
+            result = await run(executor, "print('next')")
+            assert (result.output, result.state) == ("next\n", "lost")
+            assert executor.container_name != before
+
+
+class Test68Paused:
+    async def test_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(
+        self, tmp_path: Path
+    ) -> None:
+        folder = open_folder(tmp_path / "bound")
+        options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 2}
+        async with DockerCommandLineCodeExecutor(**options) as executor:
+            running = await begin(executor)
+            name = executor.container_name
+            began = time.monotonic()
+            engine(lambda api: api.pause(name))
+            with pytest.raises(SandboxTimeout, match="did not answer within 12 s"):
+                await rest(running)
+            # The block's deadline, ten seconds more, and a container that does not end by itself.
+            assert time.monotonic() - began < 2 + 10 + 10
+            assert not exists(name)
+            assert (await run(executor, "1")).state == "lost"
+            assert (folder / "ran").read_text() == "x"
+
+    async def test_between_blocks_files_on_their_way_have_a_deadline_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", 3.0)
+        async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
+            name = executor.container_name
+            engine(lambda api: api.pause(name))
+            (tmp_path / "new").write_text("new")
+            began = time.monotonic()
+            with pytest.raises(SandboxTimeout):
+                await run(executor, "1")
+            assert time.monotonic() - began < 3 + 10
+            assert not exists(name)
+            assert (await run(executor, "print(open('new').read())")).output == "new\n"
+
+    async def test_a_paused_one_is_stopped(self) -> None:
+        executor = DockerCommandLineCodeExecutor()
+        await executor.start()
+        engine(lambda api: api.pause(executor.container_name))
+        began = time.monotonic()
+        await executor.stop()
+        assert time.monotonic() - began < 10
+        assert not exists(executor.container_name)
+
+
+REQUESTS = {
+    "create": ("POST", "/containers/create"),
+    "attach": ("POST", "/attach"),
+    "start": ("POST", "/start$"),
+    "image": ("GET", "/images/"),
+    "version": ("GET", "/version"),
+}
+ANSWERS = {
+    "409": failure(409, "conflict"),
+    "500": failure(500, "something broke"),
+    "garbage": b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\ngarbage",
+    "half an answer": b"HTTP/1.1 201 Created\r\nContent-Length: 700\r\n\r\n{",
+    "no HTTP": b"\x00\xff\x00\xff\r\n\r\n",
+    "nothing": b"",
+}
+
+
+class TestApiFaults:
+    @pytest.mark.parametrize(
+        ("request_", "answer"),
+        # A start is answered without words, so there is no telling a wrong one from a right one.
+        [(name, answer) for name in REQUESTS for answer in ANSWERS if (name, answer) != ("start", "garbage")],
+    )
+    async def test_a_wrong_answer_while_starting_is_typed_and_leaves_nothing(
+        self, proxy: EngineProxy, request_: str, answer: str
+    ) -> None:
+        rule = proxy.on(*REQUESTS[request_], "answer", reply=ANSWERS[answer])
+        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address, progress=lambda _: None)
+        began = time.monotonic()
+        with pytest.raises((SandboxStartError, SandboxUnavailable)):
+            await executor.start()
+        assert rule.seen.is_set()
+        assert time.monotonic() - began < 15
+        proxy.clear()
+        assert (await run(executor, "print(1)")).output == "1\n"
+        await executor.stop()
+
+    @pytest.mark.parametrize("request_", ["create", "start"])
+    async def test_what_the_engine_did_without_saying_so_is_undone(self, proxy: EngineProxy, request_: str) -> None:
+        rule = proxy.on(*REQUESTS[request_], "drop answer")
+        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+        with pytest.raises(SandboxUnavailable, match="stopped answering"):
+            await executor.start()
+        assert rule.seen.is_set()
+        assert not exists(executor.container_name)
+
+    async def test_a_block_needs_nothing_of_the_engine_but_its_stream(self, proxy: EngineProxy) -> None:
+        async with DockerCommandLineCodeExecutor(docker_host=proxy.address, mode="session") as executor:
+            await out(executor, "x = 1")
+            seen = len(proxy.requests)
+            proxy.on("GET", "", "answer", reply=ANSWERS["500"])
+            proxy.on("POST", "", "answer", reply=ANSWERS["500"])
+            assert await out(executor, "x") == "1\n"
+            # The sweep in the background may have asked.
+            assert {
+                line for line in proxy.requests[seen:] if "/containers/json" not in line and "/version" not in line
+            } == set()
+            proxy.clear()
+
+
+class Test73Stop:
+    async def test_before_start_and_again_and_again(self) -> None:
+        executor = DockerCommandLineCodeExecutor()
+        await executor.stop()
+        await executor.start()
+        await executor.stop()
+        await executor.stop()
+        assert not exists(executor.container_name)
+
+    async def test_many_at_once(self) -> None:
+        executor = DockerCommandLineCodeExecutor()
+        await executor.start()
+        await asyncio.gather(*(executor.stop() for _ in range(8)))
+        assert not exists(executor.container_name)
+
+    async def test_while_it_starts(self) -> None:
+        executor = DockerCommandLineCodeExecutor()
+        await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
+        assert not exists(executor.container_name)
+
+    async def test_while_a_block_runs(self) -> None:
+        executor = DockerCommandLineCodeExecutor()
+        running = await begin(executor)
+        await executor.stop()
+        with pytest.raises(SandboxDied, match="stopped"):
+            await rest(running)
+
+    @pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
+    async def test_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
+        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+        await executor.start()
+        # So that it does not end by itself.
+        engine(lambda api: api.pause(executor.container_name))
+        wait = proxy.on("POST", "/wait", "answer", reply=ANSWERS[answer], times=1)
+        delete = proxy.on("DELETE", "", "answer", reply=ANSWERS[answer], times=1)
+        await executor.stop()
+        assert wait.seen.is_set()
+        assert delete.seen.is_set()
+        assert not exists(executor.container_name)
+
+
+async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
+    name = f"codeact-case-74-{os.getpid()}"
+    async with DockerCommandLineCodeExecutor(container_name=name, mode="session") as first:
+        await out(first, "x = 1")
+        with pytest.raises(SandboxNameInUse, match="left alone"):
+            await DockerCommandLineCodeExecutor(container_name=name).start()
+        assert await out(first, "x") == "1\n"
+    async with DockerCommandLineCodeExecutor(container_name=name) as again:
+        assert await out(again, "print(2)") == "2\n"
+
+
+class Test76WedgedStop:
+    async def test_is_bounded_and_reported_and_the_next_start_tries_again(
+        self, proxy: EngineProxy, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+        await executor.start()
+        name = executor.container_name
+        engine(lambda api: api.pause(name))
+        proxy.on("POST", "/wait", "drop")
+        proxy.on("DELETE", "", "hold")
+        began = time.monotonic()
+        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+            await executor.stop()
+        assert time.monotonic() - began < 20
+        assert f"the container {name} could not be removed" in caplog.text
+        assert f"docker rm -f {name}" in caplog.text
+        assert exists(name)
+        proxy.clear()
+        assert exists(name)
+        async with DockerCommandLineCodeExecutor(docker_host=proxy.address) as other:
+            await out(other, "1")
+            await eventually(lambda: not exists(name))

@@ -1,0 +1,106 @@
+"""Whether the owner of a container lives: judged by pid, start time, PID namespace, boot and machine."""
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors.docker import owner
+from autogen_codeact.executors.docker.owner import KIND, LIFE, OWNER, fate, labels
+
+WAITING = "import sys\nfrom autogen_codeact.executors.docker.owner import labels\nprint(labels(), flush=True)\nsys.stdin.read()"
+
+
+@pytest.fixture
+def other() -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Another process that lives, and the labels that it gives."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        marks: dict[str, str] = ast.literal_eval(process.stdout.readline())
+        yield process, marks
+        process.kill()
+
+
+def test_this_process_lives() -> None:
+    assert labels()[KIND] == "sandbox"
+    assert labels()[OWNER].endswith(f":{os.getpid()}")
+    assert fate(labels()) == "alive"
+
+
+def test_another_process_lives_until_it_is_killed(other: tuple[subprocess.Popen[str], dict[str, str]]) -> None:
+    process, marks = other
+    assert fate(marks) == "alive"
+    process.kill()
+    # Nobody has waited for it: its number is still taken.
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    assert fate(marks) == "dead"
+    process.wait()
+    assert fate(marks) == "dead"
+
+
+def test_a_process_with_the_same_number_is_another_one() -> None:
+    place, _, start = labels()[LIFE].rpartition("/")
+    assert fate({**labels(), LIFE: f"{place}/{int(start) - 1}"}) == "dead"
+
+
+def _of_another_boot(marks: dict[str, str]) -> dict[str, str]:
+    return {**marks, LIFE: f"00000000-1111-2222-3333-444444444444/{marks[LIFE].partition('/')[2]}"}
+
+
+def _of_another_namespace(marks: dict[str, str]) -> dict[str, str]:
+    boot, _, start = marks[LIFE].split("/")
+    return {**marks, LIFE: f"{boot}/1/{start}"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _of_another_boot,
+        _of_another_namespace,
+        lambda marks: {**marks, OWNER: f"elsewhere:{marks[OWNER].rpartition(':')[2]}"},
+        lambda marks: {**marks, OWNER: "nonsense"},
+        lambda marks: {**marks, LIFE: "unknown"},
+        lambda marks: {OWNER: marks[OWNER]},
+        lambda _: {},
+    ],
+    ids=["boot", "namespace", "machine", "nonsense", "life unknown", "older version", "foreign"],
+)
+def test_an_owner_that_is_not_of_here_is_not_judged(
+    change, other: tuple[subprocess.Popen[str], dict[str, str]]
+) -> None:
+    process, marks = other
+    process.kill()
+    process.wait()
+    assert fate(marks) == "dead"
+    assert fate(change(marks)) == "unknown"
+
+
+def test_a_process_that_proc_hides_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: tuple[subprocess.Popen[str], dict[str, str]]
+) -> None:
+    process, marks = other
+    # As for another user's process where /proc is mounted with hidepid.
+    for name in ("sys/kernel/random", "self/ns"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
+    (tmp_path / "self/ns/pid").symlink_to("/proc/self/ns/pid")
+    monkeypatch.setattr(owner, "_PROC", tmp_path)
+    assert fate(marks) == "unknown"
+    process.kill()
+    process.wait()
+    assert fate(marks) == "dead"
+
+
+def test_without_proc_nothing_is_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    marks = labels()
+    monkeypatch.setattr(owner, "_PROC", tmp_path)
+    assert labels()[LIFE] == "unknown"
+    assert fate(marks) == fate(labels()) == "unknown"
