@@ -1,0 +1,1 @@
+"""Functions of the host that code in the sandbox can call."""
