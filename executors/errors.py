@@ -48,3 +48,6 @@ class SandboxNotStarted(SandboxError, RuntimeError):
 
 class SandboxFileError(SandboxError, OSError):
     """A file could not be moved into or out of the sandbox."""
+
+    reason: str | None = None
+    """Why, without paths of the host; None where the message holds none."""

@@ -24,6 +24,7 @@ from .connection import Listener
 from .errors import SandboxFileError, SandboxNotStarted, SandboxStartError
 from .filenames import safe_name
 from .languages import Language
+from .limits import parse_seconds
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .turns import Turns
@@ -66,11 +67,9 @@ class SandboxCodeExecutor(CodeExecutor):
         functions_source: str | None,
         functions_module: str,
     ) -> None:
-        if not timeout > 0:
-            raise ValueError(f"timeout must be above 0 seconds, not {timeout}: a block needs some time to run")
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
-        self._timeout = timeout
+        self._timeout = parse_seconds("timeout", timeout)
         self._mode = mode
         self._work_dir = work_dir
         self._mounted = mounted

@@ -28,6 +28,26 @@ def parse_size(size: str | int) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def parse_seconds(name: str, value: object) -> float:
+    """Check a duration that a user gave.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: What was given.
+
+    Returns:
+        The value as it is.
+
+    Raises:
+        ValueError: It is not a number above 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number of seconds, not {value!r}")  # noqa: TRY004 - wrong arguments are ValueErrors here
+    if not value > 0:
+        raise ValueError(f"{name} must be above 0 seconds, not {value}")
+    return value
+
+
 def _check_size(size: str | int) -> str | int:
     parse_size(size)
     return size

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from . import protocol
 from .connection import Connection, Listener, Reply
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
 from .stream import ByteStream, Launcher
+from .turns import Turns
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -23,6 +26,10 @@ CHUNK = 256 * 1024
 OUTPUT_SLACK = 64 * 1024
 ANSWER_TIMEOUT_S = 20.0
 WORDS_PER_LEASE = 4
+# An engine that starts dozens of containers at once answers none of them in time.
+STARTS_AT_ONCE = 8
+CANCEL_PATIENCE_S = 5.0
+_starts: defaultdict[str, Turns] = defaultdict(lambda: Turns(STARTS_AT_ONCE))
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class Sandbox:
         self._lock = threading.Lock()
         self._launched: ByteStream | None = None
         self._abandoned = False
+        self._undone: Future[None] = Future()
+        self._undone.set_running_or_notify_cancel()
         self._limits: dict[int, float] = {}
 
     @property
@@ -88,19 +97,24 @@ class Sandbox:
         return self._connection is not None and self._connection.alive
 
     async def start(self) -> dict[str, Any]:
-        """Start it.
+        """Start it; of those that share an engine, a few at a time.
 
         Returns:
             What the runner says of the place: Python's version, user id and so on.
 
         Raises:
             SandboxError: It did not come up; nothing is left of it.
+            asyncio.CancelledError: It was cancelled; nothing is left of it, or will be when an engine that hangs answers.
         """
+        async with _starts[self._launcher.engine]:
+            return await self._start()
+
+    async def _start(self) -> dict[str, Any]:
         launching = asyncio.get_running_loop().run_in_executor(None, self._launch)
         try:
             stream = await asyncio.shield(launching)
         except asyncio.CancelledError:
-            self._abandon()
+            await self._abandon()
             raise
         try:
             return await self._greet(stream)
@@ -113,6 +127,7 @@ class Sandbox:
             stream = self._launcher.launch(protocol.BOOT)
         except BaseException:
             self._launcher.close()
+            self._undone.set_result(None)
             raise
         with self._lock:
             self._launched = stream
@@ -121,18 +136,23 @@ class Sandbox:
             self._undo_launch(stream)
         return stream
 
-    def _abandon(self) -> None:
-        """End a sandbox whose start nobody waits for any more, now or when it is there; the event loop may be gone then."""
+    async def _abandon(self) -> None:
+        """End a sandbox whose start is cancelled, now or when it is there; the event loop may be gone then."""
         with self._lock:
             self._abandoned = True
             stream = self._launched
         if stream is not None:
             threading.Thread(target=self._undo_launch, args=(stream,), name=f"codeact-undo-{self.name}").start()
+        with contextlib.suppress(SandboxTimeout):
+            await _within(self._undone, CANCEL_PATIENCE_S, "")
 
     def _undo_launch(self, stream: ByteStream) -> None:
-        stream.close()
-        self._launcher.kill()
-        self._launcher.close()
+        try:
+            stream.close()
+            self._launcher.kill()
+            self._launcher.close()
+        finally:
+            self._undone.set_result(None)
 
     async def _greet(self, stream: ByteStream) -> dict[str, Any]:
         lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None

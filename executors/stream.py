@@ -65,6 +65,11 @@ class ByteStream(Protocol):
 class Launcher(Protocol):
     """A way to start a runner; all of it blocks and is called in threads."""
 
+    @property
+    def engine(self) -> str:
+        """What serves the start, shared by all sandboxes with the same one."""
+        ...
+
     def launch(self, boot: str) -> ByteStream:
         """Start `python3 -S -c boot` in a sandbox.
 

@@ -70,7 +70,8 @@ async def _store(workspace: Workspace, sandbox: Sandbox, entry: dict[str, Any], 
         return artifact(entry, path=workspace.store(name, mode, chunks))
     except SandboxFileError as error:
         logger.warning("the file %s stays in the sandbox: %s", name, error)
-        return artifact(entry, note=str(error))
+        # A model reads it, and the host's folders are none of its business.
+        return artifact(entry, note=f"not copied: {error.reason or error.strerror or error}")
 
 
 async def read_whole(sandbox: Sandbox, name: str, limit: int) -> list[bytes]:

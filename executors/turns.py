@@ -1,4 +1,4 @@
-"""One at a time, in the order of asking, whatever event loop or thread asks."""
+"""One at a time, or so many, in the order of asking, whatever event loop or thread asks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from concurrent.futures import Future
 
 
 class Turns:
-    """A lock for coroutines; an `asyncio.Lock` belongs to one event loop, and executors do not."""
+    """A lock for coroutines; an `asyncio.Lock` belongs to one event loop, and executors do not.
 
-    def __init__(self) -> None:
+    Args:
+        places: How many may be inside at the same time. Default 1.
+    """
+
+    def __init__(self, places: int = 1) -> None:
         self._lock = threading.Lock()
-        self._taken = False
+        self._free = places
         self._waiting: deque[Future[None]] = deque()
 
     async def __aenter__(self) -> None:
         with self._lock:
-            if not self._taken:
-                self._taken = True
+            if self._free:
+                self._free -= 1
                 return
             turn: Future[None] = Future()
             self._waiting.append(turn)
@@ -41,4 +45,4 @@ class Turns:
                 if turn.set_running_or_notify_cancel():
                     turn.set_result(None)
                     return
-            self._taken = False
+            self._free += 1

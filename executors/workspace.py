@@ -116,9 +116,15 @@ class Workspace:
             SandboxFileError: It can't be; the message says what to do.
         """
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
-            raise _error(errno.ENOTSUP, "A work_dir needs Linux or macOS; on Windows, run this inside WSL 2.")
-        with self._explained(f"The work_dir {self.root} can't be used"):
-            self.root.mkdir(parents=True, exist_ok=True)
+            raise _error(errno.ENOTSUP, "", "A work_dir needs Linux or macOS; on Windows, run this inside WSL 2.")
+        task = f"The work_dir {self.root} can't be used"
+        with self._explained(task):
+            try:
+                self.root.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError:
+                raise _error(
+                    errno.ENOENT, task, "it does not exist and can't be created there. Use another folder."
+                ) from None
         trial = PART_PREFIX + secrets.token_hex(8)
         with self._folder([], "write to") as folder, self._explained(f"The work_dir {self.root} can't be written"):
             os.close(os.open(trial, _CREATE_FLAGS, 0o600, dir_fd=folder))
@@ -207,7 +213,8 @@ class Workspace:
         name = self._checked(name)
         sizes = self._known_sizes()
         if name not in sizes and len(sizes) >= self.max_files:
-            raise _error(errno.EDQUOT, f"`{name}` was not stored: {self.root} already holds {len(sizes)} files.")
+            reason = f"the work_dir already holds {len(sizes)} files."
+            raise _error(errno.EDQUOT, f"Can't store `{name}` in {self.root}", reason)
         *folders, leaf = name.split("/")
         with self._folder(folders, f"store `{name}` in", create=True) as folder:
             self._write(folder, leaf, name, mode, chunks)
@@ -247,9 +254,9 @@ class Workspace:
         for chunk in chunks:
             written += len(chunk)
             if written > self.max_file_bytes:
-                raise _error(errno.EFBIG, f"{task}: it is larger than {self.max_file_bytes} bytes.")
+                raise _error(errno.EFBIG, task, f"it is larger than {self.max_file_bytes} bytes.")
             if written > room:
-                raise _error(errno.EDQUOT, f"{task}: all files together would exceed {self.max_total_bytes} bytes.")
+                raise _error(errno.EDQUOT, task, f"all files together would exceed {self.max_total_bytes} bytes.")
             if written <= _DIGEST_MAX_BYTES:
                 digest.update(chunk)
             with self._explained(task):
@@ -331,7 +338,7 @@ class Workspace:
             descriptor = os.open(leaf, _READ_FLAGS, dir_fd=folder)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _error(errno.EINVAL, f"{task}: it is not a regular file.")
+                raise _error(errno.EINVAL, task, "it is not a regular file.")
             while size > 0:
                 with self._explained(task):
                     chunk = os.read(descriptor, min(CHUNK_BYTES, size))
@@ -346,7 +353,7 @@ class Workspace:
         try:
             return safe_name(name)
         except ValueError as error:
-            raise _error(errno.EINVAL, str(error)) from None
+            raise _error(errno.EINVAL, "", str(error)) from None
 
     @contextmanager
     def _folder(self, parts: list[str], doing: str, *, create: bool = False) -> Iterator[int]:
@@ -377,7 +384,7 @@ class Workspace:
         except SandboxFileError:
             raise
         except OSError as error:
-            raise _error(error.errno, f"{task}: {_advice(error)}") from error
+            raise _error(error.errno, task, _advice(error)) from error
 
 
 @dataclass
@@ -465,10 +472,11 @@ def _make_folder(name: str, parent: int) -> bool:
     return True
 
 
-def _error(number: int | None, sentence: str) -> SandboxFileError:
+def _error(number: int | None, task: str, reason: str) -> SandboxFileError:
+    error = SandboxFileError(f"{task}: {reason}" if task else reason)
     # Set apart from the arguments: OSError would print it as "[Errno 28]" in front of the sentence.
-    error = SandboxFileError(sentence)
     error.errno = number
+    error.reason = reason
     return error
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,11 @@ from autogen_core import ComponentModel
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxFileError
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    SandboxFileError,
+)
 from autogen_codeact.teams import Team
 from tests.bench import ALONE, EVERYBODY, IN_A_TEAM, PAIR, Bench
 from tests.openai_server import OpenAIServer, structured
@@ -39,6 +44,16 @@ async def test_a_timeout_that_leaves_no_time_is_refused(timeout: float) -> None:
     model.config["timeout"] = timeout
     with pytest.raises(ValueError, match=r"timeout must be above 0 seconds"):
         DockerCommandLineCodeExecutor.load_component(model)
+
+
+@pytest.mark.parametrize("value", [None, "x", "10", True, [5]])
+@pytest.mark.parametrize("name", ["timeout", "lease"])
+def test_a_duration_that_is_no_number_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be a number of seconds, not {re.escape(repr(value))}$"):
+        DockerCommandLineCodeExecutor(**{name: value})
+    if name == "timeout":
+        with pytest.raises(ValueError, match=r"^timeout must be a number of seconds, not"):
+            BubblewrapCommandLineCodeExecutor(timeout=value)
 
 
 # Configurations

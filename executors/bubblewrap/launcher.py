@@ -108,6 +108,11 @@ class BubblewrapLauncher:
         self._status: int | None = None
         self._cgroup: Cgroup | None = None
 
+    @property
+    def engine(self) -> str:
+        """This machine."""
+        return "bubblewrap"
+
     def launch(self, boot: str) -> PipeStream:
         """Start the namespaces and the runner in them.
 

@@ -22,7 +22,7 @@ from autogen_codeact.executors.functions_module import (
     required_packages,
 )
 from autogen_codeact.executors.languages import LANGUAGES, labels, merge
-from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.limits import Limits, parse_seconds, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.seccomp import docker_profile
 
@@ -198,9 +198,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         }
         self._checkpoint = checkpoint
         self._docker_host = docker_host
-        if not lease > 0:
-            raise ValueError(f"lease must be above 0 seconds, not {lease}")
-        self._lease = lease
+        self._lease = parse_seconds("lease", lease)
         self._progress = progress if progress is not None else _say
         self._running_name: str | None = None
 

@@ -100,6 +100,11 @@ class DockerLauncher:
         self._started = False
         self._lock = threading.Lock()
 
+    @property
+    def engine(self) -> str:
+        """The engine's address, as the user gave it."""
+        return f"docker {self._options.docker_host or ''}"
+
     def launch(self, boot: str) -> DockerStream:
         """Create the container, attach to it, start it.
 

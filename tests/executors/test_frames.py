@@ -191,6 +191,10 @@ class FakeLauncher:
         with contextlib.suppress(OSError):
             play(self.stream.other)
 
+    @property
+    def engine(self) -> str:
+        return "these tests"
+
     def launch(self, boot: str) -> SocketStream:
         self._thread.start()
         return self.stream

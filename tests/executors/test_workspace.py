@@ -67,8 +67,9 @@ class TestPrepare:
 
     def test_a_place_where_nobody_may_write(self):
         folder = Path("/proc/sys/codeact-work") if sys.platform == "linux" else Path("/dev/codeact-work")
-        with pytest.raises(SandboxFileError, match=f"The work_dir {folder} can't be used: "):
+        with pytest.raises(SandboxFileError, match=f"The work_dir {folder} can't be used: ") as caught:
             Workspace(folder).prepare()
+        assert "no longer" not in str(caught.value)
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_no_permission(self, root: Path):

@@ -1,0 +1,230 @@
+"""E. Host faults, 72: cancelled while it is created, started, filled, run, or stopped; and many that start at once."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, sandbox
+
+from ..executors.sandboxes import block, out, run
+from .engine_proxy import EngineProxy, engine_proxy
+from .faults import begin, eventually, exists, must_cancel
+from .oracles import containers, control_groups, descendants
+from .subject import Kind
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
+
+KINDS = [Kind("docker", "process"), Kind("bubblewrap", "process")]
+BEFORE_IT_IS_GONE_S = 10.0
+
+
+@pytest.fixture
+def proxy() -> Iterator[EngineProxy]:
+    """The engine behind a socket that misbehaves on request."""
+    with engine_proxy() as made:
+        yield made
+
+
+@pytest.fixture
+def executor(kind: Kind, tmp_path: Path) -> SandboxCodeExecutor:
+    """One of each kind, with a folder to keep in step; it has not been started."""
+    return kind.make(work_dir=tmp_path / "work", timeout=30)
+
+
+def left() -> set[str]:
+    """Sandboxes of this process, whatever they run in."""
+    return containers() | control_groups() | {str(pid) for pid in descendants(os.getpid())}
+
+
+async def works_again(executor: SandboxCodeExecutor) -> None:
+    """Whatever was cancelled, the executor serves the next block."""
+    async with executor:
+        assert await out(executor, "print('again')") == "again\n"
+
+
+@pytest.mark.parametrize("step", ["create", "attach", "start"])
+async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_container_is_gone(
+    proxy: EngineProxy, step: str
+) -> None:
+    rule = proxy.on("POST", f"/{step}", "hold answer", times=1)
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    starting = asyncio.ensure_future(executor.start())
+    assert await asyncio.to_thread(rule.seen.wait, 20)
+    name = executor.container_name
+    await eventually(lambda: exists(name))
+    starting.cancel()
+    await asyncio.sleep(0.3)
+    # It has something to clear away first.
+    assert not starting.done()
+    rule.release()
+    await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
+    assert starting.cancelled()
+    assert not exists(name)
+    await works_again(executor)
+
+
+async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(
+    proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "CANCEL_PATIENCE_S", 1.0)
+    rule = proxy.on("POST", "/create", "hold answer", times=1)
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    starting = asyncio.ensure_future(executor.start())
+    assert await asyncio.to_thread(rule.seen.wait, 20)
+    await eventually(lambda: exists(executor.container_name))
+    await must_cancel(starting, 4)
+    name = executor.container_name
+    assert exists(name)
+    rule.release()
+    await eventually(lambda: not exists(name))
+    await works_again(executor)
+
+
+async def test_72_cancel_twice_does_not_wait(proxy: EngineProxy) -> None:
+    rule = proxy.on("POST", "/create", "hold answer", times=1)
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+    starting = asyncio.ensure_future(executor.start())
+    assert await asyncio.to_thread(rule.seen.wait, 20)
+    starting.cancel()
+    await asyncio.sleep(0.1)
+    await must_cancel(starting)
+    rule.release()
+    await eventually(lambda: not containers())
+
+
+@pytest.mark.parametrize("delay", [0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5])
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_72_cancel_during_start_leaves_nothing(executor: SandboxCodeExecutor, delay: float) -> None:
+    before = left()
+    starting = asyncio.ensure_future(executor.start())
+    await asyncio.sleep(delay)
+    starting.cancel()
+    await asyncio.wait({starting}, timeout=BEFORE_IT_IS_GONE_S)
+    if not starting.cancelled():
+        await executor.stop()
+    assert left() <= before
+    await works_again(executor)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+@pytest.mark.parametrize("moment", [0.0, 0.01, 0.05])
+async def test_72_cancel_during_upload_leaves_a_sandbox_that_works(
+    executor: SandboxCodeExecutor, tmp_path: Path, moment: float
+) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(16 << 20)
+    async with executor:
+        sending = asyncio.ensure_future(executor.upload(large))
+        await asyncio.sleep(moment)
+        await must_cancel(sending, 5)
+        assert await out(executor, "import os; print(os.path.exists('large'))") == "False\n"
+        (tmp_path / "work" / "large").write_bytes(bytes(16 << 20))
+        running = asyncio.ensure_future(run(executor, "print(1)"))
+        await asyncio.sleep(moment)
+        await must_cancel(running, 5)
+        assert await out(executor, "import os; print(os.path.getsize('large'))") == f"{16 << 20}\n"
+
+
+async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(executor: SandboxCodeExecutor) -> None:
+    code = """
+        import subprocess, sys, time
+        for _ in range(3):
+            subprocess.Popen(["setsid", sys.executable, "-c", "import time; time.sleep(987)"])
+        print("begun", flush=True)
+        time.sleep(60)
+    """
+    async with executor:
+        token = CancellationToken()
+        stream = executor.execute_stream([block(code)], token)
+        assert (await anext(stream)).text.startswith("begun")  # type: ignore[union-attr]
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await anext(stream)
+        count = "grep -c 987 /proc/[0-9]*/cmdline | grep -vc ':0$'; true"
+        # The search itself has that number in its own command line.
+        assert int(await out(executor, count, "sh")) <= 2
+        assert (await run(executor, "print(2)")).state == "kept"
+
+
+async def test_72_cancel_during_stop_stops_all_the_same(executor: SandboxCodeExecutor) -> None:
+    before = left()
+    await executor.start()
+    assert left() > before
+    stopping = asyncio.ensure_future(executor.stop())
+    await asyncio.sleep(0.005)
+    stopping.cancel()
+    await asyncio.wait({stopping}, timeout=BEFORE_IT_IS_GONE_S)
+    await eventually(lambda: left() <= before)
+    await works_again(executor)
+
+
+async def test_72_cancel_of_everything_at_once(executor: SandboxCodeExecutor) -> None:
+    before = left()
+    calls: list[asyncio.Future[Any]] = [asyncio.ensure_future(run(executor, f"print({n})")) for n in range(10)]
+    await asyncio.sleep(0.2)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls, timeout=BEFORE_IT_IS_GONE_S)
+    assert all(call.done() for call in calls)
+    await works_again(executor)
+    assert left() <= before
+
+
+async def test_72_leaving_a_stream_early_kills_its_block(executor: SandboxCodeExecutor) -> None:
+    async with executor:
+        stream = await begin(executor)
+        await stream.aclose()
+        assert (await run(executor, "print(2)")).output == "2\n"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str, indirect=True)
+async def test_72_forty_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: set[int] = set()
+    most = 0
+    lock = threading.Lock()
+    start = sandbox.Sandbox._start
+
+    async def counted(self: sandbox.Sandbox) -> dict[str, Any]:
+        nonlocal most
+        with lock:
+            inside.add(id(self))
+            most = max(most, len(inside))
+        try:
+            return await start(self)
+        finally:
+            with lock:
+                inside.discard(id(self))
+
+    monkeypatch.setattr(sandbox.Sandbox, "_start", counted)
+    executors = [kind.make() for _ in range(40)]
+    try:
+        await asyncio.gather(*(each.start() for each in executors))
+        assert most == sandbox.STARTS_AT_ONCE
+        outputs = await asyncio.gather(*(out(each, f"print({n})") for n, each in enumerate(executors)))
+        assert outputs == [f"{n}\n" for n in range(40)]
+    finally:
+        await asyncio.gather(*(each.stop() for each in executors))
+
+
+async def test_72_a_start_that_waits_for_its_turn_can_be_cancelled(proxy: EngineProxy) -> None:
+    rule = proxy.on("POST", "/create", "hold")
+    executors = [DockerCommandLineCodeExecutor(docker_host=proxy.address) for _ in range(12)]
+    starting = [asyncio.ensure_future(each.start()) for each in executors]
+    assert await asyncio.to_thread(rule.seen.wait, 20)
+    began = time.monotonic()
+    for task in reversed(starting):
+        task.cancel()
+    proxy.clear()
+    await asyncio.wait(starting, timeout=30)
+    assert all(task.cancelled() for task in starting)
+    assert time.monotonic() - began < 30
+    assert not containers()
+    await works_again(executors[-1])
