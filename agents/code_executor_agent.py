@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Self
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -16,29 +15,21 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
-    HandoffMessage,
     ModelClientStreamingChunkEvent,
     TextMessage,
-    ThoughtEvent,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
-from autogen_core.models import (
-    AssistantMessage,
-    ChatCompletionClient,
-    CreateResult,
-    LLMMessage,
-    SystemMessage,
-    UserMessage,
-)
+from autogen_core.models import ChatCompletionClient, CreateResult
 
-from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
+from autogen_codeact.agents.approval import ApprovalFuncType
+from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part
+from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
-from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks, normalise_language
-from autogen_codeact.agents.model import awaited, converse
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, as_message, describe, metadata_of, outcome_of
+from autogen_codeact.agents.found_code import FoundCode, find_code, runnable_languages
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 
 CUT_OFF = (
     "Your answer ended inside a code block, so none of it was run. Send the code again, whole; "
@@ -46,14 +37,11 @@ CUT_OFF = (
 )
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
+CODE_OF_OTHERS = (
+    "There is code in the thread, but it was not run, because only code in a message of {sources} is run. "
+    "Please send the code to run in such a message."
+)
 CARRY_ON = "Do that now: send the whole corrected code in one code block."
-RESTART_DEADLINE_S = 120.0
-
-
-@dataclass(frozen=True)
-class _Code:
-    blocks: list[CodeBlock]
-    cut_off: bool
 
 
 class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
@@ -76,6 +64,9 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         supported_languages: Languages that are run, `py` and `python3` counting as `python` and so on.
             Default: `DEFAULT_SUPPORTED_LANGUAGES`.
         approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
+        stream_output: Also yield what running code writes, as it writes it: in `ModelClientStreamingChunkEvent`s whose
+            metadata have `chunk_of: execution`, because AutoGen's teams take no events of others. Needs one of our
+            executors. Default: no.
 
     Raises:
         ValueError: `max_retries_on_error` is negative, or given without a model.
@@ -110,6 +101,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         sources: Sequence[str] | None = None,
         supported_languages: list[str] | None = None,
         approval_func: ApprovalFuncType | None = None,
+        stream_output: bool = False,
     ) -> None:
         if max_retries_on_error < 0:
             raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
@@ -124,13 +116,29 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         self._model_client_stream = model_client_stream
         self._max_retries_on_error = max_retries_on_error
         self._system_message = system_message
+        self._stream_output = stream_output
         self._sources = list(sources) if sources is not None else None
         self._supported_languages = list(supported_languages) if supported_languages is not None else None
         languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
-        self._languages = frozenset(map(normalise_language, languages)) - OUTPUT_LABELS - {""}
+        self._languages = runnable_languages(languages)
         self._approval_func = approval_func
-        self._asker = RetryAsker(model_client, name) if model_client is not None else None
-        self._ran_code = False
+        self._runner = CodeRunner(
+            code_executor,
+            source=name,
+            context=self._model_context,
+            approval_func=approval_func,
+            stream=stream_output,
+        )
+        self._conversation = self._asker = None
+        if model_client is not None:
+            self._asker = RetryAsker(model_client, name)
+            self._conversation = Conversation(
+                self._model_context,
+                model_client,
+                source=name,
+                system_message=system_message,
+                stream=model_client_stream,
+            )
         self._owns_parts = False
 
     @property
@@ -175,12 +183,10 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         Raises:
             ValueError: There is no task: nothing was said, now or before.
         """
-        if self._model_client is None:
-            yield Response(chat_message=await self._run_code_of_others(messages, cancellation_token), inner_messages=[])
-            return
         events: list[BaseAgentEvent | BaseChatMessage] = []
-        async with self._context_restored_on_error(), aclosing(self._act(messages, cancellation_token)) as turn:
-            async for item in turn:
+        turn = self._run_code_of_others if self._conversation is None else self._act
+        async with aclosing(turn(messages, cancellation_token)) as items:
+            async for item in items:
                 if not isinstance(item, ModelClientStreamingChunkEvent):
                     events.append(item)
                 if not isinstance(item, TextMessage):
@@ -192,18 +198,28 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
     async def _act(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
+        conversation = self._conversation
+        assert conversation is not None
+        async with conversation.restored_on_error():
+            await conversation.listen(messages)
+            async with aclosing(self._solve(conversation, token)) as steps:
+                async for item in steps:
+                    yield item
+
+    async def _solve(
+        self, conversation: Conversation, token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
         """Generate, extract, approve, execute, decide, again or reflect. The last item is the answer."""
-        await self._listen(messages)
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
-            async for item in self._generate(token):
+            async for item in conversation.generate(token):
                 if isinstance(item, CreateResult):
                     generated = item
                 else:
                     yield item
-            code = self._code_in([str(generated.content)])
+            code = find_code([str(generated.content)], self._languages)
             if code.cut_off:
-                await self._tell(CUT_OFF)
+                await conversation.tell(CUT_OFF)
             if not code.blocks and (is_last or not code.cut_off):
                 yield self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
                 return
@@ -211,61 +227,46 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             if code.cut_off:
                 continue
 
-            result = await self.execute_code_block(code.blocks, token)
-            await self._observe(result)
+            async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
+                yield chunk
+            result = self._runner.result
+            await conversation.observe(result, limit=self.MAX_OUTPUT_CHARS)
             yield self._execution_event(attempt, result)
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
 
-            decided = await self._decide(token)
+            decided = await self._decide(conversation, token)
             yield self._decision_event(attempt, decided)
             if not decided.decision.retry:
                 break
-            await self._plan(decided.decision.reason)
+            await conversation.note_plan(decided.decision.reason)
+            await conversation.tell(CARRY_ON)
 
-        async for item in self._generate(token):
+        async for item in conversation.generate(token):
             yield self._answer(item) if isinstance(item, CreateResult) else item
 
-    async def _run_code_of_others(self, messages: Sequence[BaseChatMessage], token: CancellationToken) -> TextMessage:
+    async def _run_code_of_others(
+        self, messages: Sequence[BaseChatMessage], token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
         code = self._code_in_messages(messages)
         if code.cut_off:
-            return TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
-        if not code.blocks:
-            return TextMessage(content=self.NO_CODE_BLOCKS_FOUND_MESSAGE, source=self.name)
-        result = await self.execute_code_block(code.blocks, token)
-        words = describe(result, limit=self.MAX_OUTPUT_CHARS)
-        return TextMessage(content=words, source=self.name, metadata=metadata_of(result))
+            yield TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
+        elif not code.blocks:
+            yield TextMessage(content=self._nothing_to_run(messages), source=self.name)
+        else:
+            async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
+                yield chunk
+            result = self._runner.result
+            words = describe(result, limit=self.MAX_OUTPUT_CHARS)
+            yield TextMessage(content=words, source=self.name, metadata=metadata_of(result))
+
+    def _nothing_to_run(self, messages: Sequence[BaseChatMessage]) -> str:
+        texts = [message.content for message in messages if isinstance(message, TextMessage)]
+        if self._sources is None or not find_code(texts, self._languages).blocks:
+            return self.NO_CODE_BLOCKS_FOUND_MESSAGE
+        return CODE_OF_OTHERS.format(sources=" or ".join(self._sources) or "nobody")
 
     # Steps of a turn
-
-    async def _listen(self, messages: Sequence[BaseChatMessage]) -> None:
-        for message in messages:
-            if isinstance(message, HandoffMessage):
-                for said_before in message.context:
-                    await self._model_context.add_message(said_before)
-            told = message.to_model_message()
-            if _says_something(told):  # as below in _generate: providers refuse empty messages
-                await self._model_context.add_message(told)
-        if not any(map(_says_something, await self._model_context.get_messages())):
-            raise ValueError("There is no task: give the agent a message that says what to do.")
-
-    async def _generate(
-        self, token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        """Let the model speak; yields chunks, its thought, last the result, which is then in the context."""
-        assert self._model_client is not None
-        told = await self._conversation()
-        async with aclosing(converse(self._model_client, told, token, stream=self._model_client_stream)) as answer:
-            async for item in answer:
-                if isinstance(item, str):
-                    yield ModelClientStreamingChunkEvent(content=item, source=self.name)
-                    continue
-                if item.thought:
-                    yield ThoughtEvent(content=item.thought, source=self.name)
-                if str(item.content).strip():  # several providers refuse a conversation with an empty message in it
-                    said = AssistantMessage(content=item.content, thought=item.thought, source=self.name)
-                    await self._model_context.add_message(said)
-                yield item
 
     async def execute_code_block(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -279,64 +280,27 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         Returns:
             The executor's own result, untouched, or one with the outcome `denied`.
         """
-        if self._approval_func is not None:
-            context = await self._model_context.get_messages()
-            answer = await ask_approval(self._approval_func, code_blocks, context, cancellation_token)
-            if not answer.approved:
-                return denied(answer.reason)
-        self._ran_code = True
-        return await awaited(
-            self._code_executor.execute_code_blocks(code_blocks, cancellation_token=cancellation_token),
-            cancellation_token,
-        )
+        return await self._runner.run(code_blocks, cancellation_token)
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
         """Return the code that would be run for these messages; none, where a block is cut off."""
         return self._code_in_messages(messages).blocks
 
-    async def _observe(self, result: CodeResult) -> None:
-        assert self._model_client is not None
-        vision = bool(self._model_client.model_info.get("vision"))
-        await self._model_context.add_message(
-            await as_message(result, self.name, vision=vision, limit=self.MAX_OUTPUT_CHARS)
-        )
-
-    async def _decide(self, token: CancellationToken) -> Decided:
+    async def _decide(self, conversation: Conversation, token: CancellationToken) -> Decided:
         assert self._asker is not None
-        return await self._asker.ask(await self._conversation(), token)
+        return await self._asker.ask(await conversation.messages(), token)
 
-    async def _plan(self, reason: str) -> None:
-        if reason.strip():
-            await self._model_context.add_message(AssistantMessage(content=reason, source=self.name))
-        await self._tell(CARRY_ON)
-
-    async def _tell(self, words: str) -> None:
-        await self._model_context.add_message(UserMessage(content=words, source=self.name))
-
-    async def _conversation(self) -> list[LLMMessage]:
-        system = [SystemMessage(content=self._system_message)] if self._system_message is not None else []
-        return [*system, *await self._model_context.get_messages()]
-
-    def _code_in_messages(self, messages: Sequence[BaseChatMessage]) -> _Code:
-        return self._code_in(
-            [
-                message.content
-                for message in messages
-                if isinstance(message, TextMessage) and (self._sources is None or message.source in self._sources)
-            ]
-        )
-
-    def _code_in(self, texts: Sequence[str]) -> _Code:
-        """Find the code to run. Where one block is cut off none is run: blocks of an answer build on each other."""
-        found = [block for text in texts for block in extract_code_blocks(text)]
-        wanted = [block for block in found if block.language in self._languages]
-        if not all(block.complete for block in wanted):
-            return _Code([], cut_off=True)
-        return _Code([CodeBlock(code=block.code, language=block.language) for block in wanted], cut_off=False)
+    def _code_in_messages(self, messages: Sequence[BaseChatMessage]) -> FoundCode:
+        texts = [
+            message.content
+            for message in messages
+            if isinstance(message, TextMessage) and (self._sources is None or message.source in self._sources)
+        ]
+        return find_code(texts, self._languages)
 
     # Events
 
-    def _generation_event(self, attempt: int, generated: CreateResult, code: _Code) -> CodeGenerationEvent:
+    def _generation_event(self, attempt: int, generated: CreateResult, code: FoundCode) -> CodeGenerationEvent:
         return CodeGenerationEvent(
             retry_attempt=attempt,
             content=str(generated.content),
@@ -368,16 +332,6 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
 
     # State
 
-    @asynccontextmanager
-    async def _context_restored_on_error(self) -> AsyncIterator[None]:
-        # Teams hand an interrupted agent the same messages again; they must not be in the context twice.
-        before = await self._model_context.save_state()
-        try:
-            yield
-        except BaseException:
-            await self._model_context.load_state(before)
-            raise
-
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Forget the conversation and, if the agent ran code, restart the executor.
 
@@ -385,16 +339,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             TimeoutError: The executor did not restart within 120 s.
         """
         await self._model_context.clear()
-        if not self._ran_code:
-            return  # most executors refuse to restart before they were started
-        try:
-            async with asyncio.timeout(RESTART_DEADLINE_S):
-                await awaited(self._code_executor.restart(), cancellation_token)
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"The code executor did not restart within {RESTART_DEADLINE_S:g} s; stop it and start it again."
-            ) from error
-        self._ran_code = False
+        await self._runner.reset(cancellation_token)
 
     async def close(self) -> None:
         """Stop the executor and close the model client of an agent that was loaded from a config.
@@ -447,6 +392,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             system_message=self._system_message,
             sources=self._sources,
             supported_languages=self._supported_languages,
+            stream_output=self._stream_output,
         )
 
     @classmethod
@@ -465,10 +411,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             system_message=config.system_message,
             sources=config.sources,
             supported_languages=config.supported_languages,
+            stream_output=config.stream_output,
         )
         agent._owns_parts = True
         return agent
-
-
-def _says_something(message: LLMMessage) -> bool:
-    return bool(message.content.strip() if isinstance(message.content, str) else message.content)

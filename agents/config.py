@@ -26,6 +26,7 @@ class CodeExecutorAgentConfig(BaseModel):
     system_message: str | None = CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
     sources: list[str] | None = None
     supported_languages: list[str] | None = None
+    stream_output: bool = False
 
     @model_serializer(mode="wrap")
     def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

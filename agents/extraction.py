@@ -94,12 +94,14 @@ class ExtractedBlock:
         code: The code as written, line endings as "\\n"; a fenced block ends with one, as CommonMark has it.
         line: The line, counted from 1, of the first line of code in the text.
         complete: False when the fence or tag was never closed: a truncated answer, which must not be run.
+        tagged: Whether it stood in a tag; False for a fence.
     """
 
     language: str
     code: str
     line: int
     complete: bool
+    tagged: bool = field(default=False, compare=False)
 
 
 def extract_code_blocks(text: str) -> list[ExtractedBlock]:
@@ -260,7 +262,7 @@ class _Scanner:
         language, above = _TAGS[match[0]], self._line(at)
         if inner := _only_fence(code):
             language, code, above = inner.language or language, inner.code, above + inner.line - 1
-        self.blocks.append(ExtractedBlock(language, code, above, complete))
+        self.blocks.append(ExtractedBlock(language, code, above, complete, tagged=True))
 
     # Fences
 

@@ -50,7 +50,7 @@ def describe(result: CodeResult, *, limit: int = MAX_OUTPUT_CHARS) -> str:
         words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
     elif not output.strip():
         words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else _SILENT
-    return f"{words}\n\n{remarks}" if words and remarks else words or remarks
+    return "{}\n\n{}".format(words.rstrip("\n"), remarks) if words and remarks else words or remarks
 
 
 def outcome_of(result: CodeResult) -> str:

@@ -254,7 +254,7 @@ async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_and_that_is
             assert os.listdir(forbidden) == []
         who, words = bench.told_at_last()
         assert who == bench.runner
-        assert words.startswith("done\n\n\nFiles made or changed: made.txt (4 bytes; ")
+        assert words.startswith("done\n\nFiles made or changed: made.txt (4 bytes; ")
         assert "this user has no permission" in words
         allow(forbidden)
         await bench.works()

@@ -206,7 +206,7 @@ async def test_a_plot_is_sent_to_a_model_that_sees_and_to_no_other(mode: str, vi
         await blind.load_state(json.loads(json.dumps(await agent.save_state())))
         await blind.run(task="What did I ask for?")
 
-    words = f"saved\n\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
+    words = f"saved\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
     told = heard(server)[1]
     assert told[:-1] == [SYSTEM, by("user", "Plot 1, 4, 9."), model(fenced(PLOT_CODE))]
     assert [message["content"] for message in heard(server)[2][1:]] == [
@@ -233,7 +233,7 @@ async def test_a_plot_is_sent_to_a_model_that_sees_and_to_no_other(mode: str, vi
 
 SLOW_CODE = "import time\nx = 0\nprint('half way', flush=True)\ntime.sleep(60)\n"
 RESTORED = (
-    "The code took too long and was stopped after {} s.\nIts output was:\nhalf way\n\n\n"
+    "The code took too long and was stopped after {} s.\nIts output was:\nhalf way\n\n"
     "The session's memory was put back to before this code: variables and imports from earlier code are there, "
     "those of this code are not.\n"
     "Files, threads and subprocesses are not restored."

@@ -8,6 +8,8 @@ import pytest
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+
 
 @pytest.fixture
 async def executor(tmp_path: Path) -> AsyncIterator[CodeExecutor]:
@@ -17,3 +19,10 @@ async def executor(tmp_path: Path) -> AsyncIterator[CodeExecutor]:
         local = LocalCommandLineCodeExecutor(timeout=20, work_dir=tmp_path)
     async with local:
         yield local
+
+
+@pytest.fixture
+async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
+    """A real sandbox with one interpreter that lives on."""
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+        yield executor

@@ -19,7 +19,13 @@ from autogen_core.models import AssistantMessage, CreateResult, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import CARRY_ON, CUT_OFF, CUT_OFF_BY_OTHERS, CUT_OFF_NOTE
+from autogen_codeact.agents.code_executor_agent import (
+    CARRY_ON,
+    CODE_OF_OTHERS,
+    CUT_OFF,
+    CUT_OFF_BY_OTHERS,
+    CUT_OFF_NOTE,
+)
 from autogen_codeact.agents.decision import QUESTION
 from tests.agents.support import (
     FAILED_WORDS,
@@ -372,6 +378,10 @@ async def test_only_code_from_the_named_sources_is_run(executor: CodeExecutor) -
     assert response.chat_message.to_text() == "coder\n"
 
     response = await agent.on_messages([theirs], CancellationToken())
+    assert response.chat_message.to_text() == CODE_OF_OTHERS.format(sources="coder")
+
+    nobodys = TextMessage(content="There you are.", source="user")
+    response = await agent.on_messages([nobodys], CancellationToken())
     assert response.chat_message.to_text() == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
 
 

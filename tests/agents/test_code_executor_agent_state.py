@@ -111,7 +111,7 @@ async def test_reset_leaves_an_executor_alone_that_was_never_used(executor: Exec
 
 
 async def test_reset_has_a_deadline(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.agents.code_executor_agent.RESTART_DEADLINE_S", 0.05)
+    monkeypatch.setattr("autogen_codeact.agents.code_runner.RESTART_DEADLINE_S", 0.05)
     agent = CodeExecutorAgent("runner", executor)
     await agent.run(task=WORKS)
     executor.restart_takes = 30

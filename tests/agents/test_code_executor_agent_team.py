@@ -127,7 +127,7 @@ async def test_plots_go_to_models_that_see_and_to_no_others(tmp_path: Path, visi
     await agent.run(task="Plot.")
 
     content = told(client)[1][-1].content
-    words = f"plotted\n\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
+    words = f"plotted\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
     if not vision:
         assert content == words
         return

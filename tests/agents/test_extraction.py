@@ -348,6 +348,18 @@ def test_ten_megabytes_are_read(kind: str) -> None:
     assert len(extract_code_blocks(unit * times)) == each * times
 
 
+def test_a_tag_is_told_from_a_fence() -> None:
+    found = extract_code_blocks(
+        f"{F}python\na\n{F}\n<execute>\nb\n</execute>\n<execute>\n{F}python\nc\n{F}\n</execute>\n<execute>\nd"
+    )
+    assert [(block.code.strip(), block.tagged) for block in found] == [
+        ("a", False),
+        ("b", True),
+        ("c", True),
+        ("d", True),
+    ]
+
+
 def test_fences_nested_ever_deeper_are_read() -> None:
     opened = f"{F}a\n" * 200_000
     assert len(extract_code_blocks(opened + f"{F}\n" * 200_000)) == 1

@@ -4,6 +4,7 @@ import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
 
 from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS
 from autogen_codeact.teams import coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
 
@@ -72,7 +73,7 @@ async def test_only_code_that_the_reviewer_sends_is_run(executor, tmp_path):
     assert said(result)[1:] == [
         ("coder", rejected),
         ("reviewer", "Don't write files."),
-        ("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE),
+        ("executor", CODE_OF_OTHERS.format(sources="reviewer")),
         ("coder", PRINT_42),
         ("reviewer", PRINT_42),
         ("executor", "42\n"),
@@ -86,7 +87,7 @@ async def test_code_in_the_task_is_never_run(executor, tmp_path):
     task = "What does this do?\n```python\nopen('made', 'w')\n```"
     model = ScriptedModel(["It makes a file.", "It makes a file. TERMINATE"])
     result = await coder_executor_team(model, executor).run(task=task)
-    assert said(result)[2] == ("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)
+    assert said(result)[2] == ("executor", CODE_OF_OTHERS.format(sources="coder"))
     assert not (tmp_path / "made").exists()
 
 

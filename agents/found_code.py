@@ -1,0 +1,44 @@
+"""The code of a message that an agent is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks, normalise_language
+
+
+@dataclass(frozen=True)
+class FoundCode:
+    """What was found.
+
+    Args:
+        blocks: The blocks to run.
+        cut_off: Whether one of them was never closed; then there are none to run.
+    """
+
+    blocks: list[CodeBlock]
+    cut_off: bool
+
+
+def runnable_languages(labels: Iterable[str]) -> frozenset[str]:
+    """Return the languages that these labels stand for, without what is only ever shown."""
+    return frozenset(map(normalise_language, labels)) - OUTPUT_LABELS - {""}
+
+
+def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bool = False) -> FoundCode:
+    """Find the code to run.
+
+    Args:
+        texts: Messages, as written.
+        languages: What is run, as `runnable_languages` gives it.
+        tags_only: Whether only `<execute>` tags count, fences being shown and not run.
+    """
+    found = [block for text in texts for block in extract_code_blocks(text)]
+    wanted = [block for block in found if block.language in languages and (block.tagged or not tags_only)]
+    # Where one block is cut off none is run: blocks of an answer build on each other.
+    if not all(block.complete for block in wanted):
+        return FoundCode([], cut_off=True)
+    return FoundCode([CodeBlock(code=block.code, language=block.language) for block in wanted], cut_off=False)

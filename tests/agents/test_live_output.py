@@ -1,0 +1,112 @@
+"""What running code writes, as it writes it."""
+
+import asyncio
+from itertools import groupby
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import (
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+)
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.ui import Console
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.teams import Team
+from tests.agents.support import scripted
+
+SLOW = """\
+```python
+import os, time
+print("one", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+print("two")
+```
+"""
+LONG = "```python\nprint('head')\nprint('x' * 3_000_000)\nprint('tail')\n```\n"
+
+
+def is_output(item: Any) -> bool:
+    return isinstance(item, ModelClientStreamingChunkEvent) and item.metadata == {"chunk_of": "execution"}
+
+
+async def test_output_comes_while_the_code_runs(session: SandboxCodeExecutor) -> None:
+    agent = CodeExecutorAgent("coder", session, model_client=scripted(SLOW, "Two."), stream_output=True)
+    seen: list[Any] = []
+    async for item in agent.run_stream(task="Count."):
+        seen.append(item)
+        if is_output(item) and "one" in item.content:
+            (session.work_dir / "go").touch()  # the code waits for it, so it runs still
+            await session.upload(session.work_dir / "go")
+
+    kinds = [kind for kind, _ in groupby(type(item) for item in seen)]  # a line may come in pieces
+    assert kinds == [
+        TextMessage,
+        CodeGenerationEvent,
+        ModelClientStreamingChunkEvent,
+        CodeExecutionEvent,
+        TextMessage,
+        TaskResult,
+    ]
+    assert "".join(item.content for item in seen if is_output(item)) == "one\ntwo\n"
+    assert {item.source for item in seen if is_output(item)} == {"coder"}
+    assert seen[-1].messages == [item for item in seen[:-1] if not is_output(item)]
+
+
+async def test_the_tail_of_a_long_output_is_shown_too(session: SandboxCodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", session, stream_output=True)
+
+    shown = [item async for item in agent.on_messages_stream([user(LONG)], CancellationToken())]
+
+    text = "".join(item.content for item in shown if is_output(item))
+    assert text.startswith("head\nxxx")
+    assert text.endswith("xxx\ntail\n")
+
+
+async def test_output_is_not_shown_unasked(session: SandboxCodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", session)
+    shown = [item async for item in agent.on_messages_stream([user("```python\nprint(1)\n```")], CancellationToken())]
+    assert len(shown) == 1
+
+
+async def test_an_executor_that_can_not_stream_will_do(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", executor, stream_output=True)
+    result = await agent.run(task="```python\nprint(1)\n```")
+    assert result.messages[-1].to_text() == "1\n"
+
+
+@pytest.mark.parametrize("team_class", [RoundRobinGroupChat, Team])
+async def test_teams_and_the_console_take_it(
+    session: SandboxCodeExecutor, team_class: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runner = CodeExecutorAgent("runner", session, stream_output=True)
+    team = team_class([runner], termination_condition=MaxMessageTermination(2))
+
+    result = await Console(team.run_stream(task="```python\nprint(6 * 7)\n```"))
+
+    assert [(message.source, message.to_text()) for message in result.messages[1:]] == [("runner", "42\n")]
+    assert "---------- ModelClientStreamingChunkEvent (runner) ----------\n42\n" in capsys.readouterr().out
+
+
+async def test_leaving_while_code_runs_kills_it(session: SandboxCodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", session, stream_output=True)
+    stream = agent.on_messages_stream([user(SLOW)], CancellationToken())
+    assert is_output(await anext(stream))
+
+    await asyncio.wait_for(stream.aclose(), 10)  # type: ignore[attr-defined]
+
+    result = await agent.run(task="```python\nprint('next')\n```")
+    assert result.messages[-1].to_text() == "next\n"
+
+
+def user(words: str) -> TextMessage:
+    return TextMessage(content=words, source="user")
