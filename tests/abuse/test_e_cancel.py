@@ -15,7 +15,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCode
 
 from ..executors.sandboxes import block, out, run
 from .engine_proxy import EngineProxy, engine_proxy
-from .faults import begin, eventually, exists, must_cancel
+from .faults import begin, eventually, exists, must_cancel, rest
 from .oracles import containers, control_groups, descendants
 from .subject import Kind
 
@@ -147,7 +147,7 @@ async def test_72_cancel_during_a_block_kills_it_with_all_that_it_started(execut
         assert (await anext(stream)).text.startswith("begun")  # type: ignore[union-attr]
         token.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await anext(stream)
+            await rest(stream)
         look = """
             import glob
             print([path for path in glob.glob("/proc/[0-9]*/cmdline") if b"sleep(987)" in open(path, "rb").read()])
