@@ -18,7 +18,7 @@ from .errors import (
 )
 from .executor import SandboxCodeExecutor
 from .limits import Limits
-from .result import Artifact, ErrorInfo, ExecutionResult, Outcome, State
+from .result import Artifact, ErrorInfo, ExecutionResult, NetworkConnection, Outcome, State
 
 __all__ = [
     "DEFAULT_IMAGE",
@@ -30,6 +30,7 @@ __all__ = [
     "ErrorInfo",
     "ExecutionResult",
     "Limits",
+    "NetworkConnection",
     "Outcome",
     "OutputChunk",
     "SandboxCodeExecutor",

@@ -115,6 +115,7 @@ def combine(results: Sequence[ExecutionResult]) -> ExecutionResult:
         truncated=sum(result.truncated for result in results),
         artifacts=tuple(files.values()),
         tool_calls=tuple(call for result in results for call in result.tool_calls),
+        connections=tuple(each for result in results for each in result.connections),
         state=max((result.state for result in results), key=_STATES.index),
         notes=tuple(note for result in results for note in result.notes),
     )

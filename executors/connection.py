@@ -57,6 +57,8 @@ class Connection:
     """
 
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
+        self.handlers: dict[bytes, Callable[[int, bytes], None]] = {}
+        """By type: who takes further frames that nobody has asked for, in the connection's thread, as (id, payload)."""
         self.hello: Future[dict[str, Any]] = Future()
         self.ended: Future[SandboxError] = Future()
         for future in (self.hello, self.ended):
@@ -67,6 +69,7 @@ class Connection:
         self._pending: dict[int, _Pending] = {}
         self._idents = itertools.count(1)
         self._outgoing: deque[memoryview] = deque()
+        self._bulk: deque[tuple[memoryview, Callable[[], None]]] = deque()
         self._lock = threading.Lock()
         self._closing = False
         self._more = False
@@ -94,6 +97,17 @@ class Connection:
         """Send a frame that has no answer."""
         with self._lock:
             self._outgoing.append(memoryview(frame))
+        self._wake()
+
+    def send_bulk(self, frame: bytes, taken: Callable[[], None]) -> None:
+        """Send a frame when nothing else waits, so that requests don't wait behind a download.
+
+        Args:
+            frame: The frame.
+            taken: Called in the connection's thread when its turn has come; never, if the sandbox ends first.
+        """
+        with self._lock:
+            self._bulk.append((memoryview(frame), taken))
         self._wake()
 
     def request(
@@ -230,6 +244,10 @@ class Connection:
         """Send what there is room for; True when nothing waits any more."""
         while True:
             with self._lock:
+                if not self._outgoing and self._bulk:
+                    frame, taken = self._bulk.popleft()
+                    self._outgoing.append(frame)
+                    taken()
                 if not self._outgoing:
                     return True
                 chunk = self._outgoing[0]
@@ -259,6 +277,8 @@ class Connection:
         elif kind == b"!":
             message, _ = protocol.unpack(payload)
             raise SandboxProtocolError(f"the sandbox {self._name} gave up: {message.get('error')}")
+        elif kind in self.handlers:
+            self.handlers[kind](ident, payload)
         else:
             raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
 
@@ -280,6 +300,7 @@ class Connection:
             self.ended.set_result(error)
             pending, self._pending = self._pending, {}
             self._outgoing.clear()
+            self._bulk.clear()
         self._wake_read.close()
         self._wake_write.close()
         if not self.hello.done():

@@ -21,6 +21,10 @@ from .block_reply import combine, to_result
 from .block_request import BlockRequest, make_request
 from .chunks import OutputChunk, OutputChunks
 from .connection import Listener
+from .egress.gateway import Gateway
+from .egress.ledger import notes as connection_notes
+from .egress.outside import Outside, Resolver, resolve_by_system
+from .egress.policy import Policy
 from .errors import SandboxFileError, SandboxNotStarted, SandboxStartError
 from .filenames import safe_name
 from .languages import Language
@@ -51,7 +55,11 @@ class SandboxCodeExecutor(CodeExecutor):
         init_command: Shell command that runs once when the sandbox has started, or None.
         functions_source: Source of the module of functions for the code, or None.
         functions_module: Name of that module.
+        allow_domains: Hosts that the code may reach; docs/network.md.
     """
+
+    resolve_name: Resolver = staticmethod(resolve_by_system)
+    """Finds the addresses of the hosts in `allow_domains`, in a thread."""
 
     def __init__(
         self,
@@ -66,6 +74,7 @@ class SandboxCodeExecutor(CodeExecutor):
         init_command: str | None,
         functions_source: str | None,
         functions_module: str,
+        allow_domains: Sequence[str] = (),
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
@@ -79,6 +88,8 @@ class SandboxCodeExecutor(CodeExecutor):
         self._init_command = init_command
         self._functions_source = functions_source
         self._functions_module = functions_module
+        self._policy = Policy(allow_domains)
+        self._allow_domains = tuple(allow_domains)
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
         self._temporary: _TemporaryFolder | None = None
@@ -91,6 +102,10 @@ class SandboxCodeExecutor(CodeExecutor):
     @abstractmethod
     def _new_sandbox(self) -> Sandbox:
         """Make a sandbox that has not been started."""
+
+    def _new_gateway(self) -> Gateway | None:
+        """A new sandbox's way out, where it has one."""
+        return Gateway(Outside(self._policy, self.resolve_name)) if self._allow_domains else None
 
     @property
     def timeout(self) -> float:
@@ -311,6 +326,7 @@ class SandboxCodeExecutor(CodeExecutor):
         if isinstance(request, ExecutionResult):
             return _marked_lost(replace(request, notes=notes))
         workspace = self._workspace
+        mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept = None
         message = {**request.message, "scan": workspace is not None}
         if workspace is not None:
@@ -325,9 +341,8 @@ class SandboxCodeExecutor(CodeExecutor):
         if workspace is not None:
             async with self._files:
                 artifacts = await sync.pull(workspace, sandbox, reply)
-        return _marked_lost(
-            to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
-        )
+        result = to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
+        return _marked_lost(_with_connections(result, sandbox, mark))
 
     def _keep_code(self, request: BlockRequest) -> str | None:
         """Where the code is on the host, as AutoGen's executors keep it."""
@@ -409,6 +424,11 @@ class SandboxCodeExecutor(CodeExecutor):
         """Names of the regular files in the workspace."""
         sandbox = await self._ready()
         return [entry["name"] for entry in await sandbox.list_files()]
+
+
+def _with_connections(result: ExecutionResult, sandbox: Sandbox, mark: int) -> ExecutionResult:
+    found = sandbox.gateway.ledger.since(mark) if sandbox.gateway is not None else ()
+    return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
 
 
 def _marked_lost(result: ExecutionResult) -> ExecutionResult:

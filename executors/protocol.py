@@ -32,6 +32,7 @@ _MODULES = [
     "place",
     "session",
     "blocks",
+    "proxy",
     "supervisor",
 ]
 

@@ -49,6 +49,27 @@ class Artifact:
     note: str | None = None
 
 
+@dataclass(frozen=True)
+class NetworkConnection:
+    """A connection that code has asked for by `allow_domains`.
+
+    Args:
+        host: The host asked for, or None where that could not be told.
+        port: The port, or None likewise.
+        allowed: Whether it was allowed.
+        sent: Bytes from the sandbox, what it said to its proxy included.
+        received: Bytes to the sandbox.
+        reason: Why it was refused or how it failed, as a sentence; else None.
+    """
+
+    host: str | None
+    port: int | None
+    allowed: bool
+    sent: int
+    received: int
+    reason: str | None = None
+
+
 @dataclass
 class ExecutionResult(CommandLineCodeResult):
     """Result of running code blocks; AutoGen's `CommandLineCodeResult` with what a repair needs to know.
@@ -69,6 +90,8 @@ class ExecutionResult(CommandLineCodeResult):
         artifacts: Files that the blocks made or changed.
         tool_calls: Calls to host tools, in the order they began.
         state: What became of the session's memory.
+        connections: Connections that began while the blocks ran, with `allow_domains`; where blocks run at the same time, also
+            those of the others.
         notes: Sentences about the run that are not the code's own output (for example what a rollback can't restore).
     """
 
@@ -82,4 +105,5 @@ class ExecutionResult(CommandLineCodeResult):
     artifacts: tuple[Artifact, ...] = ()
     tool_calls: tuple[Any, ...] = ()
     state: State = "kept"
+    connections: tuple[NetworkConnection, ...] = ()
     notes: tuple[str, ...] = field(default=())

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from . import protocol
 from .connection import Connection, Listener, Reply
+from .egress.gateway import Gateway
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
 from .stream import ByteStream, Launcher
 from .turns import Turns
@@ -47,6 +48,7 @@ class Settings:
         rlimits: Resource limits that the runner sets for everything in the sandbox, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
         concurrency: Blocks that run at the same time in process mode; the others wait for their turn.
+        proxy: How the supervisor offers a way out (`Gateway.SETTINGS`), or None for no network at all.
         lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
             the stream itself decides about others. None for no such limit.
     """
@@ -61,6 +63,7 @@ class Settings:
     rlimits: Mapping[str, int] = field(default_factory=dict)
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)
     concurrency: int = 32
+    proxy: Mapping[str, int] | None = None
     lease_s: float | None = None
 
 
@@ -73,13 +76,22 @@ class Sandbox:
         name: Its name in messages.
         start_timeout_s: How long the runner may take until it answers, in seconds.
         grace_s: How long beyond a block's own deadline an answer may take, in seconds.
+        gateway: The way out to named hosts, or None.
     """
 
     def __init__(
-        self, launcher: Launcher, settings: Settings, name: str, *, start_timeout_s: float = 60.0, grace_s: float = 10.0
+        self,
+        launcher: Launcher,
+        settings: Settings,
+        name: str,
+        *,
+        start_timeout_s: float = 60.0,
+        grace_s: float = 10.0,
+        gateway: Gateway | None = None,
     ) -> None:
         self.settings = settings
         self.name = name
+        self.gateway = gateway
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
         self._grace_s = grace_s
@@ -158,6 +170,8 @@ class Sandbox:
         lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
         keep_alive_s = lease_s / WORDS_PER_LEASE if lease_s is not None else None
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
+        if self.gateway is not None:
+            self.gateway.attach(connection, self.name)
         connection.open()
         connection.send(protocol.runner_source())
         connection.send(protocol.pack(b"C", 0, {**vars(self.settings), "lease_s": lease_s}))
@@ -190,6 +204,8 @@ class Sandbox:
                 connection.close(self._grace_s)
             self._launcher.kill()
         finally:
+            if self.gateway is not None:
+                self.gateway.close()
             self._launcher.close()
 
     async def run(

@@ -11,6 +11,7 @@ from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import environment as variables
+from autogen_codeact.executors.egress.gateway import SETTINGS
 from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
 from autogen_codeact.executors.functions_module import CodeFunction, build_functions_source, check_module_name
 from autogen_codeact.executors.languages import merge
@@ -43,6 +44,7 @@ class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
     languages: dict[str, str | list[str]] = Field(default_factory=dict)
     split_streams: bool = False
     checkpoint: bool = True
+    allow_domains: list[str] = Field(default_factory=list)
     python: str | None = None
     readable: list[str] = Field(default_factory=list)
 
@@ -69,6 +71,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         languages: Further languages: label to command.
         split_streams: Whether `stdout` and `stderr` of the result are kept apart.
         checkpoint: Whether a session is checkpointed before each block. Default True.
+        allow_domains: Hosts that the code may reach, as for Docker. Default none.
         python: The interpreter. By default the running one with what is installed for it, if the sandbox's user can reach
             it, else the system's.
         readable: Further folders of the host that the code can read.
@@ -97,6 +100,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         languages: Mapping[str, str | Sequence[str]] | None = None,
         split_streams: bool = False,
         checkpoint: bool = True,
+        allow_domains: Sequence[str] = (),
         python: str | None = None,
         readable: Sequence[Path | str] = (),
     ) -> None:
@@ -111,6 +115,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             init_command=init_command,
             functions_source=build_functions_source(functions) if functions else None,
             functions_module=check_module_name(functions_module),
+            allow_domains=allow_domains,
         )
         self._limits = limits if limits is not None else Limits()
         self._environment = variables.parse_environment(environment)
@@ -123,6 +128,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         self._readable = tuple(check_readable(Path(folder)) for folder in readable)
 
     def _new_sandbox(self) -> Sandbox:
+        gateway = self._new_gateway()
         name = f"codeact-{uuid.uuid4().hex[:12]}"
         limits = self._limits
         options = BubblewrapOptions(
@@ -140,12 +146,13 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             output_limit=limits.output,
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
+            proxy=SETTINGS if gateway is not None else None,
             memory_bytes=parse_size(limits.memory),
             # There is no engine here to set them.
             rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
             rlimit_without_cgroup={"AS": parse_size(limits.memory)},
         )
-        return Sandbox(BubblewrapLauncher(options), settings, name)
+        return Sandbox(BubblewrapLauncher(options), settings, name, gateway=gateway)
 
     def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
         return BubblewrapCommandLineCodeExecutorConfig(
@@ -163,6 +170,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             languages=self._custom_languages,
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
+            allow_domains=list(self._allow_domains),
             python=self._python,
             readable=[str(folder) for folder in self._readable],
         )

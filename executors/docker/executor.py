@@ -12,6 +12,7 @@ from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import environment as variables
+from autogen_codeact.executors.egress.gateway import SETTINGS
 from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
 from autogen_codeact.executors.functions_module import (
     FUNCTION_PROMPT_TEMPLATE,
@@ -72,6 +73,7 @@ class DockerCommandLineCodeExecutorConfig(BaseModel):
     languages: dict[str, str | list[str]] = Field(default_factory=dict)
     split_streams: bool = False
     checkpoint: bool = True
+    allow_domains: list[str] = Field(default_factory=list)
     docker_host: str | None = None
     lease: float = Field(default=60, gt=0)
 
@@ -116,6 +118,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         split_streams: Whether `stdout` and `stderr` of the result are kept apart, at the price of their order.
         checkpoint: Whether a session is checkpointed before each block, so that a timeout or crash does not cost its
             variables. Default True.
+        allow_domains: Hosts that the code may reach although the sandbox has no network, such as "api.example.com" or
+            "*.example.org:443"; docs/network.md. Default none.
         docker_host: Address of the engine. By default DOCKER_HOST, else the current Docker context.
         lease: Seconds after which a sandbox that is reached over a network ends itself when it hears nothing of this process.
             Default 60.
@@ -160,10 +164,13 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         languages: Mapping[str, str | Sequence[str]] | None = None,
         split_streams: bool = False,
         checkpoint: bool = True,
+        allow_domains: Sequence[str] = (),
         docker_host: str | None = None,
         lease: float = 60,
         progress: Progress | None = None,
     ) -> None:
+        if allow_domains and network != "none":
+            raise ValueError(f"allow_domains= is for a sandbox without a network, and network={network!r} gives it one")
         self._functions_packages = required_packages(functions)
         self._functions = tuple(functions)
         super().__init__(
@@ -177,6 +184,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             init_command=init_command,
             functions_source=build_functions_source(functions) if functions else None,
             functions_module=check_module_name(functions_module),
+            allow_domains=allow_domains,
         )
         self._image = image
         self._container_name = container_name
@@ -227,6 +235,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             self._stopped = True
 
     def _new_sandbox(self) -> Sandbox:
+        gateway = self._new_gateway()
         name = self._running_name = self._container_name or f"codeact-{uuid.uuid4().hex[:12]}"
         options = ContainerOptions(
             image=self._image,
@@ -252,11 +261,12 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             output_limit=self._limits.output,
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
+            proxy=SETTINGS if gateway is not None else None,
             memory_bytes=parse_size(self._limits.memory),
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
             lease_s=self._lease,
         )
-        return Sandbox(DockerLauncher(options, self._progress), settings, name)
+        return Sandbox(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
 
     def _effective_user(self) -> str:
         if self._user is not None:
@@ -296,6 +306,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             languages=self._custom_languages,
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
+            allow_domains=list(self._allow_domains),
             docker_host=self._docker_host,
             lease=self._lease,
         )

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-from . import blocks, files, output, session, system, wire, workers
+from . import blocks, files, output, proxy, session, system, wire, workers
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
@@ -36,6 +36,7 @@ class Supervisor:
         self.files = files.Files(config["workspace"])
         self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal)
         self.session = session.Session(self) if config["mode"] == "session" else None
+        self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
         self.running = {}
         self.cell = None
         self._most_running = config["concurrency"] if self.session is None else 1
@@ -51,6 +52,9 @@ class Supervisor:
 
     def run(self):
         """Serve until the host goes away; never returns."""
+        if self.proxy is not None:
+            self.proxy.tell()
+            self.proxy.listen()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
         os.set_blocking(0, False)
@@ -93,6 +97,8 @@ class Supervisor:
                 self.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
             else:
                 self.selector.unregister(1)
+        if self.proxy is not None and not writing:
+            self.proxy.resume()
 
     def _host_ready(self, _events):
         try:
@@ -137,6 +143,8 @@ class Supervisor:
             self._of_session(ident).take_checkpoint(ident)
         elif kind == b"R":
             self._of_session(ident).rollback(ident)
+        elif kind == b"N" and self.proxy is not None:
+            self.proxy.hear(ident, message, data)
         elif kind == b"L":
             pass  # that it came is all that it says
         else:

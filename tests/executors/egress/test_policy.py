@@ -1,0 +1,196 @@
+"""Names, ports, addresses: what the list says of them."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_codeact.executors.egress.addresses import why_not_public
+from autogen_codeact.executors.egress.hostnames import is_address, normalise
+from autogen_codeact.executors.egress.policy import Policy, Refused, parse_entry
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("written", "compared"),
+        [
+            ("api.example.com", "api.example.com"),
+            ("API.Example.COM.", "api.example.com"),
+            ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+            ("_srv.example", "_srv.example"),
+            ("localhost", "localhost"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("192.0.2.1.", "192.0.2.1"),
+            ("[2001:DB8:0:0::1]", "2001:db8::1"),
+            ("[::ffff:10.0.0.1]", "::ffff:a00:1"),
+        ],
+    )
+    def test_are_brought_into_one_form(self, written: str, compared: str) -> None:
+        assert normalise(written) == compared
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "", ".", "..", "a..b", ".a", "a.b..", "evil\0.ok.example", "a b", "a\tb", "a\n.example", "a/b", "a%00b", "a@b",
+            "-a.example",
+            "a-.example", "a" * 64 + ".example", ".".join(["abcdefgh"] * 29), "*.example", "bücher.example", "\u2100.example",
+            "a\u3002example", "ok.example:443", "2001:db8::1", "[::1", "::1]", "[::1%eth0]", "[fe80::1%25eth0]", "[]", "[::1].",
+            "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "127.1", "127.0.0.01", "1.2.3.4.5", "256.1.1.1",
+            "ok.example.1", "0x", "1.0x",
+        ],
+    )  # fmt: skip
+    def test_that_are_none_are_refused(self, host: str) -> None:
+        with pytest.raises(ValueError, match=r"not the name|no IPv|not ASCII|has a zone"):
+            normalise(host)
+
+    @given(st.text(max_size=40))
+    def test_never_end_up_as_something_that_reads_otherwise(self, host: str) -> None:
+        try:
+            found = normalise(host)
+        except ValueError:
+            return
+        assert found.isascii()
+        assert found == found.lower().rstrip(".")
+        assert normalise(f"[{found}]" if ":" in found else found) == found
+        if is_address(found):
+            ipaddress.ip_address(found)
+
+
+class TestEntries:
+    @pytest.mark.parametrize(
+        ("entry", "host", "port", "allowed"),
+        [
+            ("api.example.com", "api.example.com", 443, True),
+            ("api.example.com", "api.example.com", 80, True),
+            ("api.example.com", "api.example.com", 8443, False),
+            ("api.example.com", "xapi.example.com", 443, False),
+            ("api.example.com", "x.api.example.com", 443, False),
+            ("api.example.com", "api.example.com.evil.example", 443, False),
+            ("API.Example.com.", "api.example.com", 443, True),
+            ("api.example.com:8443", "api.example.com", 8443, True),
+            ("api.example.com:8443", "api.example.com", 443, False),
+            ("*.example.org", "a.example.org", 443, True),
+            ("*.example.org", "a.b.example.org", 80, True),
+            ("*.example.org", "example.org", 443, False),
+            ("*.example.org", "evilexample.org", 443, False),
+            ("*.example.org:443", "a.example.org", 80, False),
+            ("*.1", "1.1.1.1", 443, False),
+            ("bücher.example", "xn--bcher-kva.example", 443, True),
+            ("203.0.113.7:443", "203.0.113.7", 443, True),
+            ("[2001:db8::7]:443", "2001:db8::7", 443, True),
+            ("[2001:db8::7]", "2001:db8::7", 80, True),
+            ("git.corp.example in 10.2.0.0/16", "git.corp.example", 443, True),
+            ("git.corp.example:22 in 10.2.0.0/16", "git.corp.example", 443, False),
+        ],
+    )
+    def test_match_whole_labels_and_their_ports(self, entry: str, host: str, port: int, allowed: bool) -> None:
+        if entry == "*.1":
+            with pytest.raises(ValueError, match="no IPv4 address"):
+                parse_entry(entry)
+            return
+        assert parse_entry(entry).matches(host, port) is allowed
+
+    @pytest.mark.parametrize(
+        ("entry", "said"),
+        [
+            ("https://api.example.com", "which is not a host: write 'api.example.com'"),
+            ("api.example.com/path", "which is not a host"),
+            ("user@api.example.com", "which is not a host"),
+            ("2001:db8::7", "which is not a host"),
+            ("", "which is not a host"),
+            ("api.example.com:", "which is not a host"),
+            ("*", "which names no host: '*' is not the name of a host"),
+            ("a.*.example", "which names no host: 'a.*.example' is not the name of a host"),
+            ("api.example.com:0", "a port is a number from 1 to 65535"),
+            ("api.example.com:65536", "a port is a number from 1 to 65535"),
+            ("*.10.0.0.1", "a wildcard stands before a name"),
+            ("10.0.0.1 in 10.0.0.0/8", "an address needs no network behind it"),
+            ("git.corp.example in 10.0.0.1/8", "10.0.0.1/8 has host bits set"),
+            ("git.corp.example in corp", "'corp' does not appear to be an IPv4 or IPv6 network"),
+            ("b\u00fc\u2100.example", "which names no host"),
+        ],
+    )
+    def test_that_are_none_say_how_to_write_them(self, entry: str, said: str) -> None:
+        with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
+            Policy(["ok.example", entry])
+        assert said in str(caught.value)
+
+    def test_one_string_is_not_a_list(self) -> None:
+        with pytest.raises(TypeError, match="give a list of hosts"):
+            Policy("api.example.com")
+
+
+def check(entries: list[str], host: str, *addresses: str, port: int = 443) -> str | None:
+    """What is said against it."""
+    try:
+        Policy(entries).check_addresses(host, port, [ipaddress.ip_address(text) for text in addresses])
+    except Refused as refusal:
+        return str(refusal)
+    return None
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("address", "kind"),
+        [
+            ("0.0.0.0", "means this machine"), ("10.1.2.3", "is private"), ("100.64.0.1", "is shared by customers of a provider"),
+            ("100.100.100.200", "is shared by customers of a provider"), ("127.0.0.1", "is loopback"),
+            ("127.9.9.9", "is loopback"), ("168.63.129.16", "is a cloud's own service"),
+            ("169.254.169.254", "is link-local, where clouds hand out credentials"),
+            ("172.16.0.1", "is private"), ("172.31.255.255", "is private"), ("192.0.0.192", "is reserved for protocols"),
+            ("192.168.1.1", "is private"), ("198.18.0.1", "is for benchmarks"), ("203.0.113.5", "is for documentation"),
+            ("224.0.0.1", "is multicast"), ("255.255.255.255", "is reserved"),
+            ("::", "means this machine"), ("::1", "is loopback"), ("::7f00:1", "is reserved"),
+            ("::ffff:127.0.0.1", "is an IPv4 address in disguise"), ("::ffff:8.8.8.8", "is an IPv4 address in disguise"),
+            ("64:ff9b::a9fe:a9fe", "is an IPv4 address in disguise"), ("64:ff9b:1::1", "is an IPv4 address in disguise"),
+            ("2001::1", "is reserved for protocols"), ("2001:db8::1", "is for documentation"),
+            ("2002:7f00:1::", "is an IPv4 address in disguise"), ("fd00:ec2::254", "is private"), ("fe80::1", "is link-local"),
+            ("fec0::1", "is reserved"), ("ff02::1", "is multicast"), ("100::1", "is reserved"), ("5f00::1", "is reserved"),
+        ],
+    )  # fmt: skip
+    def test_that_are_not_public_are_refused(self, address: str, kind: str) -> None:
+        where = f"ok.example:443 in {ipaddress.ip_address(address)}"
+        assert check(["ok.example"], "ok.example", address) == (
+            f"ok.example:443 resolves to {ipaddress.ip_address(address)}, which {kind}; "
+            f"to allow it, the user of this sandbox adds {where!r} to allow_domains"
+        )
+
+    @pytest.mark.parametrize(
+        "address", ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700:4700::1111", "2a00:1450:4001::1"]
+    )
+    def test_that_are_public_are_allowed(self, address: str) -> None:
+        assert check(["ok.example"], "ok.example", address) is None
+
+    @given(st.ip_addresses())
+    def test_public_is_never_more_than_python_takes_for_it(self, address: ipaddress.IPv4Address) -> None:
+        if why_not_public(address) is None:
+            assert address.is_global
+
+    def test_one_that_may_not_rules_out_the_others(self) -> None:
+        said = check(["ok.example"], "ok.example", "1.1.1.1", "10.0.0.1")
+        assert said is not None
+        assert said.startswith("ok.example:443 resolves to 10.0.0.1, which is private; ")
+
+    def test_a_network_behind_the_name_is_where_all_must_lie(self) -> None:
+        entries = ["git.corp.example in 10.2.0.0/16"]
+        assert check(entries, "git.corp.example", "10.2.3.4", "10.2.9.9") is None
+        said = check(entries, "git.corp.example", "10.2.3.4", "1.1.1.1")
+        assert said is not None
+        assert said.startswith("git.corp.example:443 resolves to 1.1.1.1, which is not in 10.2.0.0/16; ")
+
+    def test_two_entries_of_one_host_add_up(self) -> None:
+        entries = ["ok.example", "ok.example in 10.2.0.0/16"]
+        assert check(entries, "ok.example", "10.2.3.4", "1.1.1.1") is None
+        assert check(entries, "ok.example", "10.3.0.1") is not None
+
+    def test_an_address_on_the_list_may_be_private(self) -> None:
+        assert check(["127.0.0.1:8080"], "127.0.0.1", "127.0.0.1", port=8080) is None
+        assert check(["[::1]:8080"], "::1", "::1", port=8080) is None
+
+    def test_what_is_not_on_the_list_is_refused_by_name(self) -> None:
+        assert check(["ok.example"], "evil.example", "1.1.1.1") == (
+            "evil.example:443 is not in allow_domains; "
+            "to allow it, the user of this sandbox adds 'evil.example:443' to allow_domains"
+        )
+        assert (check(["ok.example"], "::1", "::1") or "").startswith("[::1]:443 is not in allow_domains; ")
