@@ -23,7 +23,10 @@ PRINTS = {
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("agents.md", 2): '"provider": "autogen_codeact.teams.Team"',
-    ("network.md", 1): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
+    (
+        "network.md",
+        1,
+    ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
 }
