@@ -14,7 +14,8 @@ if TYPE_CHECKING:
         SyncApprovalFunc,
     )
     from autogen_codeact.agents.code_executor_agent import CodeExecutorAgent
-    from autogen_codeact.agents.config import CodeExecutorAgentConfig
+    from autogen_codeact.agents.codeact_agent import CodeActAgent
+    from autogen_codeact.agents.config import CodeActAgentConfig, CodeExecutorAgentConfig
     from autogen_codeact.agents.decision import RetryDecision
     from autogen_codeact.agents.observation import describe
 
@@ -23,6 +24,8 @@ _HOME = {
     "ApprovalRequest": "approval",
     "ApprovalResponse": "approval",
     "AsyncApprovalFunc": "approval",
+    "CodeActAgent": "codeact_agent",
+    "CodeActAgentConfig": "config",
     "CodeExecutorAgent": "code_executor_agent",
     "CodeExecutorAgentConfig": "config",
     "RetryDecision": "decision",
@@ -35,6 +38,8 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalResponse",
     "AsyncApprovalFunc",
+    "CodeActAgent",
+    "CodeActAgentConfig",
     "CodeExecutorAgent",
     "CodeExecutorAgentConfig",
     "RetryDecision",

@@ -28,13 +28,9 @@ from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
-from autogen_codeact.agents.found_code import FoundCode, find_code, runnable_languages
+from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 
-CUT_OFF = (
-    "Your answer ended inside a code block, so none of it was run. Send the code again, whole; "
-    "if it is long, in a shorter form."
-)
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
 CODE_OF_OTHERS = (

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import tempfile
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
@@ -14,9 +17,14 @@ from autogen_core.model_context import ChatCompletionContext
 
 from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.executors import OutputChunk, SandboxCodeExecutor
+from autogen_codeact.agents.observation import describe
+from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
+
+logger = logging.getLogger("autogen_codeact")
 
 RESTART_DEADLINE_S = 120.0
+OUTPUT_FILE = ".codeact/output-{}.txt"
+OUTPUT_FILES = 100
 OUTPUT_CHUNK = {"chunk_of": "execution"}
 """Metadata of chunk events that carry what code wrote, and not what a model said."""
 
@@ -30,6 +38,7 @@ class CodeRunner:
         context: The conversation, shown to who approves.
         approval_func: Asked before any code runs; None for nobody.
         stream: Whether output is passed on as it comes, where the executor can do that.
+        setup: Python that runs in each new session before anything else; None for nothing.
     """
 
     def __init__(
@@ -40,6 +49,7 @@ class CodeRunner:
         context: ChatCompletionContext,
         approval_func: ApprovalFuncType | None = None,
         stream: bool = False,
+        setup: str | None = None,
     ) -> None:
         self.executor = executor
         self.ran_code = False
@@ -48,7 +58,15 @@ class CodeRunner:
         self._context = context
         self._approval_func = approval_func
         self._stream = stream
+        self._setup = setup
+        self._set_up_for: int | None = None
+        self._outputs_kept = 0
         self._output: asyncio.Queue[str | None] | None = None
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether code can give the answer."""
+        return False
 
     async def run(self, blocks: list[CodeBlock], cancellation_token: CancellationToken) -> CodeResult:
         """Run the blocks, if they are approved.
@@ -68,7 +86,56 @@ class CodeRunner:
         self.ran_code = True
         return await awaited(self._execute(blocks, cancellation_token), cancellation_token)
 
+    async def keep_output(self, result: CodeResult) -> str | None:
+        """Put the whole output of a result into a file in the sandbox.
+
+        Returns:
+            Its name there, or None where it could not be put there.
+        """
+        if not isinstance(self.executor, SandboxCodeExecutor):
+            return None
+        name = OUTPUT_FILE.format(self._outputs_kept % OUTPUT_FILES + 1)
+        try:
+            with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
+                file.write(result.output.encode("utf-8", "replace"))
+                file.flush()
+                await self.executor.upload(file.name, name)
+        except OSError as error:
+            logger.warning("the whole output could not be put into %s: %s", name, error)
+            return None
+        self._outputs_kept += 1
+        return name
+
     async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
+        before = await self._set_up(token)
+        result = await self._run_in_executor(blocks, token)
+        if not isinstance(result, ExecutionResult):
+            return result
+        if before is not None and before.state == "lost":
+            result = replace(result, state="lost", notes=(*before.notes, *result.notes))
+        elif result.state == "lost":
+            self._set_up_for = None
+        return result
+
+    async def _set_up(self, token: CancellationToken) -> ExecutionResult | None:
+        """Run the setup in a session that has not had it, and return its result.
+
+        Raises:
+            ValueError: It failed.
+        """
+        if self._setup is None or self._set_up_for == self._session_number():
+            return None
+        block = CodeBlock(code=self._setup, language="python")
+        result = await self.executor.execute_code_blocks([block], cancellation_token=token)
+        if result.exit_code != 0:
+            raise ValueError(f"The agent's setup failed. {describe(result)}")
+        self._set_up_for = self._session_number()
+        return result if isinstance(result, ExecutionResult) else None
+
+    def _session_number(self) -> int:
+        return self.executor.starts if isinstance(self.executor, SandboxCodeExecutor) else 0
+
+    async def _run_in_executor(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
         output = self._output
         if output is None or not isinstance(self.executor, SandboxCodeExecutor):
             return await self.executor.execute_code_blocks(blocks, cancellation_token=token)
@@ -123,3 +190,4 @@ class CodeRunner:
                 f"The code executor did not restart within {RESTART_DEADLINE_S:g} s; stop it and start it again."
             ) from error
         self.ran_code = False
+        self._set_up_for = None

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from autogen_agentchat.agents import CodeExecutorAgent
+from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 
 
 class CodeExecutorAgentConfig(BaseModel):
@@ -34,12 +37,59 @@ class CodeExecutorAgentConfig(BaseModel):
         return {**serialise(self), "system_message": self.system_message}
 
 
+class CodeActAgentConfig(BaseModel):
+    """What a `CodeActAgent` is made of; the fields mean what the constructor's arguments mean."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    code_executor: ComponentModel
+    model_client: ComponentModel
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    stream_output: bool = False
+    description: str = "Solves tasks by writing code and running it, step by step."
+    system_message: str | None = TASK
+    prompt_style: PromptStyle = "markdown"
+    supported_languages: list[str] | None = None
+    output_type: ComponentModel | None = None
+    setup: str | None = None
+    max_steps: int = Field(default=20, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_seconds: float | None = Field(default=None, gt=0)
+    max_output_chars: int = Field(default=20_000, ge=1)
+
+    @model_serializer(mode="wrap")
+    def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # As above.
+        return {**serialise(self), "system_message": self.system_message}
+
+
 class CodeExecutorAgentState(BaseModel):
     """What `save_state` keeps: the conversation with the model."""
 
     type: str = "CodeExecutorAgentState"
     version: str = "1.0.0"
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
+
+
+class CodeActAgentState(BaseModel):
+    """What `save_state` keeps: the conversation with the model."""
+
+    type: str = "CodeActAgentState"
+    version: str = "1.0.0"
+    llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
+
+
+def dump_type(output_type: type[BaseModel] | None) -> ComponentModel | None:
+    """Make a configuration of a pydantic model: its JSON schema, in the form that AutoGen's `AssistantAgent` uses."""
+    return StructuredMessageFactory(input_model=output_type).dump_component() if output_type is not None else None
+
+
+def load_type(model: ComponentModel | None) -> type[BaseModel] | None:
+    """Make a pydantic model of a configuration; it has the fields of the one that was dumped, not its validators."""
+    factory = load_part(StructuredMessageFactory, model, "output_type")
+    return factory.ContentModel if factory is not None else None
 
 
 def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> Any:

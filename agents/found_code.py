@@ -9,6 +9,11 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks, normalise_language
 
+CUT_OFF = (
+    "Your answer ended inside a code block, so none of it was run. Send the code again, whole; "
+    "if it is long, in a shorter form."
+)
+
 
 @dataclass(frozen=True)
 class FoundCode:

@@ -34,17 +34,18 @@ _STATES = {
 }
 
 
-def describe(result: CodeResult, *, limit: int = MAX_OUTPUT_CHARS) -> str:
+def describe(result: CodeResult, *, limit: int = MAX_OUTPUT_CHARS, whole: str | None = None) -> str:
     """Put a result into words for a model; a plain success is its output and nothing else.
 
     Args:
         result: Result of any AutoGen code executor.
         limit: Characters of output to keep; of more than that, head and tail.
+        whole: File in the sandbox that holds all of the output, or None.
 
     Returns:
         The words, never empty.
     """
-    output = bounded(result.output, limit)
+    output = bounded(result.output, limit, whole)
     words, remarks = output, _remarks(result)
     if headline := _headline(result):
         words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
@@ -70,7 +71,9 @@ def metadata_of(result: CodeResult) -> dict[str, str]:
     return metadata
 
 
-async def as_message(result: CodeResult, source: str, *, vision: bool, limit: int = MAX_OUTPUT_CHARS) -> UserMessage:
+async def as_message(
+    result: CodeResult, source: str, *, vision: bool, limit: int = MAX_OUTPUT_CHARS, whole: str | None = None
+) -> UserMessage:
     """Make the message that tells a model about a result.
 
     Args:
@@ -78,8 +81,9 @@ async def as_message(result: CodeResult, source: str, *, vision: bool, limit: in
         source: Name of the agent that ran the code.
         vision: Whether the model can see; if so, images that the code made follow the words.
         limit: Characters of output to keep.
+        whole: File in the sandbox that holds all of the output, or None.
     """
-    words = describe(result, limit=limit)
+    words = describe(result, limit=limit, whole=whole)
     images = await asyncio.to_thread(images_of, result) if vision else []
     return UserMessage(content=[words, *images] if images else words, source=source)
 
@@ -99,12 +103,20 @@ def images_of(result: CodeResult) -> list[Image]:
     return images
 
 
-def bounded(text: str, limit: int) -> str:
-    """Return `text`, or where it is longer than `limit` characters its head and tail with a word on what is missing."""
+def bounded(text: str, limit: int, whole: str | None = None) -> str:
+    """Return `text`, or where it is longer than `limit` characters its head and tail with a word on what is missing.
+
+    Args:
+        text: The text.
+        limit: Characters to keep.
+        whole: File that holds all of it, or None.
+    """
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 2, limit // 2
-    return f"{text[:head]}\n[… {len(text) - limit} characters left out here …]\n{text[len(text) - tail :]}"
+    where = f"; all of it is in the file {whole}" if whole is not None else ""
+    gap = f"[… {len(text) - limit} characters left out here{where} …]"
+    return f"{text[:head]}\n{gap}\n{text[len(text) - tail :]}"
 
 
 def _headline(result: CodeResult) -> str:

@@ -95,6 +95,7 @@ class SandboxCodeExecutor(CodeExecutor):
         self._temporary: _TemporaryFolder | None = None
         self._stopped = False
         self._died = False
+        self._starts = 0
         self._lifecycle = Turns()
         self._calls = Turns()
         self._files = Turns()
@@ -116,6 +117,11 @@ class SandboxCodeExecutor(CodeExecutor):
     def mode(self) -> str:
         """`process` or `session`."""
         return self._mode
+
+    @property
+    def starts(self) -> int:
+        """How many sandboxes it has had; another number than before means that what lived in the last one is gone."""
+        return self._starts
 
     @property
     def work_dir(self) -> Path:
@@ -175,6 +181,7 @@ class SandboxCodeExecutor(CodeExecutor):
                 await sandbox.stop()
                 raise
             self._sandbox = sandbox
+            self._starts += 1
         except BaseException:
             # What earlier blocks have left in it must survive an engine that is away for a moment.
             if fresh:

@@ -1,0 +1,116 @@
+"""The answer that ends an agent's work: where it comes from, and whether it fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage
+from autogen_core.models import RequestUsage
+from pydantic import BaseModel, ValidationError
+
+from autogen_codeact.agents.extraction import extract_code_blocks
+
+MAX_PROBLEM_CHARS = 2_000
+MAX_TRIED_PLACES = 200
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the agent answers.
+
+    Args:
+        text: In words, or as JSON.
+        value: As the type that was asked for, where one was.
+    """
+
+    text: str
+    value: BaseModel | None = None
+
+    def message(
+        self, source: str, *, usage: RequestUsage | None = None, metadata: Mapping[str, str] | None = None
+    ) -> BaseChatMessage:
+        """Make it a message: a `StructuredMessage` where a type was asked for, else a `TextMessage`."""
+        more: dict[str, Any] = {"source": source, "models_usage": usage, "metadata": dict(metadata or {})}
+        if self.value is None:
+            return TextMessage(content=self.text, **more)
+        kind = cast(type[BaseChatMessage], StructuredMessage[type(self.value)])  # type: ignore[misc]
+        return kind(content=self.value, **more)
+
+
+def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
+    """Make an answer of a value that code gave.
+
+    Args:
+        value: The value, as JSON has it.
+        output_type: What it must fit, or None.
+
+    Raises:
+        ValueError: It does not fit; the message is for who wrote the code.
+    """
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if output_type is None:
+        return Answer(text)
+    try:
+        # As JSON, so that strict types take what JSON can't write otherwise, such as dates.
+        return Answer(text, output_type.model_validate_json(json.dumps(value)))
+    except ValidationError as error:
+        raise ValueError(_complaint(error)) from None
+
+
+def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
+    """Make an answer of a message without code.
+
+    Args:
+        text: The message. Where a type is asked for, the JSON may stand alone, in a fence, or amid words; of several
+            values that fit, the last one counts.
+        output_type: What it must fit, or None.
+
+    Raises:
+        ValueError: It does not fit; the message is for the model.
+    """
+    if output_type is None:
+        return Answer(text)
+    problem = "it holds no JSON"
+    for candidate in _json_in(text):
+        try:
+            return Answer(text, output_type.model_validate_json(candidate))
+        except ValidationError as error:
+            problem = _complaint(error) if problem == "it holds no JSON" else problem
+    raise ValueError(problem)
+
+
+def _json_in(text: str) -> list[str]:
+    """Texts that may be the JSON, the likeliest first."""
+    whole = text.strip()
+    fenced = [block.code for block in extract_code_blocks(text) if block.complete]
+    return [candidate for candidate in (whole, *reversed(fenced), *reversed(_amid_words(whole))) if _is_json(candidate)]
+
+
+def _amid_words(text: str) -> list[str]:
+    decoder = json.JSONDecoder()
+    found: list[str] = []
+    parsed_to = 0
+    for at in [at for at, char in enumerate(text) if char in "{["][-MAX_TRIED_PLACES:]:
+        if at >= parsed_to:
+            try:
+                parsed_to = decoder.raw_decode(text, at)[1]
+            except (ValueError, RecursionError):
+                continue
+            found.append(text[at:parsed_to])
+    return found
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _complaint(error: ValidationError) -> str:
+    words = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the value'}: {e['msg']}" for e in error.errors())
+    return words if len(words) <= MAX_PROBLEM_CHARS else words[: MAX_PROBLEM_CHARS - 1] + "…"

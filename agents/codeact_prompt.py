@@ -1,0 +1,85 @@
+"""What the model of a `CodeActAgent` is told about acting in code."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel
+
+PromptStyle = Literal["markdown", "execute"]
+
+TASK = "You solve the user's task by acting in code, step by step, until it is done."
+HOW = {
+    "markdown": """\
+To act, write one fenced block of code labelled with its language:
+```python
+print(6 * 7)
+```
+It is run as soon as your message ends, and you are shown what it printed.""",
+    "execute": """\
+To act, put code between tags:
+<execute>
+print(6 * 7)
+</execute>
+It is run as soon as your message ends, and you are shown what it printed. Code outside of these tags is not run.""",
+}
+RULES = """\
+- All code runs in one live Python session: variables, functions and imports of earlier code are there in later code. \
+Reuse what you have; don't write it again.
+- You see what the code prints, and the value of a bare expression on its last line, and nothing else.
+- End your message after the code and wait for its output. Never guess what an output would be.
+- If code fails, find out why, and send what has to be done differently. What ran before the error stays done."""
+ANSWER_IN_WORDS = "When the task is done, give the answer in a message without code to run."
+ANSWER_BY_CALL = (
+    "When the task is done, give the answer: either in a message without code to run, or by calling "
+    "`final_answer(value)` in code, which ends there."
+)
+TYPED = "The answer must fit this JSON schema; in a message without code, it is JSON and nothing else:\n{schema}"
+SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
+
+EMPTY = "Your message was empty. Go on: act in code, or give the answer."
+MISFIT = "That answer does not fit: {problem}. Give one JSON value that fits the schema and nothing else, or act in code first."
+CLOSING = {
+    "max_steps": "That was the last of your {limit} steps.",
+    "max_tokens": "You have used up the tokens that there are for this task.",
+    "max_seconds": "The time for this task is over; code that still ran has been stopped.",
+}
+CLOSE = (
+    " No more code is run. Give the best answer that you can give now, from what you have seen; say what is missing."
+)
+NO_ANSWER = "There is no answer: {why}, and the model gave none when it was asked to close."
+WHY = {
+    "max_steps": "the limit of {limit} steps was reached",
+    "max_tokens": "the limit of {limit} tokens was reached",
+    "max_seconds": "the limit of {limit:g} seconds was reached",
+}
+NOT_RUN = "[The code in this answer was not run: {why}.]"
+
+
+def system_message(
+    task: str,
+    *,
+    style: PromptStyle,
+    tools: str = "",
+    setup: str | None = None,
+    output_type: type[BaseModel] | None = None,
+    by_call: bool = True,
+) -> str:
+    """Put together the system message.
+
+    Args:
+        task: What the agent is for, in the user's words.
+        style: How code is written.
+        tools: What host tools there are; "" for none.
+        setup: Code that has been run ahead.
+        output_type: What the answer must fit.
+        by_call: Whether code can give the answer.
+    """
+    parts = [task, HOW[style], RULES, tools.strip()]
+    if setup is not None:
+        parts.append(SETUP.format(setup=setup.strip("\n")))
+    parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)
+    if output_type is not None:
+        parts.append(TYPED.format(schema=json.dumps(output_type.model_json_schema(), ensure_ascii=False)))
+    return "\n\n".join(filter(None, parts))

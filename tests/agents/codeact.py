@@ -1,0 +1,77 @@
+"""Words and helpers for tests of the agent that acts in code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    TextMessage,
+)
+from autogen_core.code_executor import CodeBlock
+from autogen_core.models import AssistantMessage, UserMessage
+
+from autogen_codeact.executors import ExecutionResult
+from tests.agents.support import bare, spent
+
+
+def python(code: str) -> str:
+    """A message with code."""
+    return f"```python\n{code}\n```"
+
+
+def me(words: str) -> UserMessage:
+    return UserMessage(content=words, source="actor")
+
+
+def user(words: str) -> UserMessage:
+    return UserMessage(content=words, source="user")
+
+
+def model(words: str) -> AssistantMessage:
+    return AssistantMessage(content=words, source="actor")
+
+
+def wrote(step: int, text: str, *code: str, cost: int = 1, **metadata: str) -> CodeGenerationEvent:
+    return CodeGenerationEvent(
+        retry_attempt=step - 1,
+        content=text,
+        code_blocks=[CodeBlock(language="python", code=block) for block in code],
+        source="actor",
+        models_usage=spent(cost),
+        metadata={"step": str(step), **metadata},
+    )
+
+
+def ran(step: int, output: str, **fields: Any) -> CodeExecutionEvent:
+    """An execution; what differs from run to run is left out as in `seen`."""
+    result = ExecutionResult(exit_code=fields.pop("exit_code", 0), output=output, code_file=None, **fields)
+    metadata = {"outcome": result.outcome, "exit_code": str(result.exit_code), "state": result.state, "step": str(step)}
+    if result.error is not None:
+        metadata["error"] = result.error.type
+    return CodeExecutionEvent(retry_attempt=step - 1, result=result, source="actor", metadata=metadata)
+
+
+def answered(text: str, *, cost: int | None = 1, **metadata: str) -> TextMessage:
+    usage = spent(cost) if cost is not None else None
+    return TextMessage(content=text, source="actor", models_usage=usage, metadata=metadata)
+
+
+def seen(messages: Any) -> list[dict[str, Any]]:
+    """Messages without what differs from run to run."""
+    return bare([_timeless(message) for message in messages])
+
+
+def _timeless(message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
+    if not isinstance(message, CodeExecutionEvent):
+        return message
+    result = message.result
+    assert isinstance(result, ExecutionResult)
+    calls = tuple(replace(call, duration_s=0.0) for call in result.tool_calls)
+    metadata = {name: value for name, value in message.metadata.items() if name != "duration_s"}
+    same = replace(result, duration_s=0.0, tool_calls=calls)
+    return message.model_copy(update={"result": same, "metadata": metadata})

@@ -1,0 +1,347 @@
+"""One turn of the agent that acts in code: which events there are, and exactly what the model was told."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import (
+    CodeExecutionEvent,
+    ModelClientStreamingChunkEvent,
+    StructuredMessage,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core import CancellationToken
+from autogen_core.models import SystemMessage
+from pydantic import BaseModel
+
+from autogen_codeact.agents import ApprovalResponse, CodeActAgent
+from autogen_codeact.agents import codeact_prompt as prompt
+from autogen_codeact.agents.found_code import CUT_OFF
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ErrorInfo, SandboxCodeExecutor
+from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
+from tests.agents.support import said, scripted, spent, told
+
+TASK = TextMessage(content="What is 6 * 7?", source="user")
+TOLD_TASK = user("What is 6 * 7?")
+SILENT = "The code ran without an error and printed nothing. Print what you want to see."
+FIBONACCI = """\
+def fib(n):
+    a, b = 0, 1
+    for _ in range(n):
+        print(a, end=" ")
+        a, b = b, a + b
+
+fib(10)"""
+
+
+def system(agent: CodeActAgent) -> SystemMessage:
+    words = agent._whole_system_message()
+    assert words is not None
+    return SystemMessage(content=words)
+
+
+class Sum(BaseModel):
+    """An answer."""
+
+    total: int
+    note: str = ""
+
+
+async def test_it_acts_until_it_answers_in_words(session: SandboxCodeExecutor) -> None:
+    first, second = python("x = 6\nprint(x)"), python("x * 7")
+    client = scripted(said(first, cost=2), said(second, cost=3), said("It is 42.", cost=4))
+    agent = CodeActAgent("actor", session, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    assert seen(result.messages) == seen(
+        [
+            TASK,
+            wrote(1, first, "x = 6\nprint(x)\n", cost=2),
+            ran(1, "6\n"),
+            wrote(2, second, "x * 7\n", cost=3),
+            ran(2, "42\n", value="42"),
+            answered("It is 42.", cost=4, steps="3"),
+        ]
+    )
+    start = [system(agent), TOLD_TASK]
+    assert told(client) == [
+        start,
+        [*start, model(first), me("6\n")],
+        [*start, model(first), me("6\n"), model(second), me("42\n")],
+    ]
+
+
+async def test_run_gives_what_run_stream_gives(session: SandboxCodeExecutor) -> None:
+    script = [said(python("print(42)"), thought="easy"), "It is 42."]
+    plain = await CodeActAgent("actor", session, model_client=scripted(*script)).run(task=[TASK])
+    agent = CodeActAgent("actor", session, model_client=scripted(*script), model_client_stream=True, stream_output=True)
+    items = [item async for item in agent.run_stream(task=[TASK])]
+
+    assert isinstance(items[-1], TaskResult)
+    assert any(isinstance(item, ModelClientStreamingChunkEvent) for item in items)
+    kept = [item for item in items[:-1] if not isinstance(item, ModelClientStreamingChunkEvent)]
+    assert items[-1].messages == kept
+    assert [type(item) for item in kept[:2]] == [TextMessage, ThoughtEvent]
+    # AutoGen's replay client counts nothing while it streams.
+    costs_nothing = {"models_usage": None}
+    assert [one | costs_nothing for one in seen(kept)] == [one | costs_nothing for one in seen(plain.messages)]
+
+
+async def test_what_a_run_defined_is_there_in_the_next(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent(
+        "actor",
+        session,
+        model_client=scripted(
+            python(FIBONACCI),
+            "There they are.",
+            python("fib(20)"),
+            "And there.",
+        ),
+    )
+    ten = await agent.run(task="The first 10 Fibonacci numbers, please.")
+    twenty = await agent.run(task="And 20.")
+
+    outputs = [m.result.output for r in (ten, twenty) for m in r.messages if isinstance(m, CodeExecutionEvent)]
+    assert outputs == [
+        "0 1 1 2 3 5 8 13 21 34 ",
+        "0 1 1 2 3 5 8 13 21 34 55 89 144 233 377 610 987 1597 2584 4181 ",
+    ]
+
+
+async def test_an_error_is_told_and_what_ran_before_it_stays(session: SandboxCodeExecutor) -> None:
+    fails, repairs = python("x = 6\ny = z"), python("print(x * 7)")
+    client = scripted(fails, repairs, "It is 42.")
+    agent = CodeActAgent("actor", session, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    failure = result.messages[2]
+    assert isinstance(failure, CodeExecutionEvent)
+    traceback = failure.result.output
+    assert traceback.endswith("NameError: name 'z' is not defined\n")
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, fails, "x = 6\ny = z\n"),
+            ran(1, traceback, exit_code=1, outcome="error", error=ErrorInfo("NameError", "name 'z' is not defined", 2)),
+            wrote(2, repairs, "print(x * 7)\n"),
+            ran(2, "42\n"),
+            answered("It is 42.", steps="3"),
+        ]
+    )
+    assert told(client)[1][-1] == me(f"The code failed with exit code 1.\nIts output was:\n{traceback}")
+
+
+async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecutor) -> None:
+    client = scripted("```python\nprint(1)", "  ", "It is 42.")
+    agent = CodeActAgent("actor", session, model_client=client)
+
+    result = await agent.run(task=[TASK])
+
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, "```python\nprint(1)", cut_off="true"),
+            wrote(2, "  ", sent_back=prompt.EMPTY),
+            answered("It is 42.", steps="3"),
+        ]
+    )
+    assert told(client)[2] == [system(agent), TOLD_TASK, model("```python\nprint(1)"), me(CUT_OFF), me(prompt.EMPTY)]
+
+
+async def test_with_tags_only_tags_are_run(session: SandboxCodeExecutor) -> None:
+    acts = "First:\n<execute>\nprint(6 * 7)\n</execute>\nlike\n```python\nprint('shown')\n```"
+    final = "It is 42:\n```python\nprint('shown too')\n```"
+    agent = CodeActAgent("actor", session, model_client=scripted(acts, final), prompt_style="execute")
+
+    result = await agent.run(task=[TASK])
+
+    assert seen(result.messages[1:]) == seen(
+        [wrote(1, acts, "print(6 * 7)"), ran(1, "42\n"), answered(final, steps="2")]
+    )
+    assert "<execute>" in str(system(agent).content)
+    assert "```python" not in str(system(agent).content)
+
+
+async def test_the_last_step_is_followed_by_a_request_to_close(session: SandboxCodeExecutor) -> None:
+    acts = python("print(1)")
+    client = scripted(acts, acts, said("As far as I can see, 42.", cost=5))
+    agent = CodeActAgent("actor", session, model_client=client, max_steps=2)
+
+    result = await agent.run(task=[TASK])
+
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, acts, "print(1)\n"),
+            ran(1, "1\n"),
+            wrote(2, acts, "print(1)\n"),
+            ran(2, "1\n"),
+            answered("As far as I can see, 42.", cost=5, steps="2", stopped="max_steps"),
+        ]
+    )
+    assert told(client)[2][-1] == me(prompt.CLOSING["max_steps"].format(limit=2) + prompt.CLOSE)
+
+
+async def test_code_in_the_closing_answer_is_not_run(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), python("print(2)")), max_steps=1)
+    result = await agent.run(task=[TASK])
+    assert result.messages[-1].to_text() == (
+        "```python\nprint(2)\n```\n\n[The code in this answer was not run: the limit of 1 steps was reached.]"
+    )
+    assert len(result.messages) == 4
+
+
+async def test_tokens_are_counted_and_end_it(session: SandboxCodeExecutor) -> None:
+    client = scripted(said(python("print(1)"), cost=60), said(python("print(2)"), cost=60), said("Enough.", cost=7))
+    agent = CodeActAgent("actor", session, model_client=client, max_tokens=100)
+
+    result = await agent.run(task=[TASK])
+
+    assert seen(result.messages[-1:]) == seen([answered("Enough.", cost=7, steps="2", stopped="max_tokens")])
+    assert told(client)[2][-1] == me(prompt.CLOSING["max_tokens"] + prompt.CLOSE)
+
+
+async def test_time_ends_running_code_and_the_session_goes_on(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("x = 1"), python("x = 2\nwhile True:\n    pass"), "No time.", python("print(x)"), "Done.")
+    agent = CodeActAgent("actor", session, model_client=client, max_seconds=4)
+
+    result = await agent.run(task=[TASK])
+
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, python("x = 1"), "x = 1\n"),
+            ran(1, ""),
+            wrote(2, python("x = 2\nwhile True:\n    pass"), "x = 2\nwhile True:\n    pass\n"),
+            answered("No time.", steps="2", stopped="max_seconds"),
+        ]
+    )
+    assert told(client)[2][-1] == me(prompt.CLOSING["max_seconds"] + prompt.CLOSE)
+    again = await agent.run(task="And x?")
+    assert [m.result.output for m in again.messages if isinstance(m, CodeExecutionEvent)] == ["1\n"]
+
+
+async def test_a_model_that_says_nothing_more_gets_no_answer_made_up(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), ""), max_steps=1)
+    result = await agent.run(task=[TASK])
+    assert result.messages[-1].to_text() == prompt.NO_ANSWER.format(why="the limit of 1 steps was reached")
+
+
+async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: SandboxCodeExecutor) -> None:
+    good = 'Here:\n```json\n{"total": 42}\n```'
+    client = scripted("It is 42.", '{"total": "many"}', good)
+    agent = CodeActAgent("actor", session, model_client=client, output_type=Sum)
+
+    result = await agent.run(task=[TASK])
+
+    no_json = prompt.MISFIT.format(problem="it holds no JSON")
+    wrong = told(client)[2][-1].content
+    assert isinstance(wrong, str)
+    assert wrong.startswith("That answer does not fit: total: Input should be a valid integer")
+    expected = StructuredMessage[Sum](
+        content=Sum(total=42), source="actor", models_usage=spent(1), metadata={"steps": "3"}
+    )
+    assert seen(result.messages[1:]) == seen(
+        [wrote(1, "It is 42.", sent_back=no_json), wrote(2, '{"total": "many"}', sent_back=wrong), expected]
+    )
+    assert told(client)[1][-2:] == [model("It is 42."), me(no_json)]
+    assert '"total"' in str(system(agent).content)
+
+
+async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted("a", "b"), output_type=Sum, max_steps=1)
+    result = await agent.run(task=[TASK])
+    assert seen(result.messages[-1:]) == seen(
+        [answered("b", steps="1", stopped="max_steps", misfit="it holds no JSON")]
+    )
+
+
+async def test_setup_is_run_once_in_each_session_and_told(session: SandboxCodeExecutor) -> None:
+    setup = "import math\nruns = globals().get('runs', 0) + 1"
+    client = scripted(
+        python("print(math.floor(2.5), runs)"), "2.", python("print(runs)"), "1.", python("print(runs)"), "1."
+    )
+    agent = CodeActAgent("actor", session, model_client=client, setup=setup)
+
+    results = [await agent.run(task="Floor?"), await agent.run(task="Again?")]
+    await session.restart()
+    results.append(await agent.run(task="And now?"))
+
+    outputs = [m.result.output for r in results for m in r.messages if isinstance(m, CodeExecutionEvent)]
+    assert outputs == ["2 1\n", "1\n", "1\n"]
+    assert prompt.SETUP.format(setup=setup) in str(told(client)[0][0].content)
+
+
+async def test_a_setup_that_fails_is_an_error(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)")), setup="import nothing_like_it")
+    with pytest.raises(ValueError, match=r"The agent's setup failed\. (?s:.*)No module named 'nothing_like_it'"):
+        await agent.run(task="Go.")
+
+
+async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: SandboxCodeExecutor) -> None:
+    prints = python("for number in range(1000):\n    print(number)")
+    opens = python("print(open('.codeact/output-1.txt').read().split()[500])")
+    client = scripted(prints, opens, "Done.")
+    agent = CodeActAgent("actor", session, model_client=client, max_output_chars=100)
+
+    result = await agent.run(task="Count.")
+
+    output = "".join(f"{number}\n" for number in range(1000))
+    gap = "[… 3790 characters left out here; all of it is in the file .codeact/output-1.txt …]"
+    assert told(client)[1][-1] == me(f"{output[:50]}\n{gap}\n{output[-50:]}")
+    assert seen([result.messages[4]]) == seen([ran(2, "500\n")])
+
+
+async def test_a_refusal_is_told_and_it_goes_on(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("print(1)"), "Then not.")
+    agent = CodeActAgent(
+        "actor", session, model_client=client, approval_func=lambda _: ApprovalResponse(approved=False, reason="no")
+    )
+    result = await agent.run(task="Go.")
+    assert [type(message) for message in result.messages[1:]][1:] == [CodeExecutionEvent, TextMessage]
+    assert told(client)[1][-1] == me("Nothing was run, because the code was not approved. Reason: no")
+
+
+async def test_cancelling_stops_the_code_and_takes_the_turn_back(session: SandboxCodeExecutor) -> None:
+    client = scripted("Hello.", python("open('started', 'w').close()\nwhile True:\n    pass"), "Still here.")
+    agent = CodeActAgent("actor", session, model_client=client)
+    await agent.run(task="Hello.")
+    before = await agent.save_state()
+    token = CancellationToken()
+    running = asyncio.create_task(agent.run(task="Go.", cancellation_token=token))
+    while "started" not in await session.list_files():  # noqa: ASYNC110 (the sandbox makes it)
+        await asyncio.sleep(0.05)
+
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert (await agent.save_state())["llm_context"] == before["llm_context"]
+    assert (await agent.run(task="There?")).messages[-1].to_text() == "Still here."
+
+
+async def test_a_model_that_fails_takes_the_turn_back(session: SandboxCodeExecutor) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)")))
+    with pytest.raises(ValueError, match="No more mock responses"):
+        await agent.run(task="Go.")
+    assert await agent.model_context.get_messages() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"max_steps": 0}, "max_steps must be at least 1, not 0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, not 0"),
+        ({"max_seconds": 0}, "max_seconds must be above 0, not 0"),
+        ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
+    ],
+)
+async def test_what_can_not_be_is_refused(arguments: dict[str, Any], words: str) -> None:
+    executor = DockerCommandLineCodeExecutor(mode="session")
+    with pytest.raises(ValueError, match=words):
+        CodeActAgent("actor", executor, model_client=scripted(), **arguments)
+
+
+def test_an_executor_without_a_session_is_refused() -> None:
+    with pytest.raises(ValueError, match="make its executor with mode='session'"):
+        CodeActAgent("actor", DockerCommandLineCodeExecutor(), model_client=scripted())
