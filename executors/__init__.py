@@ -18,13 +18,16 @@ from .errors import (
 )
 from .executor import SandboxCodeExecutor
 from .limits import Limits
-from .result import Artifact, ErrorInfo, ExecutionResult, NetworkConnection, Outcome, State
+from .result import Artifact, CallOutcome, ErrorInfo, ExecutionResult, NetworkConnection, Outcome, State, ToolCall
+from .tools.approval import ToolApproval, ToolApprovalRequest
+from .tools.limits import ToolLimits
 
 __all__ = [
     "DEFAULT_IMAGE",
     "Artifact",
     "BubblewrapCommandLineCodeExecutor",
     "BubblewrapCommandLineCodeExecutorConfig",
+    "CallOutcome",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
     "ErrorInfo",
@@ -44,5 +47,9 @@ __all__ = [
     "SandboxTimeout",
     "SandboxUnavailable",
     "State",
+    "ToolApproval",
+    "ToolApprovalRequest",
+    "ToolCall",
+    "ToolLimits",
     "choose_executor",
 ]

@@ -13,9 +13,20 @@ SandboxError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .result import ToolCall
+
 
 class SandboxError(Exception):
-    """Something around the code broke; the message says what to do."""
+    """Something around the code broke; the message says what to do.
+
+    Args:
+        tool_calls: Calls to host tools that the code had made by then; they have happened.
+    """
+
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 class SandboxUnavailable(SandboxError, ConnectionError):

@@ -25,12 +25,15 @@ from .egress.gateway import Gateway
 from .egress.ledger import notes as connection_notes
 from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
-from .errors import SandboxFileError, SandboxNotStarted, SandboxStartError
+from .errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
 from .filenames import safe_name
 from .languages import Language
 from .limits import parse_seconds
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
+from .tools.approval import ApproveTool
+from .tools.broker import ToolBroker
+from .tools.limits import ToolLimits
 from .turns import Turns
 from .workspace import Workspace
 
@@ -56,6 +59,9 @@ class SandboxCodeExecutor(CodeExecutor):
         functions_source: Source of the module of functions for the code, or None.
         functions_module: Name of that module.
         allow_domains: Hosts that the code may reach; docs/network.md.
+        tools: Functions of the host that the code can call.
+        tool_limits: How much a block may use of them, or None for the default.
+        approve_tool: Asked before each call, or None to allow all.
     """
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
@@ -75,6 +81,9 @@ class SandboxCodeExecutor(CodeExecutor):
         functions_source: str | None,
         functions_module: str,
         allow_domains: Sequence[str] = (),
+        tools: Sequence[Any] = (),
+        tool_limits: ToolLimits | None = None,
+        approve_tool: ApproveTool | None = None,
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
@@ -90,6 +99,10 @@ class SandboxCodeExecutor(CodeExecutor):
         self._functions_module = functions_module
         self._policy = Policy(allow_domains)
         self._allow_domains = tuple(allow_domains)
+        self._tools = tuple(tools)
+        self._tool_limits = tool_limits if tool_limits is not None else ToolLimits()
+        self._approve_tool = approve_tool
+        self._broker = ToolBroker(self._tools, self._tool_limits, approve_tool) if self._tools else None
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
         self._temporary: _TemporaryFolder | None = None
@@ -298,7 +311,11 @@ class SandboxCodeExecutor(CodeExecutor):
             listener = chunks.listener(number) if chunks is not None else None
             # It stays to be said until a result has said it.
             notes = (LOST,) if self._died else ()
-            results.append(await self._execute_one(sandbox, block, notes, listener))
+            try:
+                results.append(await self._execute_one(sandbox, block, notes, listener))
+            except SandboxError as error:
+                error.tool_calls = (*(call for result in results for call in result.tool_calls), *error.tool_calls)
+                raise
             if notes:
                 self._died = False
             if results[-1].exit_code != 0:
@@ -343,12 +360,22 @@ class SandboxCodeExecutor(CodeExecutor):
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
             kept = self._keep_code(request)
-        reply = await sandbox.run(message, request.code, self._timeout, listener)
+        calls = self._broker.block(block) if self._broker is not None and message["command"] is None else None
+        try:
+            reply = await sandbox.run(message, request.code, self._timeout, listener, calls)
+        except SandboxError as error:
+            error.tool_calls = calls.ledger if calls is not None else ()
+            raise
+        finally:
+            if calls is not None:
+                await calls.close()
         artifacts: tuple[Artifact, ...] = ()
         if workspace is not None:
             async with self._files:
                 artifacts = await sync.pull(workspace, sandbox, reply)
         result = to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
+        if calls is not None:
+            result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         return _marked_lost(_with_connections(result, sandbox, mark))
 
     def _keep_code(self, request: BlockRequest) -> str | None:
@@ -359,6 +386,16 @@ class SandboxCodeExecutor(CodeExecutor):
         if self._workspace is not None:
             return sync.keep_code(self._workspace, request.filename, request.code)
         return str(self.work_dir / request.filename)
+
+    def _dump_tools(self) -> ToolLimits | None:
+        """What the config keeps of the tools.
+
+        Raises:
+            ValueError: There are some: functions of this process are nothing that a config could hold.
+        """
+        if self._tools or self._approve_tool is not None:
+            raise ValueError("an executor with `tools` or `approve_tool` has no config yet: pass them where it is made")
+        return None if self._tool_limits == ToolLimits() else self._tool_limits
 
     async def checkpoint(self) -> None:
         """Remember the session's memory as it is now, until the next call or `stop`.

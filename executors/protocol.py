@@ -25,12 +25,15 @@ _MODULES = [
     "stdio",
     "python",
     "children",
+    "calls",
+    "tools",
     "worker",
     "zygote",
     "peer",
     "workers",
     "place",
     "session",
+    "relay",
     "blocks",
     "proxy",
     "supervisor",
@@ -78,10 +81,15 @@ def runner_source() -> bytes:
     """The frame that carries the runner's modules."""
     folder = Path(__file__).parent / "runner"
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    return _frame(b"B", 0, json.dumps(modules).encode())
+    return frame(b"B", 0, json.dumps(modules).encode())
 
 
-def _frame(kind: bytes, ident: int, payload: bytes) -> bytes:
+def frame(kind: bytes, ident: int, payload: bytes) -> bytes:
+    """Make a frame of bytes alone.
+
+    Raises:
+        ValueError: It would be larger than `MAX_PAYLOAD`.
+    """
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a request of {len(payload):,} bytes exceeds the {MAX_PAYLOAD:,} that fit into one frame")
     return _HEADER.pack(kind, ident, len(payload)) + payload
@@ -103,7 +111,7 @@ def pack(kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"")
         ValueError: It would be larger than `MAX_PAYLOAD`.
     """
     head = json.dumps(message, separators=(",", ":")).encode("ascii")
-    return _frame(kind, ident, _PREFIX.pack(len(head)) + head + data)
+    return frame(kind, ident, _PREFIX.pack(len(head)) + head + data)
 
 
 def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:

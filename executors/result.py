@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from autogen_core import Image
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
@@ -70,6 +71,34 @@ class NetworkConnection:
     reason: str | None = None
 
 
+CallOutcome = Literal["ok", "error", "refused", "timeout", "cancelled"]
+"""How a call to a host tool ended. After `refused` the tool has not run; after `timeout` and `cancelled` it may have."""
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call to a host tool that a block made.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments by name, as JSON gave them.
+        outcome: How it ended: with a result, with an exception, not approved or not allowed, out of its own time, or called
+            off because the block ended or did not wait for it any more.
+        result: What it gave back, as JSON.
+        error: Its exception, or why there is no result.
+        duration_s: Wall-clock seconds on the host, with the time for the approval.
+        images: Pictures that came with the result.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    outcome: CallOutcome
+    result: Any = None
+    error: ErrorInfo | None = None
+    duration_s: float = 0.0
+    images: tuple[Image, ...] = ()
+
+
 @dataclass
 class ExecutionResult(CommandLineCodeResult):
     """Result of running code blocks; AutoGen's `CommandLineCodeResult` with what a repair needs to know.
@@ -103,7 +132,7 @@ class ExecutionResult(CommandLineCodeResult):
     duration_s: float = 0.0
     truncated: int = 0
     artifacts: tuple[Artifact, ...] = ()
-    tool_calls: tuple[Any, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     state: State = "kept"
     connections: tuple[NetworkConnection, ...] = ()
     notes: tuple[str, ...] = field(default=())

@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from . import protocol
 from .connection import Connection, Listener, Reply
@@ -51,6 +52,7 @@ class Settings:
         proxy: How the supervisor offers a way out (`Gateway.SETTINGS`), or None for no network at all.
         lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
             the stream itself decides about others. None for no such limit.
+        tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
     """
 
     mode: str
@@ -65,6 +67,27 @@ class Settings:
     concurrency: int = 32
     proxy: Mapping[str, int] | None = None
     lease_s: float | None = None
+    tools: Mapping[str, Any] | None = None
+
+
+class Calls(Protocol):
+    """Who takes the calls that a block makes to host tools."""
+
+    def open(self, send: Callable[[bytes], None]) -> None:
+        """Learn how to answer: a call's number and its answer, from any thread."""
+        ...
+
+    def hear(self, kind: bytes, payload: bytes) -> None:
+        """Take a call, or the word that nobody waits for one any more, in the connection's thread.
+
+        Raises:
+            SandboxProtocolError: It is more than the limits allow.
+        """
+        ...
+
+    def end(self) -> None:
+        """Call off what runs; nothing is answered any more."""
+        ...
 
 
 class Sandbox:
@@ -102,6 +125,7 @@ class Sandbox:
         self._undone: Future[None] = Future()
         self._undone.set_running_or_notify_cancel()
         self._limits: dict[int, float] = {}
+        self._calls: dict[int, Calls] = {}
 
     @property
     def alive(self) -> bool:
@@ -172,6 +196,8 @@ class Sandbox:
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
+        for kind in (b"T", b"U"):
+            connection.handlers[kind] = partial(self._hear_call, kind)
         connection.open()
         connection.send(protocol.runner_source())
         connection.send(protocol.pack(b"C", 0, {**vars(self.settings), "lease_s": lease_s}))
@@ -188,7 +214,14 @@ class Sandbox:
         if hello["preload"]:
             problems = "; ".join(f"{name}: {text}" for name, text in hello["preload"].items())
             raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
+        if hello.get("tools"):
+            raise SandboxStartError(f"the source of host tools failed in the sandbox: {hello['tools']}")
         return hello
+
+    def _hear_call(self, kind: bytes, ident: int, payload: bytes) -> None:
+        calls = self._calls.get(ident)
+        if calls is not None:
+            calls.hear(kind, payload)
 
     async def stop(self) -> None:
         """Stop it and everything in it; repeated calls are harmless."""
@@ -209,7 +242,12 @@ class Sandbox:
             self._launcher.close()
 
     async def run(
-        self, request: dict[str, Any], code: bytes, timeout_s: float, listener: Listener | None = None
+        self,
+        request: dict[str, Any],
+        code: bytes,
+        timeout_s: float,
+        listener: Listener | None = None,
+        calls: Calls | None = None,
     ) -> Reply:
         """Run one block.
 
@@ -218,6 +256,7 @@ class Sandbox:
             code: The code.
             timeout_s: Its deadline, in seconds.
             listener: Told of its output as it comes, in another thread.
+            calls: Takes its calls to host tools; None if it can't make any.
 
         Returns:
             What came back.
@@ -229,7 +268,10 @@ class Sandbox:
         connection = self._connected()
         ident = connection.next_ident()
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
-        message = {**request, "timeout": float(timeout_s)}
+        message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
+        if calls is not None:
+            calls.open(lambda answer: connection.send(protocol.frame(b"T", ident, answer)))
+            self._calls[ident] = calls
         future = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
         # What was sent before may have to end first.
         self._limits[ident] = timeout_s + self._grace_s
@@ -238,6 +280,7 @@ class Sandbox:
             return await self._answer(future, limit, lambda: self._cancel(connection, ident, future))
         finally:
             del self._limits[ident]
+            self._calls.pop(ident, None)
 
     async def _answer(self, future: Future[Reply], limit: float, cancel: Callable[[], Any]) -> Reply:
         """Wait for a block's answer until the host's own deadline."""
@@ -252,6 +295,8 @@ class Sandbox:
 
     async def _cancel(self, connection: Connection, ident: int, future: Future[Reply]) -> None:
         """Kill a block and wait for its death."""
+        if ident in self._calls:
+            self._calls[ident].end()
         connection.send(protocol.pack(b"K", ident, {}))
         try:
             await _within(future, self._grace_s, "the sandbox did not confirm the cancellation")

@@ -17,6 +17,8 @@ from autogen_codeact.executors.functions_module import CodeFunction, build_funct
 from autogen_codeact.executors.languages import merge
 from autogen_codeact.executors.limits import Limits, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
+from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.limits import ToolLimits
 
 from .launcher import BubblewrapLauncher, BubblewrapOptions
 from .view import check_readable
@@ -45,6 +47,7 @@ class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
     split_streams: bool = False
     checkpoint: bool = True
     allow_domains: list[str] = Field(default_factory=list)
+    tool_limits: ToolLimits | None = None
     python: str | None = None
     readable: list[str] = Field(default_factory=list)
 
@@ -72,6 +75,9 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         split_streams: Whether `stdout` and `stderr` of the result are kept apart.
         checkpoint: Whether a session is checkpointed before each block. Default True.
         allow_domains: Hosts that the code may reach, as for Docker. Default none.
+        tools: Functions of this process that the code can call (docs/tools.md).
+        tool_limits: How much of them a block may use; see `ToolLimits`.
+        approve_tool: Asked before each call to a tool; a call is made only on a yes.
         python: The interpreter. By default the running one with what is installed for it, if the sandbox's user can reach
             it, else the system's.
         readable: Further folders of the host that the code can read.
@@ -101,6 +107,9 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         split_streams: bool = False,
         checkpoint: bool = True,
         allow_domains: Sequence[str] = (),
+        tools: Sequence[Any] = (),
+        tool_limits: ToolLimits | None = None,
+        approve_tool: ApproveTool | None = None,
         python: str | None = None,
         readable: Sequence[Path | str] = (),
     ) -> None:
@@ -116,6 +125,9 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             functions_source=build_functions_source(functions) if functions else None,
             functions_module=check_module_name(functions_module),
             allow_domains=allow_domains,
+            tools=tools,
+            tool_limits=tool_limits,
+            approve_tool=approve_tool,
         )
         self._limits = limits if limits is not None else Limits()
         self._environment = variables.parse_environment(environment)
@@ -147,6 +159,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             proxy=SETTINGS if gateway is not None else None,
+            tools=self._broker.settings() if self._broker is not None else None,
             memory_bytes=parse_size(limits.memory),
             # There is no engine here to set them.
             rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
@@ -171,6 +184,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
+            tool_limits=self._dump_tools(),
             python=self._python,
             readable=[str(folder) for folder in self._readable],
         )

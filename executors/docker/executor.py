@@ -26,6 +26,8 @@ from autogen_codeact.executors.languages import LANGUAGES, labels, merge
 from autogen_codeact.executors.limits import Limits, parse_seconds, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.seccomp import docker_profile
+from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.limits import ToolLimits
 
 from .image import DEFAULT_IMAGE, Progress
 from .launcher import ContainerOptions, DockerLauncher
@@ -74,6 +76,7 @@ class DockerCommandLineCodeExecutorConfig(BaseModel):
     split_streams: bool = False
     checkpoint: bool = True
     allow_domains: list[str] = Field(default_factory=list)
+    tool_limits: ToolLimits | None = None
     docker_host: str | None = None
     lease: float = Field(default=60, gt=0)
 
@@ -121,6 +124,9 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         allow_domains: Hosts that the code may reach although the sandbox has no network, such as "api.example.com" or
             "*.example.org:443"; docs/network.md. Default none.
         docker_host: Address of the engine. By default DOCKER_HOST, else the current Docker context.
+        tools: Functions of this process that the code can call (docs/tools.md).
+        tool_limits: How much of them a block may use; see `ToolLimits`.
+        approve_tool: Asked before each call to a tool; a call is made only on a yes.
         lease: Seconds after which a sandbox that is reached over a network ends itself when it hears nothing of this process.
             Default 60.
         progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
@@ -165,6 +171,9 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         split_streams: bool = False,
         checkpoint: bool = True,
         allow_domains: Sequence[str] = (),
+        tools: Sequence[Any] = (),
+        tool_limits: ToolLimits | None = None,
+        approve_tool: ApproveTool | None = None,
         docker_host: str | None = None,
         lease: float = 60,
         progress: Progress | None = None,
@@ -185,6 +194,9 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             functions_source=build_functions_source(functions) if functions else None,
             functions_module=check_module_name(functions_module),
             allow_domains=allow_domains,
+            tools=tools,
+            tool_limits=tool_limits,
+            approve_tool=approve_tool,
         )
         self._image = image
         self._container_name = container_name
@@ -262,6 +274,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             proxy=SETTINGS if gateway is not None else None,
+            tools=self._broker.settings() if self._broker is not None else None,
             memory_bytes=parse_size(self._limits.memory),
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
             lease_s=self._lease,
@@ -307,6 +320,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
+            tool_limits=self._dump_tools(),
             docker_host=self._docker_host,
             lease=self._lease,
         )

@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from . import output, place, python, session, stdio, system, wire
+from . import output, place, python, relay, session, stdio, system, wire
 
 KILL_GRACE = 2.0
 MAX_TRIES = 3
@@ -48,6 +48,7 @@ class Block:
         self.finished = False
         self.worker = None
         self.captures = []
+        self.relay = None
         self.keep_pipes = False
         self.overdue = False
         self.tries = 0
@@ -57,18 +58,24 @@ class Block:
         self.notes = []
         self.oom_kills = system.count_oom_kills()
 
-    def open(self, fds=()):
+    def open(self, checkpoint=None, state_file=None):
         """Open the pipes, hand the request to the worker and start the clock."""
         limit = self.supervisor.config["output_limit"]
         kinds = (b"O", b"E") if self.supervisor.config["split_streams"] else (b"O",)
         self.captures = [output.Capture(kind, limit, self._emit) for kind in kinds]
-        ends = [self.captures[0].write_fd, self.captures[-1].write_fd, *fds]
-        message = dict(self.request, fds=len(ends))
+        ends = [self.captures[0].write_fd, self.captures[-1].write_fd]
+        if self.request["tools"] and self.request["command"] is None:
+            self.relay = relay.Relay(self.supervisor, self.ident)
+            ends.append(self.relay.theirs.fileno())
+        ends += [fd for fd in (state_file, checkpoint) if fd is not None]
+        message = dict(self.request, fds=len(ends), tools=self.relay is not None, checkpoint=checkpoint is not None)
         self.worker.on_frame = self.hear
         self.worker.on_exit = self.worker_exited
         self.worker.on_hang_up = self.worker_hung_up
         self.began = time.monotonic()
         self.worker.peer.send(wire.pack(b"X", self.ident, message, self.code, wire.MAX_REQUEST), ends)
+        if self.relay is not None:
+            self.relay.theirs.close()
         for capture in self.captures:
             capture.close_write_end()
             self.supervisor.watch(capture)
@@ -90,8 +97,14 @@ class Block:
             self.supervisor.forget(timer)
         for capture in self.captures:
             self.supervisor.unwatch(capture, keep=False)
+        self._close_relay()
         self.start()
         return True
+
+    def _close_relay(self):
+        """From now on no call of this block reaches the host."""
+        if self.relay is not None:
+            self.relay.close()
 
     def _emit(self, kind, data):
         self.supervisor.send(kind, self.ident, data)
@@ -119,6 +132,7 @@ class Block:
         if self.finished or self.killed:
             return
         self.killed = why
+        self._close_relay()
         self.worker.doomed = True
         if self.worker.pid is None and time.monotonic() - self.began > FORK_PATIENCE:
             self.supervisor.workers.replace_zygote()
@@ -178,6 +192,7 @@ class Block:
         if self.finished:
             return
         self.finished = True
+        self._close_relay()
         for timer in (self.timer, self.awake):
             if timer is not None:
                 self.supervisor.forget(timer)
@@ -233,7 +248,7 @@ class ProcessBlock(Block):
         # A file in memory, not a pipe: a shell with a large environment must not wait for a reader.
         if self.state_file is None:
             self.state_file = os.memfd_create("state")
-        self.open([self.state_file])
+        self.open(state_file=self.state_file)
 
     def worker_exited(self):
         if self.finished or self.start_again():
@@ -294,7 +309,7 @@ class CellBlock(Block):
             return
         ours, theirs = socket.socketpair()
         self.checkpoint = session.Checkpoint(ours)
-        self.open([theirs.fileno()])
+        self.open(checkpoint=theirs.fileno())
         theirs.close()
 
     def hear(self, kind, ident, message):
@@ -355,6 +370,7 @@ class CellBlock(Block):
             return
         self.report = None
         self.restoring = True
+        self._close_relay()
         self.session.kill(spare=self.checkpoint)
         if self.checkpoint is not None and self.checkpoint.alive():
             self.session.wake(self.checkpoint, self._restored)

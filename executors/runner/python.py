@@ -11,6 +11,9 @@ import types
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
 NAME_LIMIT = 200
+CHAIN_LIMIT = 20
+# What lies behind a function of the host is nothing that the code's author could mend.
+_OURS = ("<codeact ", "<host_tools.")
 
 
 class Outcome:
@@ -122,6 +125,8 @@ def _error_outcome(error, filename):
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    trace = _without_ours(trace)
+    _shorten_chain(error)
     if isinstance(error, SyntaxError) and error.filename == filename:
         trace = None  # nothing of the block was run; what is left are the parser's own entries
     line = _line_of(error, trace, filename)
@@ -134,6 +139,26 @@ def _error_outcome(error, filename):
         _say("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
     return Outcome(exit_code, error={"type": name, "message": _text(error)[:MESSAGE_LIMIT], "line": line})
+
+
+def _shorten_chain(error):
+    for _ in range(CHAIN_LIMIT):
+        error = error.__cause__ or error.__context__
+        if error is None:
+            return
+        error.__traceback__ = _without_ours(error.__traceback__)
+
+
+def _without_ours(trace):
+    """Leave out the entries behind the functions of the host."""
+    entries = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
+            entries.append(trace)
+        trace = trace.tb_next
+    for entry, following in zip(entries, entries[1:] + [None]):
+        entry.tb_next = following
+    return entries[0] if entries else None
 
 
 def _text(thing):

@@ -38,6 +38,7 @@ class Supervisor:
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
         self.running = {}
+        self.held_relays = set()
         self.cell = None
         self._most_running = config["concurrency"] if self.session is None else 1
         self._queue = collections.deque()
@@ -92,6 +93,9 @@ class Supervisor:
 
     def _flush(self):
         writing = not self.outbox.flush()
+        while self.held_relays and not writing:
+            self.held_relays.pop().resume()
+            writing = not self.outbox.flush()
         if writing != (1 in self.selector.get_map()):
             if writing:
                 self.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
@@ -131,6 +135,9 @@ class Supervisor:
         os._exit(70)
 
     def _host_says(self, kind, ident, payload):
+        if kind == b"T":
+            self._answer_call(ident, payload)
+            return
         message, data = wire.unpack(payload)
         if kind == b"X":
             self._execute(ident, message, data)
@@ -150,6 +157,12 @@ class Supervisor:
         else:
             raise wire.ProtocolError("unknown frame type %r" % kind)
 
+    def _answer_call(self, ident, payload):
+        """Pass on the answer of a host tool, unread; none goes to a block that has ended."""
+        block = self.running.get(ident)
+        if block is not None and block.relay is not None:
+            block.relay.answer(payload)
+
     def _of_session(self, ident):
         if self.session is None:
             raise wire.ProtocolError("request %d is for a session" % ident)
@@ -158,7 +171,7 @@ class Supervisor:
     def _zygote_ready(self, message):
         if not self._ready:
             self._ready = True
-            self.send_message(b"H", 0, dict(describe(self.config), preload=message["preload"]))
+            self.send_message(b"H", 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
         self._fork_ahead()
@@ -166,7 +179,7 @@ class Supervisor:
     # Blocks
 
     def _execute(self, ident, request, code):
-        for name in ("command", "path", "keep_state", "scan", "hide", "delete"):
+        for name in ("command", "path", "keep_state", "scan", "hide", "delete", "tools"):
             request.setdefault(name, None)
         self._count += 1
         request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)

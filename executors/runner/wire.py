@@ -144,10 +144,12 @@ class Outbox:
         self.fd = fd
         self.sock = sock
         self.chunks = collections.deque()
+        self.size = 0
 
     def put(self, frame, fds=()):
         """Queue a frame; descriptors go with its first byte, and the caller closes its own."""
         self.chunks.append((memoryview(frame), [os.dup(fd) for fd in fds]))
+        self.size += len(frame)
 
     def flush(self):
         """Write what can be written now; True when nothing waits any more."""
@@ -158,6 +160,7 @@ class Outbox:
             except BlockingIOError:
                 return False
             _close_all(fds)
+            self.size -= written
             if written == len(view):
                 self.chunks.popleft()
             else:

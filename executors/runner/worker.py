@@ -14,7 +14,7 @@ import threading
 import warnings
 from select import POLLIN, poll
 
-from . import children, python, stdio, system, wire
+from . import children, python, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
@@ -92,6 +92,8 @@ class Worker:
         system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
         stdio.point_at(*fds[:2])
         stdio.open_streams()
+        if request["tools"]:
+            tools.open_client(fds[2], self.config)
         self._enter(request)
         _see_user_site()
         path = request["path"]
@@ -102,7 +104,9 @@ class Worker:
             os._exit(1)
         sys.argv = [path]
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-        outcome = python.run_script(source, path, python.new_main(path))
+        namespace = python.new_main(path)
+        namespace.update(tools.public())
+        outcome = python.run_script(source, path, namespace)
         self._leave_if_forked(outcome)
         self._end_process(ident, outcome)
 
@@ -122,13 +126,16 @@ class Worker:
             self.session = Session()
             self.checkpoints.hide()
         self.checkpoints.reap()
-        if len(fds) > 2 and self._checkpoint(ident, fds.pop()):
+        if request["checkpoint"] and self._checkpoint(ident, fds.pop()):
             _close(fds)
             return
-        stdio.point_at(*fds)
+        stdio.point_at(*fds[:2])
+        if request["tools"]:
+            tools.open_client(fds[2], self.config)
         self.session.begin(request)
         self.reserve.hold()
         outcome = self.session.run(source, request)
+        tools.close_client()
         self.session.repair()
         self._leave_if_forked(outcome)
         self._report(ident, outcome, self.session.end())
@@ -278,6 +285,7 @@ class Session:
 
     def __init__(self):
         self.namespace = python.new_main()
+        self.namespace.update(tools.public())
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
         self.builtins = dict(vars(builtins))

@@ -10,7 +10,7 @@ import site
 import socket
 import sys
 
-from . import system, wire, worker
+from . import system, tools, wire, worker
 
 WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
 
@@ -24,6 +24,7 @@ def run(sock, config):
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
     sys.path[:] = config["path"]
+    broken_tools = tools.install(config["tools"]["sources"]) if config.get("tools") else {}
     problems = _warm_up(config.get("preload", ()))
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_read, False)
@@ -33,7 +34,7 @@ def run(sock, config):
     system.reaped()
     gc.collect()
     gc.freeze()
-    sock.sendall(wire.pack(b"H", 0, {"preload": problems}))
+    sock.sendall(wire.pack(b"H", 0, {"preload": problems, "tools": broken_tools}))
     try:
         _serve(sock, config, (wakeup_read, wakeup_write))
     except (wire.Closed, OSError):

@@ -21,6 +21,7 @@ from autogen_codeact.executors import (
     SandboxNameInUse,
     SandboxStartError,
     SandboxUnavailable,
+    ToolLimits,
 )
 from autogen_codeact.executors.docker.engine import connect
 
@@ -59,6 +60,7 @@ ARGUMENTS: dict[str, Any] = {
     "allow_domains": ["api.example.com", "*.example.org:443"],
     "docker_host": "tcp://127.0.0.1:1",
     "lease": 5.5,
+    "tool_limits": ToolLimits(calls=9, in_flight=3, call_bytes="9k", bytes_in="1m", seconds=1.5),
 }
 
 
@@ -78,7 +80,7 @@ def add(a: int, b: int) -> int:
 class TestTheConfig:
     def test_has_every_argument(self) -> None:
         names = set(signature(DockerCommandLineCodeExecutor.__init__).parameters)
-        names -= {"self", "functions", "progress", "functions_prompt_template"}
+        names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool"}
         assert set(ARGUMENTS) == names
 
     @pytest.mark.parametrize("name", sorted(ARGUMENTS))

@@ -1,0 +1,134 @@
+"""Calls to the host on their way between a block's socket and the stream: passed on unread, and never many at once."""
+
+import collections
+import selectors
+import socket
+import struct
+
+from . import wire
+
+NUMBER = struct.Struct("!I")
+# Above this much that waits for the stream, calls wait in the block, so that they don't hold up results.
+STREAM_ROOM = 1024 * 1024
+
+
+class Relay:
+    """The supervisor's end of a block's socket.
+
+    Args:
+        supervisor: The `Supervisor`.
+        ident: The block's number.
+    """
+
+    def __init__(self, supervisor, ident):
+        self.supervisor = supervisor
+        self.ident = ident
+        self._in_flight = supervisor.config["tools"]["in_flight"]
+        self._sock, self.theirs = socket.socketpair()
+        self._sock.setblocking(False)
+        self._parser = wire.Parser(supervisor.config["tools"]["call_bytes"])
+        self._outbox = wire.Outbox(self._sock.fileno())
+        # What has been read and has to wait; more is not read meanwhile.
+        self._frames = collections.deque()
+        self._open = {}
+        self._events = 0
+        self._closed = False
+        self._watch()
+
+    def answer(self, payload):
+        """Pass on an answer of the host's.
+
+        Args:
+            payload: The call's number and the answer.
+        """
+        if len(payload) < NUMBER.size:
+            raise wire.ProtocolError("an answer to a call without its number")
+        (number,) = NUMBER.unpack_from(payload)
+        if self._open.pop(number, None) is None or self._closed:
+            return
+        self._outbox.put(wire.pack(b"T", number, None, payload[NUMBER.size :]))
+        self._go_on()
+
+    def resume(self):
+        """Go on after the stream had no room."""
+        self._go_on()
+
+    def close(self):
+        """Hang up: what has not been passed on will not be."""
+        if not self._closed:
+            self._closed = True
+            self._frames.clear()
+            self._outbox.close()
+            self._set_events(0)
+            self.supervisor.held_relays.discard(self)
+            self._sock.close()
+
+    def _ready(self, events):
+        if events & selectors.EVENT_READ and not self._frames:
+            self._read()
+        self._go_on()
+
+    def _read(self):
+        try:
+            data = self._sock.recv(wire.READ_SIZE)
+            self._frames.extend(self._parser.feed(data))
+        except BlockingIOError:
+            return
+        except (OSError, wire.ProtocolError):
+            data = b""
+        if not data:
+            self.close()
+
+    def _go_on(self):
+        """Pass on what there is room for, both ways."""
+        try:
+            if not self._closed:
+                self._outbox.flush()
+        except OSError:
+            self.close()
+        while self._frames and (self._frames[0][0] != b"T" or self._has_room()):
+            kind, number, payload = self._frames.popleft()
+            if not self._pass_on(kind, number, payload):
+                self.close()
+        self._watch()
+
+    def _has_room(self):
+        """Whether one more call may be made: the host works on some, and answers wait until the block reads them."""
+        if len(self._open) + len(self._outbox.chunks) >= self._in_flight:
+            return False
+        if self.supervisor.outbox.size < STREAM_ROOM:
+            return True
+        self.supervisor.held_relays.add(self)
+        return False
+
+    def _pass_on(self, kind, number, payload):
+        """Send one frame on to the host; False for what no client of ours sends."""
+        head = NUMBER.pack(number)
+        if kind == b"T" and number not in self._open:
+            self._open[number] = True
+            self.supervisor.send(b"T", self.ident, head + payload)
+        elif kind == b"U":
+            # One word for each call; the host answers it all the same, and the call counts until then.
+            if self._open.get(number):
+                self._open[number] = False
+                self.supervisor.send(b"U", self.ident, head)
+        else:
+            return False
+        return True
+
+    def _watch(self):
+        if not self._closed:
+            reading = 0 if self._frames else selectors.EVENT_READ
+            self._set_events(reading | (selectors.EVENT_WRITE if self._outbox.chunks else 0))
+
+    def _set_events(self, events):
+        if events == self._events:
+            return
+        selector = self.supervisor.selector
+        if not self._events:
+            selector.register(self._sock, events, self._ready)
+        elif events:
+            selector.modify(self._sock, events, self._ready)
+        else:
+            selector.unregister(self._sock)
+        self._events = events

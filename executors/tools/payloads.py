@@ -1,0 +1,166 @@
+"""Calls and answers as JSON: read without trust, written within bounds, and never for long on the event loop.
+
+The C code that reads and writes JSON lets no other thread run meanwhile, so what would take it long is left to Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+import json.scanner
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic_core import from_json
+
+T = TypeVar("T")
+SMALL_BYTES = 16 * 1024
+SMALL_NODES = 1000
+MANY_CONTAINERS = 20_000
+TYPE_LIMIT = 200
+MESSAGE_LIMIT = 16 * 1024
+_ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call asks for.
+
+    Args:
+        name: The tool.
+        copies: The arguments by name, as often as was asked: who gets one may change it.
+    """
+
+    name: str
+    copies: tuple[dict[str, Any], ...]
+
+
+async def read_call(payload: bytes, copies: int) -> Request:
+    """Read a call.
+
+    Args:
+        payload: The JSON, of a size that has been checked.
+        copies: How many copies of the arguments are needed.
+
+    Returns:
+        The call.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return await _aside(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
+
+
+def _read_call(payload: bytes, copies: int) -> Request:
+    try:
+        calls = [_decode(payload) for _ in range(copies)]
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the call is no JSON that the host reads: {error}") from None
+    call = calls[0]
+    match call:
+        case {"name": str(), "arguments": dict()}:
+            pass
+        case _:
+            raise ValueError("the call is no object with a name and arguments by name")
+    return Request(call["name"], tuple(call["arguments"] for call in calls))
+
+
+def _decode(payload: bytes) -> Any:
+    if payload.count(b"[") + payload.count(b"{") <= MANY_CONTAINERS:
+        return from_json(payload)
+    decoder = json.JSONDecoder()
+    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+    value = decoder.decode(payload.decode())
+    if _ESCAPED_HALF.search(_ESCAPED_PAIR.sub(b"", payload)):
+        raise ValueError("half of a surrogate pair")
+    return value
+
+
+async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
+    """Write a result.
+
+    Args:
+        value: What the tool gave back.
+        limit: Bytes that it may have.
+
+    Returns:
+        The answer, and the result once more as it was now: the tool may go on changing its own.
+
+    Raises:
+        ValueError: It is too large.
+        TypeError: JSON can't hold it.
+    """
+    return await _aside(least_size(value, SMALL_BYTES) > SMALL_BYTES, lambda: _write_answer(value, limit))
+
+
+def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
+    if least_size(value, limit) > limit:
+        raise ValueError(f"the result is larger than the {limit:,} bytes that can be sent: give back less, or a part")
+    try:
+        text = json.dumps(value, separators=(",", ":"))
+        if "\\ud" in text:
+            # Half of a surrogate pair, as in the name of a file that is no UTF-8; nobody could write that anywhere.
+            text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the tool's result is no JSON: {error}") from None
+    data = text.encode()
+    if len(data) > limit:
+        raise ValueError(
+            f"the result has {len(data):,} bytes; at most {limit:,} can be sent: give back less, or a part"
+        )
+    return b'{"value":' + data + b"}", _decode(data)
+
+
+def least_size(value: Any, enough: int) -> int:
+    """A lower bound of the size of something as JSON; stops where it is above `enough`."""
+    size, todo = 0, [value]
+    while todo and size <= enough:
+        item = todo.pop()
+        if isinstance(item, str):
+            size += len(item) + 2
+        elif isinstance(item, Mapping):
+            size += 2 + 4 * len(item)
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            size += 2 + len(item)
+            if size <= enough:
+                todo.extend(item)
+        else:
+            size += 1
+    return size
+
+
+def write_error(kind: str, message: str, bases: list[str], *, refused: bool = False) -> bytes:
+    """Write an exception.
+
+    Args:
+        kind: Name of its class.
+        message: What it says.
+        bases: Names of the builtin exceptions among its classes, the nearest first.
+        refused: Whether the tool has not run because it was not allowed to.
+    """
+    error = {"name": kind, "message": message, "bases": bases, "refused": refused}
+    return json.dumps({"error": error}, separators=(",", ":")).encode()
+
+
+def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
+    """The name, the message and the builtin classes of an exception, whatever its own methods do."""
+    kind = type(error)
+    bases = [base.__name__ for base in kind.__mro__[:-3] if getattr(builtins, base.__name__, None) is base]
+    try:
+        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        message.encode()
+    except UnicodeEncodeError:
+        message = message.encode("utf-8", "replace").decode()
+    except BaseException:  # noqa: BLE001 - whatever its __str__ raises
+        message = "its message could not be shown"
+    return kind.__name__[:TYPE_LIMIT], message[:MESSAGE_LIMIT], bases
+
+
+async def _aside(needed: bool, work: Callable[[], T]) -> T:
+    """Do it in a thread where it may take long."""
+    return await asyncio.to_thread(work) if needed else work()

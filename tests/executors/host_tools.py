@@ -1,0 +1,45 @@
+"""Host tools for tests: the function runs on the host as it is, and its stub hands on what it gets."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autogen_core import CancellationToken, Image
+
+from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
+
+
+class Tool:
+    """A host tool made of a function.
+
+    Args:
+        function: The function, sync (then it runs in a thread) or async.
+        source: Source of the stub; by default one with the same parameters.
+        images: Pictures that come with each result.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], *, source: str | None = None, images: tuple[Image, ...] = ()
+    ) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.signature = str(inspect.signature(function))
+        self.description = function.__doc__ or ""
+        self._images = images
+        parameters = inspect.signature(function).parameters
+        bare = ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters.values())
+        given = ", ".join(f"{name!r}: {name}" for name in parameters)
+        self.source = source or (
+            f"def {self.name}({bare}):\n    {self.description!r}\n    return _call({self.name!r}, {{{given}}})\n"
+        )
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        """Run the function."""
+        try:
+            inspect.signature(self.function).bind(**arguments)
+        except TypeError as error:
+            raise ToolArgumentError(str(error)) from None
+        if inspect.iscoroutinefunction(self.function):
+            return ToolAnswer(await self.function(**arguments), self._images)
+        return ToolAnswer(await asyncio.to_thread(self.function, **arguments), self._images)
