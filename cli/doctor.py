@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import statistics
-import threading
+import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from queue import Empty, SimpleQueue
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact.cli.check import Check, Status
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted
+from autogen_codeact.cli.holes import hole_checks, versions
+from autogen_codeact.cli.leftovers import check_leftovers
+from autogen_codeact.cli.model_server import check_model, without_login
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen, amount, seconds
@@ -33,9 +34,6 @@ from autogen_codeact.executors.limits import parse_size
 if TYPE_CHECKING:
     import docker
 
-Status = Literal["ok", "lack", "note"]
-
-ENDPOINT_DEADLINE_S = 3.0
 _ROUND_TRIPS = 5
 _SANDBOX_TIMEOUT_S = 20.0
 _MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
@@ -43,23 +41,6 @@ _MARKS: dict[Status, tuple[str, Literal["green", "red", "yellow"]]] = {
     "lack": ("LACK", "red"),
     "note": ("note", "yellow"),
 }
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at.
-
-    Args:
-        name: What.
-        status: `lack` where something is missing that is needed, `note` where it is only good to know.
-        detail: What was found.
-        advice: What to do; empty where nothing is.
-    """
-
-    name: str
-    status: Status
-    detail: str
-    advice: str = ""
 
 
 def run_doctor(image: str | None, base_url: str | None, *, as_json: bool) -> int:
@@ -105,6 +86,7 @@ def _check_all(image: str | None, base_url: str | None, add: Callable[[Check], N
     choice = _check_places(image, add)
     if choice is not None:
         status = run_until_interrupted(_check_sandbox(choice, add))
+    add(check_leftovers())
     for check in check_model(base_url or os.environ.get("OPENAI_BASE_URL")):
         add(check)
     return status
@@ -116,12 +98,17 @@ def _check_places(image: str | None, add: Callable[[Check], None]) -> SandboxCho
     try:
         with closing(connect()) as client:
             add(check_engine(client))
+            for check in check_holes(client):
+                add(check)
             found = check_image(client, image)
     except SandboxError as error:
         # One sandbox is enough, unless an image was asked for.
         needed = image is not None or alternative.status != "ok"
         add(Check("engine", "lack" if needed else "note", "no Docker engine can be used", str(error)))
         add(alternative)
+        for check in hole_checks({"Linux": platform.release()} if sys.platform == "linux" else {}):
+            if check.name == "Linux":
+                add(check)
         return None if needed else SandboxChoice("bubblewrap", timeout=_SANDBOX_TIMEOUT_S)
     add(found)
     add(alternative)
@@ -150,12 +137,23 @@ def check_engine(client: docker.APIClient) -> Check:
     with engine_errors("asking the engine about itself"):
         version, info = sdk.version(api_version=False), sdk.info()
     words = [
-        f"Docker {version['Version']} at {_without_login(_address())}",
+        f"Docker {version['Version']} at {without_login(_address())}",
         f"API {sdk.api_version}",
         f"cgroup v{info.get('CgroupVersion', '1')}",
         str(info.get("OperatingSystem", "unknown system")),
     ]
     return Check("engine", "ok", ", ".join(words))
+
+
+def check_holes(client: docker.APIClient) -> Iterable[Check]:
+    """Look for known ways out in the versions of what a container stands on.
+
+    Args:
+        client: The engine.
+    """
+    sdk: Any = client
+    with engine_errors("asking the engine for its versions"):
+        return hole_checks(versions(sdk.version(api_version=False)))
 
 
 def _address() -> str:
@@ -270,69 +268,3 @@ def _of(found: int | None, wanted: int, unit: str) -> str:
     if found == wanted:
         return f"at most {wanted:,} {unit}"
     return f"{'no limit to be seen' if found is None else f'{found:,}'} instead of {wanted:,} {unit}"
-
-
-def check_model(base_url: str | None) -> Iterable[Check]:
-    """Look for a key, and for the model server where one is named. The key itself is neither shown nor sent.
-
-    Args:
-        base_url: The server, or None.
-    """
-    if os.environ.get("OPENAI_API_KEY", "").strip():
-        yield Check("model key", "ok", "OPENAI_API_KEY is set")
-    else:
-        advice = "`codeact run --model NAME` needs one: set it, or name another variable with --api-key-env."
-        yield Check("model key", "note", "OPENAI_API_KEY is not set", advice)
-    if base_url:
-        yield check_endpoint(base_url)
-
-
-def check_endpoint(base_url: str) -> Check:
-    """See whether a model server answers at all.
-
-    Args:
-        base_url: Its address.
-    """
-    shown = _without_login(base_url)
-    try:
-        status = _within(ENDPOINT_DEADLINE_S, lambda: _ask(f"{shown.rstrip('/')}/models"))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        return Check("model server", "lack", f"{shown}: {reason}", "Is it running, and is the address right?")
-    return Check("model server", "ok", f"{shown} answers (HTTP {status} without a key)")
-
-
-def _ask(url: str) -> int:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError("an address begins with http:// or https://")
-    try:
-        with urllib.request.urlopen(url, timeout=ENDPOINT_DEADLINE_S) as answer:  # noqa: S310 - the scheme was looked at
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code  # it wants a key, which shows that it is there
-
-
-def _within(limit_s: float, work: Callable[[], int]) -> int:
-    """Run `work` for so long at most: a name server that does not answer keeps no timeout of a socket."""
-    outcome: SimpleQueue[int | Exception] = SimpleQueue()
-
-    def run() -> None:
-        try:
-            outcome.put(work())
-        except Exception as error:  # noqa: BLE001 - carried over to the caller, whatever it is
-            outcome.put(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        found = outcome.get(timeout=limit_s)
-    except Empty:
-        raise TimeoutError(f"no answer in {limit_s:g} s") from None
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def _without_login(url: str) -> str:
-    """The address without user and password."""
-    return url.replace(urlsplit(url).netloc.rpartition("@")[0] + "@", "") if "@" in urlsplit(url).netloc else url

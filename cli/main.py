@@ -190,6 +190,27 @@ def _doctor(
         raise typer.Exit(run_doctor(image, base_url, as_json=as_json))
 
 
+@app.command("clean")
+def _clean(
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Also those of other machines or of before a restart, and those kept with auto_remove=False."
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove sandboxes whose owner is dead: containers, and bubblewrap's control groups with what runs in them.
+
+    The exit status is 0, or 1 where something could not be removed.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.leftovers import clean
+
+        raise typer.Exit(clean(everything=everything, dry_run=dry_run, as_json=as_json))
+
+
 @image_app.command("build")
 def _image_build(
     force: Annotated[bool, typer.Option("--force", help="Build anew, also when it is there already.")] = False,

@@ -46,7 +46,7 @@ class Cgroup:
         """
         make = _version_2 if (ROOT / "cgroup.controllers").exists() else _version_1
         try:
-            return make(f"{name}.{_owner(os.getpid())}", limits)
+            return make(f"{name}.{owner_of(os.getpid())}", limits)
         except OSError as error:
             logger.debug("no control group: %s", error)
             return None
@@ -174,7 +174,7 @@ def _quota(limits: Limits) -> int:
     return int(limits.cpus * PERIOD_US)
 
 
-def _owner(pid: int) -> str:
+def owner_of(pid: int) -> str:
     """What tells a process from every other one since the machine started, those in other containers included."""
     namespace = os.stat("/proc/self/ns/pid").st_ino
     started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
@@ -191,7 +191,7 @@ def _sweep(parent: Path) -> None:
         if namespace != str(here) or not pid.isdigit():
             continue
         try:
-            alive = _owner(int(pid)) == owner
+            alive = owner_of(int(pid)) == owner
         except OSError:
             alive = False
         if not alive:

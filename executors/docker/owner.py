@@ -22,7 +22,9 @@ SANDBOX = "sandbox"
 Fate = Literal["alive", "dead", "unknown"]
 """What became of an owner; `unknown` for one of another machine, of before a restart, or of an older version."""
 
-_ENDED = ("Z", "X", "x")
+ENDED = ("Z", "X", "x")
+"""How /proc writes the state of a process that has ended."""
+
 _PROC = Path("/proc")
 
 
@@ -47,12 +49,12 @@ def fate(found: Mapping[str, str]) -> Fate:
         return "unknown"
     now = _life(int(number))
     if now is None:
-        return "unknown" if _exists(int(number)) else "dead"
+        return "unknown" if exists(int(number)) else "dead"
     return "alive" if now == life else "dead"
 
 
-def _exists(pid: int) -> bool:
-    """Whether there is such a process although /proc does not show it, as for other users' with `hidepid`."""
+def exists(pid: int) -> bool:
+    """Whether there is such a process, also where /proc does not show it, as for other users' with `hidepid`."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -81,4 +83,4 @@ def _life(pid: int) -> str | None:
         return None
     if place is None or len(fields) < 20:
         return None
-    return f"{place}/{'ended' if fields[0] in _ENDED else fields[19]}"
+    return f"{place}/{'ended' if fields[0] in ENDED else fields[19]}"

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.support import codeact
 
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "image", "doctor"],
+    (): ["--version", "demo", "exec", "run", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE.md", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--json"],
     ("run",): [
@@ -20,6 +20,7 @@ OPTIONS = {
     ("image", "build"): ["--force"],
     ("image", "list"): [],
     ("doctor",): ["--json", "--image", "--base-url"],
+    ("clean",): ["--all", "--dry-run", "--json"],
 }
 
 

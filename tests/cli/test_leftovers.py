@@ -1,0 +1,247 @@
+"""`codeact clean`, and what `codeact doctor` says of leftovers: real containers and control groups of dead owners."""
+
+import json
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+import pytest
+
+from autogen_codeact.cli import leftovers
+from autogen_codeact.executors import DEFAULT_IMAGE, SandboxStartError
+from autogen_codeact.executors.bubblewrap.leftovers import LeftoverGroup, fate, leftover_groups, remove_group
+from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.docker.owner import KIND, LIFE, OWNER, SANDBOX, labels
+from autogen_codeact.executors.docker.sweep import KEEP
+from tests.abuse.engine_proxy import EngineProxy, engine_proxy
+from tests.abuse.faults import client as sandbox_of_another
+from tests.cli.support import codeact, wait_until
+from tests.executors.bubblewrapped import alive, pid_one
+
+ELSEWHERE = {KIND: SANDBOX, OWNER: "elsewhere:7", LIFE: "of-another-machine"}
+NO_SUCH_PID = 2**22 + 1
+
+
+def of_the_dead() -> dict[str, str]:
+    """Labels of a process of this machine that is dead."""
+    life = labels()[LIFE].rpartition("/")[0] + "/1"
+    return {KIND: SANDBOX, OWNER: labels()[OWNER].rpartition(":")[0] + f":{NO_SUCH_PID}", LIFE: life}
+
+
+class Bench:
+    """Containers that nobody else's sweep touches: only behind this proxy is their owner a dead process of this machine.
+
+    Args:
+        proxy: The engine as these tests show it.
+    """
+
+    def __init__(self, proxy: EngineProxy) -> None:
+        self._proxy = proxy
+        self._shown: list[dict[str, Any]] = []
+
+    def make(self, marks: dict[str, str], *, state: str = "created") -> str:
+        """Make a container and show it with these labels."""
+        name = f"codeact-left-{uuid.uuid4().hex[:8]}"
+        with closing(connect()) as api:
+            made = api.create_container(DEFAULT_IMAGE, ["sleep", "60"], name=name, labels=ELSEWHERE)
+            if state == "running":
+                api.start(made["Id"])
+        self._shown.append({"Id": made["Id"], "Names": [f"/{name}"], "Labels": marks, "State": state})
+        body = json.dumps(self._shown).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        self._proxy.clear()
+        self._proxy.on("GET", "/containers/json", "answer", reply=head.encode() + b"Connection: close\r\n\r\n" + body)
+        return name
+
+    def there(self) -> set[str]:
+        """Those that are still there."""
+        with closing(connect()) as api:
+            found = set()
+            for item in self._shown:
+                try:
+                    api.inspect_container(item["Id"])
+                except docker.errors.NotFound:
+                    continue
+                found.add(item["Names"][0].lstrip("/"))
+            return found
+
+    def clear(self) -> None:
+        """Remove what is left of them."""
+        with closing(connect()) as api:
+            for item in self._shown:
+                with suppress(docker.errors.NotFound):
+                    api.remove_container(item["Id"], force=True)
+
+
+@pytest.fixture
+def bench(docker_engine: str) -> Iterator[Bench]:
+    with engine_proxy() as proxy:
+        made = Bench(proxy)
+        try:
+            yield made
+        finally:
+            made.clear()
+
+
+@pytest.fixture
+def address(bench: Bench) -> dict[str, str]:
+    return {"DOCKER_HOST": bench._proxy.address}
+
+
+def rows(out: str) -> list[list[str]]:
+    return [[word.strip() for word in line.split("  ") if word] for line in out.splitlines() if "  container " in line]
+
+
+def test_clean_removes_those_of_the_dead_and_leaves_the_others(bench: Bench, address: dict[str, str]) -> None:
+    dead, running = bench.make(of_the_dead()), bench.make(of_the_dead(), state="running")
+    foreign, kept = bench.make(ELSEWHERE), bench.make({**of_the_dead(), KEEP: "1"}, state="exited")
+    living = bench.make(labels())
+    owner = of_the_dead()[OWNER]
+
+    done = codeact("clean", "--dry-run", env=address)
+    assert done.status == 0
+    started = f"{owner}, which is dead, started it"
+    expected = {
+        dead: ["would be removed", "container", dead, f"created; {started}"],
+        running: ["would be removed", "container", running, f"running; {started}"],
+        foreign: [
+            *("left alone", "container", foreign),
+            "created; elsewhere:7, which can not be seen from here, started it",
+        ],
+        kept: ["left alone", "container", kept, f"exited; kept on purpose (auto_remove=False) by {owner}"],
+    }
+    assert {row[2]: row for row in rows(done.out)} == expected
+    assert done.err.endswith(
+        "codeact: `codeact clean --all` removes what was left alone: see that nobody else uses it\n"
+    )
+    assert bench.there() == {dead, running, foreign, kept, living}
+
+    done = codeact("clean", env=address)
+    assert done.status == 0
+    for name in (dead, running):
+        expected[name][0] = "removed"
+    assert {row[2]: row for row in rows(done.out)} == expected
+    assert bench.there() == {foreign, kept, living}
+
+    # The list still has them.
+    done = codeact("clean", "--json", env=address)
+    (report,) = done.objects
+    actions = {row["name"]: row["action"] for row in report["sandboxes"] if row["kind"] == "container"}
+    assert report["ok"]
+    assert actions == {dead: "gone already", running: "gone already", foreign: "left alone", kept: "left alone"}
+
+
+def test_clean_all_removes_every_one_but_those_of_the_living(
+    bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.make(of_the_dead())
+    bench.make(ELSEWHERE, state="running")
+    bench.make({**of_the_dead(), KEEP: "1"}, state="exited")
+    living = bench.make(labels())
+    monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
+    # Others' control groups are not ours to remove.
+    monkeypatch.setattr(leftovers, "leftover_groups", list)
+    assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
+    shown, said = capsys.readouterr()
+    assert [row[0] for row in rows(shown)] == ["removed"] * 3
+    assert said == ""
+    monkeypatch.delenv("DOCKER_HOST")
+    assert bench.there() == {living}
+
+
+def test_what_can_not_be_removed_is_said_and_the_status_is_1(bench: Bench, address: dict[str, str]) -> None:
+    first, second = bench.make(of_the_dead()), bench.make(of_the_dead())
+    reply = b"HTTP/1.1 500 No\r\nContent-Type: application/json\r\nContent-Length: 22\r\nConnection: close\r\n\r\n"
+    bench._proxy.on("DELETE", "", "answer", reply=reply + b'{"message": "it can."}', times=1)
+    done = codeact("clean", env=address)
+    assert done.status == 1
+    by_action = {row[0]: row for row in rows(done.out)}
+    assert set(by_action) == {"failed", "removed"}
+    assert by_action["failed"][3].startswith("The Docker engine refused while removing codeact-left-")
+    assert {by_action["failed"][2], by_action["removed"][2]} == {first, second}
+    assert bench.there() == {by_action["failed"][2]}
+
+
+def test_doctor_lists_them_and_says_what_to_do(
+    bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "leftover_groups", list)
+    foreign, dead = bench.make(ELSEWHERE), bench.make(of_the_dead())
+    monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
+    check = leftovers.check_leftovers()
+    monkeypatch.delenv("DOCKER_HOST")
+    assert (check.name, check.status) == ("leftovers", "note")
+    assert f"container {dead} (created; {of_the_dead()[OWNER]}, which is dead, started it)" in check.detail
+    assert f"container {foreign} (created; elsewhere:7, which can not be seen from here, started it)" in check.detail
+    assert check.advice == "`codeact clean` removes 1 of 2, `codeact clean --all` the others, if nobody else uses them."
+
+
+def test_where_nothing_is_left_it_says_so(
+    bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    living = bench.make(labels())
+    monkeypatch.setattr(leftovers, "leftover_groups", list)
+    monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
+    assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
+    assert capsys.readouterr() == ("", "codeact: nothing is left of any sandbox\n")
+    assert leftovers.check_leftovers().status == "ok"
+    monkeypatch.delenv("DOCKER_HOST")
+    assert bench.there() == {living}
+
+
+def group_of(pid: int) -> Callable[[], LeftoverGroup | None]:
+    return lambda: next((group for group in leftover_groups() if group.owner == str(pid)), None)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
+    with sandbox_of_another("BubblewrapCommandLineCodeExecutor") as other:
+        sandbox = pid_one(other.process.pid)
+        find = group_of(other.process.pid)
+        if "autogen-codeact" not in Path(f"/proc/{sandbox}/cgroup").read_text():
+            pytest.skip("this process may make no control groups here")
+        assert find() is None  # its owner lives
+        # So it does not read the end of its stream.
+        os.kill(sandbox, signal.SIGSTOP)
+        other.kill()
+        group = find()
+        assert group is not None
+        assert (group.owner_fate, sandbox in group.processes) == ("dead", True)
+        done = codeact("clean", "--dry-run", env={"DOCKER_HOST": "unix:///nowhere"})
+        assert done.status == 0
+        line = next(line for line in done.out.splitlines() if group.name in line)
+        assert line.split()[:4] == ["would", "be", "removed", "bubblewrap"]
+        assert f"processes; process {other.process.pid}, which is dead, started it" in line
+        assert done.err.startswith("codeact: only bubblewrap's sandboxes are looked at: No Docker engine at")
+        assert alive(sandbox)
+        done = codeact("clean", env={"DOCKER_HOST": "unix:///nowhere"})
+        assert next(line for line in done.out.splitlines() if group.name in line).split()[0] == "removed"
+        wait_until(lambda: not alive(sandbox), "the sandbox's end")
+        assert find() is None
+        assert not remove_group(group)
+
+
+def test_owners_of_another_namespace_are_not_judged() -> None:
+    here = os.stat("/proc/self/ns/pid").st_ino
+    assert fate(f"1-{os.getpid()}-1") == "unknown"
+    assert fate("nonsense") == "unknown"
+    assert fate(f"{here}-{os.getpid()}-1") == "dead"
+    assert fate(f"{here}-{NO_SUCH_PID}-1") == "dead"
+
+
+def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autogen_codeact.executors.bubblewrap.leftovers.REMOVE_TIMEOUT_S", 0.05)
+    folder = tmp_path / "autogen-codeact" / "codeact-x.1-2-3"
+    (folder / "busy").mkdir(parents=True)
+    (group,) = leftover_groups(tmp_path)
+    assert (group.name, group.owner, group.owner_fate, group.processes) == ("codeact-x", "2", "unknown", set())
+    with pytest.raises(SandboxStartError, match="can't be removed: Directory not empty"):
+        remove_group(group)
+    (folder / "busy").rmdir()
+    assert remove_group(group)
+    assert leftover_groups(tmp_path) == []
