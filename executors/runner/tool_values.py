@@ -1,0 +1,243 @@
+"""Values between the stub of a host tool and JSON; this text stands ahead of the stubs, in the module that holds them."""
+
+import base64 as _base64
+import dataclasses as _dataclasses
+import datetime as _datetime
+import decimal as _decimal
+import enum as _enum
+import os as _os
+import pathlib as _pathlib
+import re as _re
+import typing as _typing
+import uuid as _uuid
+
+_DURATION = _re.compile(r"(-)?P(?:(\d+)Y)?(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?")
+
+
+class _Default:
+    """Stands in a stub's signature for a default, which the host fills in."""
+
+    def __init__(self, text, *value):
+        self.text = text
+        self.value = value
+
+    def __repr__(self):
+        return self.text
+
+    def __eq__(self, other):
+        return self is other or (bool(self.value) and self.value[0] == other)
+
+    def __hash__(self):
+        return hash(self.text)
+
+
+def _given(arguments, optional=()):
+    """What was passed, as JSON has it; None for one of `optional` counts as not passed."""
+    return {
+        name: _plain(value)
+        for name, value in arguments.items()
+        if not isinstance(value, _Default) and not (value is None and name in optional)
+    }
+
+
+def _plain(value):
+    """Make a value into what JSON can hold."""
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    for kinds, make in _PLAIN:
+        if isinstance(value, kinds):
+            return make(value)
+    return _plain_other(value)
+
+
+def _plain_object(value):
+    plain = {}
+    for attribute, key, _, sent in type(value)._codeact_fields:
+        item = getattr(value, attribute, None)
+        if sent == "always" or (sent == "given" and item is not None):
+            plain[key] = _plain(item)
+    return plain
+
+
+def _plain_key(key):
+    key = _plain(key)
+    return key if isinstance(key, (str, int, float, bool)) else str(key)
+
+
+def _plain_other(value):
+    if isinstance(value, type):
+        raise TypeError("the class %s can't be given to a host tool: give an object" % value.__name__)
+    if hasattr(value, "_codeact_fields"):
+        return _plain_object(value)
+    if _dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in _dataclasses.fields(value)}
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "tolist"):  # numpy and pandas
+        return _plain(value.tolist())
+    raise TypeError(
+        "an object of type %s can't be given to a host tool: give what JSON can hold, such as a dict"
+        % type(value).__name__
+    )
+
+
+def _text(value):
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError:
+        raise TypeError(
+            "bytes that are no UTF-8 text can't be given here: encode them, for example as base64"
+        ) from None
+
+
+_PLAIN = (
+    (_enum.Enum, lambda value: _plain(value.value)),
+    ((str, int, float), lambda value: value),
+    (dict, lambda value: {_plain_key(key): _plain(item) for key, item in value.items()}),
+    ((list, tuple, set, frozenset), lambda value: [_plain(item) for item in value]),
+    ((_datetime.date, _datetime.time), lambda value: value.isoformat()),
+    (_datetime.timedelta, lambda value: value.total_seconds()),
+    (_os.PathLike, _os.fspath),
+    ((_uuid.UUID, _decimal.Decimal), str),
+    ((bytes, bytearray), _text),
+)
+
+
+def _with_base64(value):
+    """Encode the bytes of a parameter that takes bytes."""
+    if isinstance(value, (bytes, bytearray)):
+        return _base64.b64encode(value).decode()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_with_base64(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_base64(item) for key, item in value.items()}
+    return value
+
+
+def _build(spec, value):
+    """Make what the signature says out of what JSON held; what does not fit stays as it is."""
+    if spec is None or value is None:
+        return value
+    try:
+        return _make(spec, value)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return value
+
+
+def _make(spec, value):
+    kind = spec[0]
+    if kind in _SCALARS:
+        return _SCALARS[kind](value)
+    if kind == "union":
+        return _make_one_of(spec[1:], value)
+    if kind == "class":
+        return _make_object(globals()[spec[1]], value)
+    if kind == "enum":
+        return globals()[spec[1]](value)
+    if kind == "dict":
+        return {_build(spec[1], key): _build(spec[2], item) for key, item in value.items()}
+    return _make_sequence(kind, spec[1:], value)
+
+
+def _make_sequence(kind, specs, value):
+    if not isinstance(value, list):
+        raise TypeError
+    if kind == "tuple" and specs[-1:] != ("...",):
+        return tuple(_build(spec, item) for spec, item in zip(specs, value))
+    return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](
+        _build(specs[0], item) for item in value
+    )
+
+
+def _make_object(kind, value):
+    if not isinstance(value, dict):
+        raise TypeError
+    if issubclass(kind, dict):
+        specs = {key: spec for _, key, spec, _ in kind._codeact_fields}
+        return {key: _build(specs.get(key), item) for key, item in value.items()}
+    made = object.__new__(kind)
+    rest = dict(value)
+    for attribute, key, spec, _ in kind._codeact_fields:
+        setattr(made, attribute, _build(spec, rest.pop(key, None)))
+    for key, item in rest.items():
+        setattr(made, key, item)
+    return made
+
+
+def _make_one_of(specs, value):
+    for spec in specs:
+        if _fits(spec, value):
+            try:
+                return _make(spec, value) if spec is not None else value
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                continue
+    return value
+
+
+def _fits(spec, value):
+    if spec is None:
+        return not isinstance(value, (dict, list))
+    if spec[0] == "class":
+        required, constants = globals()[spec[1]]._codeact_signs
+        return (
+            isinstance(value, dict)
+            and set(required) <= set(value)
+            and all(value[k] in c for k, c in constants if k in value)
+        )
+    return isinstance(
+        value, {"list": list, "set": list, "frozenset": list, "tuple": list, "dict": dict}.get(spec[0], object)
+    )
+
+
+def _make_duration(value):
+    if isinstance(value, (int, float)):
+        return _datetime.timedelta(seconds=value)
+    sign, years, days, hours, minutes, seconds = _DURATION.fullmatch(value).groups()
+    length = _datetime.timedelta(
+        days=int(years or 0) * 365 + int(days or 0),
+        hours=int(hours or 0),
+        minutes=int(minutes or 0),
+        seconds=float(seconds or 0),
+    )
+    return -length if sign else length
+
+
+def _iso(value):
+    # Python before 3.11 does not read the Z.
+    return value[:-1] + "+00:00" if value.endswith("Z") else value
+
+
+_SCALARS = {
+    "int": int,
+    "float": float,
+    "datetime": lambda value: _datetime.datetime.fromisoformat(_iso(value)),
+    "date": _datetime.date.fromisoformat,
+    "time": lambda value: _datetime.time.fromisoformat(_iso(value)),
+    "timedelta": _make_duration,
+    "path": _pathlib.Path,
+    "uuid": _uuid.UUID,
+    "decimal": _decimal.Decimal,
+    "bytes": lambda value: value.encode(),
+    "base64": _base64.b64decode,
+}
+
+_NAMES = {
+    "Any": _typing.Any,
+    "Literal": _typing.Literal,
+    "Decimal": _decimal.Decimal,
+    "Path": _pathlib.Path,
+    "UUID": _uuid.UUID,
+    "date": _datetime.date,
+    "datetime": _datetime.datetime,
+    "time": _datetime.time,
+    "timedelta": _datetime.timedelta,
+}
+
+
+def _resolve(function):
+    """Turn the annotations from text into types, where this Python has them all."""
+    names = {**_NAMES, **globals()}
+    try:
+        function.__annotations__ = {name: eval(text, names) for name, text in function.__annotations__.items()}
+    except Exception:  # list[str] and int | None are newer than Python 3.8
+        pass

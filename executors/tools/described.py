@@ -1,0 +1,240 @@
+"""AutoGen's own tools as host tools: a `BaseTool`, and a tool of a `Workbench`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.tools import Tool, ToolResult, ToolSchema
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from .answers import to_answer
+from .function import merged, survived
+from .json_schema import find_complaints
+from .schema import MAX_COMPLAINTS, Fields, PythonSchema, complaint, model_schema
+from .shapes import ClassText, Names, Shape, Shapes, identifier, parameter_name
+from .stub import Parameter, Stub, write_stub
+from .tool import ToolAnswer, ToolArgumentError
+
+_RESULT = "result"
+
+
+class _DescribedTool:
+    """What both kinds have in common: a stub, made from a schema."""
+
+    stub: Stub
+
+    @property
+    def name(self) -> str:
+        """Its name in Python."""
+        return self.stub.name
+
+    @property
+    def signature(self) -> str:
+        """Its parameters and result."""
+        return self.stub.signature
+
+    @property
+    def description(self) -> str:
+        """What it does."""
+        return self.stub.description
+
+    @property
+    def classes(self) -> tuple[ClassText, ...]:
+        """What classes it needs."""
+        return self.stub.classes
+
+    @property
+    def source(self) -> str:
+        """Python 3.8 source that defines it in the sandbox."""
+        return self.stub.source
+
+
+class BaseToolHostTool(_DescribedTool):
+    """An AutoGen `BaseTool` as a host tool.
+
+    Args:
+        tool: The tool.
+        names: The names that all tools share.
+
+    Raises:
+        ValueError: Its name can't be used.
+    """
+
+    def __init__(self, tool: Tool, names: Names, *, name: str | None = None, description: str | None = None) -> None:
+        self._tool = tool
+        self._gives_text = _gives_text(tool)
+        self._result = None if self._gives_text else _result_fields(tool.return_type())
+        name = name if name is not None else tool.name
+        called = identifier(name)
+        names.tool(called, f"`{name}`, a {type(tool).__name__}")
+        schema = model_schema(tool.args_type())
+        definitions = [schema.get("$defs", {})]
+        result_schema: Mapping[str, Any] = {}
+        if self._result is not None:
+            given, taken = self._result.schema("serialization"), self._result.schema("validation")
+            definitions += [taken.get("$defs", {}), given.get("$defs", {})]
+            result_schema = given["properties"][_RESULT]
+        shapes = Shapes(called, names, merged(definitions), python=True)
+        self._known = frozenset(schema.get("properties", {}))
+        self._open = bool(schema.get("additionalProperties"))
+        parameters = parameters_of(schema, shapes, called)
+        self.stub = write_stub(
+            called,
+            parameters,
+            self._result_shape(shapes, result_schema),
+            description if description is not None else tool.description,
+            shapes.classes.values(),
+        )
+
+    @property
+    def tool(self) -> Tool:
+        """The tool."""
+        return self._tool
+
+    def _result_shape(self, shapes: Shapes, schema: Mapping[str, Any]) -> Shape | None:
+        if self._gives_text:
+            return Shape("str")
+        return shapes.of(schema, f"{self._tool.name}_result") if self._result is not None else None
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        """Check the arguments and run the tool.
+
+        Raises:
+            ToolArgumentError: They do not fit.
+            Exception: What the tool raised.
+        """
+        unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
+        if unknown:
+            raise ToolArgumentError("; ".join(unknown[:MAX_COMPLAINTS]))
+        try:
+            self._tool.args_type().model_validate_json(json.dumps(dict(arguments)))
+        except (ValidationError, ValueError) as error:
+            raise ToolArgumentError(complaint(error)) from None
+        value = await survived(self._tool.run_json(arguments, cancellation_token), cancellation_token)
+        if self._gives_text:
+            return ToolAnswer(self._tool.return_value_as_string(value))
+        fields = self._result
+        dump = None if fields is None else (lambda it: fields.dump({_RESULT: it})[_RESULT])
+        return to_answer(value, self.name, dump)
+
+
+class SchemaHostTool(_DescribedTool):
+    """A tool that is known by its JSON schema, such as that of a `Workbench`, as a host tool.
+
+    Args:
+        schema: The schema.
+        names: The names that all tools share.
+        call: Runs it with its arguments.
+        origin: Where it comes from, for errors.
+        definitions: The `$defs` that its schema refers to.
+        result: Schema of what it returns; by default text.
+
+    Raises:
+        ValueError: Its name is taken.
+    """
+
+    def __init__(
+        self,
+        schema: ToolSchema,
+        names: Names,
+        call: Callable[[Mapping[str, Any], CancellationToken], Awaitable[ToolResult | ToolAnswer]],
+        origin: str,
+        *,
+        definitions: Mapping[str, Any] | None = None,
+        result: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._call = call
+        self._schema: Mapping[str, Any] = schema.get("parameters") or {"type": "object", "properties": {}}
+        inner: Any = self._schema.get("$defs", {})
+        self._definitions: Mapping[str, Any] = definitions if definitions is not None else inner
+        name = identifier(schema["name"])
+        names.tool(name, f"`{schema['name']}` of {origin}")
+        taken = Shapes(name, names, self._definitions, python=False)
+        given = Shapes(name, names, (result or {}).get("$defs", {}), python=False)
+        parameters = parameters_of(self._schema, taken, name)
+        returns = Shape("str") if result is None else given.of(result, f"{name}_result")
+        classes = {**taken.classes, **given.classes}
+        self.stub = write_stub(name, parameters, returns, schema.get("description", ""), classes.values())
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        """Check the arguments and run the tool.
+
+        Raises:
+            ToolArgumentError: They do not fit.
+            RuntimeError: The tool reported an error.
+        """
+        if complaints := find_complaints({**self._schema, "type": "object"}, arguments, self._definitions):
+            raise ToolArgumentError("; ".join(complaints[:MAX_COMPLAINTS]))
+        answer = await survived(self._call(arguments, cancellation_token), cancellation_token)
+        if isinstance(answer, ToolAnswer):
+            return answer
+        if answer.is_error:
+            raise RuntimeError(answer.to_text("[image]").strip() or "the tool reported an error and said nothing of it")
+        return to_answer(answer, self.name)
+
+
+def parameters_of(schema: Mapping[str, Any], shapes: Shapes, tool: str) -> list[Parameter]:
+    """Read parameters out of an object's schema.
+
+    Args:
+        schema: The schema.
+        shapes: Knows the types.
+        tool: The tool's name, for errors.
+
+    Raises:
+        ValueError: Two would have one name in Python.
+    """
+    needed = set(schema.get("required", ()))
+    parameters = [
+        _parameter(key, each if isinstance(each, Mapping) else {}, shapes, needed=key in needed)
+        for key, each in schema.get("properties", {}).items()
+    ]
+    names = [each.name for each in parameters]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"Two parameters of the tool `{tool}` would both be `{name}` in Python; rename one of them."
+            )
+    return parameters
+
+
+def _parameter(key: str, schema: Mapping[str, Any], shapes: Shapes, *, needed: bool) -> Parameter:
+    shape = shapes.of(schema, key)
+    default, value = schema.get("default"), None
+    if not needed and default is not None:
+        value = repr(default)
+    omitted = not needed and default is None and ("default" not in schema or not shape.nullable)
+    return Parameter(
+        name=parameter_name(key),
+        key=key,
+        shape=shape,
+        default=None if needed else value or "None",
+        value=None if needed else value or "None",
+        omitted=omitted,
+        description=str(schema.get("description", "")) if "$ref" not in schema else "",
+    )
+
+
+def _result_fields(kind: Any) -> Fields | None:
+    if kind is inspect.Signature.empty or kind is Any or kind is None:
+        return None
+    try:
+        TypeAdapter(kind).json_schema(schema_generator=PythonSchema, mode="serialization")
+        return Fields({_RESULT: kind})
+    except Exception:  # noqa: BLE001 - a type of the author's own: the value is written as what it is
+        return None
+
+
+def _gives_text(tool: Tool) -> bool:
+    # What agents and teams did is for AutoGen to read; code gets their words. Importing them takes a second.
+    kind = tool.return_type()
+    return isinstance(kind, type) and kind.__name__ == "TaskResult" and kind.__module__.startswith("autogen_agentchat.")
+
+
+def is_tool(thing: object) -> bool:
+    """Whether it is an AutoGen tool, whatever its base class."""
+    return isinstance(thing, Tool) and isinstance(thing.args_type(), type) and issubclass(thing.args_type(), BaseModel)

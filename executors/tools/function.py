@@ -1,0 +1,326 @@
+"""A Python function of the host as a tool."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import enum
+import functools
+import inspect
+import operator
+import types
+import typing
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from autogen_core import CancellationToken, Image
+from PIL.Image import Image as Picture
+from pydantic import Base64Bytes, Field, TypeAdapter
+
+from .answers import to_answer
+from .schema import Fields
+from .shapes import ClassText, Names, Shapes, usable
+from .stub import Parameter, Stub, write_stub
+from .threads import Threads
+from .tool import ToolAnswer
+
+_EMPTY = inspect.Parameter.empty
+_RETURN = "return"
+MAX_DEFAULT_CHARS = 80
+
+
+class FunctionHostTool:
+    """A typed function, sync or async, as a host tool.
+
+    Args:
+        function: The function; a `functools.partial` or a bound method will do, a lambda won't.
+        names: The names that all tools share.
+        threads: Where a sync function runs.
+
+    Raises:
+        ValueError: It can't be described; the message says why.
+    """
+
+    def __init__(self, function: Callable[..., Any], names: Names, threads: Threads) -> None:
+        self._function = function
+        self._threads = threads
+        self._name = _name_of(function)
+        self._is_async = _is_async(function)
+        names.tool(self._name, f"the function {_place_of(function)}")
+        hints = _hints(function, self._name)
+        self._parameters = _parameters(function, self._name, hints)
+        self._token = next((p.name for p in self._parameters if hints.get(p.name) is CancellationToken), None)
+        shown = [p for p in self._parameters if p.name != self._token]
+        self._arguments = _argument_fields(self._name, shown, hints)
+        self._result = _result_field(hints)
+        self.stub = self._write(names, shown, hints)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def signature(self) -> str:
+        """Its parameters and result."""
+        return self.stub.signature
+
+    @property
+    def description(self) -> str:
+        """Its docstring."""
+        return self.stub.description
+
+    @property
+    def classes(self) -> tuple[ClassText, ...]:
+        """What classes it needs."""
+        return self.stub.classes
+
+    @property
+    def source(self) -> str:
+        """Python 3.8 source that defines it in the sandbox."""
+        return self.stub.source
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function."""
+        return self._function
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        """Check the arguments and call the function.
+
+        Raises:
+            ToolArgumentError: They do not fit.
+            Exception: What the function raised.
+        """
+        if not self._is_async:
+            answer = await self._threads.run(lambda: self._called(arguments, cancellation_token))
+            if not inspect.isawaitable(answer):
+                return typing.cast(ToolAnswer, answer)
+            return self._answer(await survived(answer, cancellation_token))
+        call = self._bound(arguments, cancellation_token)
+        return self._answer(await survived(self._function(*call.args, **call.kwargs), cancellation_token))
+
+    def _called(self, arguments: Mapping[str, Any], token: CancellationToken) -> Any:
+        call = self._bound(arguments, token)
+        value = self._function(*call.args, **call.kwargs)
+        # A sync function around an async one; what it returned belongs to the event loop.
+        return value if inspect.isawaitable(value) else self._answer(value)
+
+    def _bound(self, arguments: Mapping[str, Any], token: CancellationToken) -> inspect.BoundArguments:
+        values = self._arguments.check(arguments)
+        if self._token is not None:
+            values[self._token] = token
+        given = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
+        call = inspect.BoundArguments(inspect.Signature(self._parameters), given)
+        if any(p.kind == p.POSITIONAL_ONLY and p.name not in values for p in self._parameters):
+            call.apply_defaults()
+        return call
+
+    def _answer(self, value: Any) -> ToolAnswer:
+        fields = self._result
+        dump = None if fields is None else (lambda it: fields.dump({_RETURN: it})[_RETURN])
+        return to_answer(value, self._name, dump)
+
+    def _write(self, names: Names, shown: list[inspect.Parameter], hints: Mapping[str, Any]) -> Stub:
+        fields = [each for each in (self._arguments, self._result) if each is not None]
+        both = [each.schema(mode) for each in fields for mode in ("validation", "serialization")]
+        shapes = Shapes(self._name, names, merged([each.get("$defs", {}) for each in both]), python=True)
+        properties = both[0]["properties"]
+        parameters = [
+            _described(p, hints, shapes.of(properties[p.name], p.name) if p.name in hints else None, properties[p.name])
+            for p in shown
+        ]
+        result = None
+        if _RETURN in hints:
+            result = shapes.of(both[-1]["properties"].get(_RETURN) if self._result else None, f"{self._name}_result")
+        doc = inspect.getdoc(_plain(self._function)) or ""
+        return write_stub(self._name, parameters, result, doc, shapes.classes.values())
+
+
+async def survived(call: Any, token: CancellationToken) -> Any:
+    """Await a tool; what would end the event loop, or look like a cancel when there was none, becomes a RuntimeError.
+
+    Args:
+        call: What to await.
+        token: Tells whether there was a cancel.
+    """
+    me = asyncio.current_task()
+    try:
+        return await call
+    except asyncio.CancelledError:
+        if token.is_cancelled() or (me is not None and me.cancelling()):
+            raise
+        raise RuntimeError("the tool was cancelled on the host") from None
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+
+
+def merged(definitions: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join what a class takes with what it gives: fields that it only gives are read-only.
+
+    Args:
+        definitions: `$defs`, those for taking ahead of those for giving.
+    """
+    joined: dict[str, Any] = {}
+    for each in definitions:
+        for name, schema in each.items():
+            known = joined.setdefault(name, schema)
+            more = {k: v for k, v in schema.get("properties", {}).items() if k not in known.get("properties", {k: v})}
+            if more:
+                added = {key: {**value, "readOnly": True} for key, value in more.items()}
+                joined[name] = {**known, "properties": {**known["properties"], **added}}
+    return joined
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if inspect.isclass(function):
+        raise ValueError(f"The class `{function.__name__}` can't be a tool; give a function or a method of an object.")
+    name = getattr(_plain(function), "__name__", None)
+    if name is None:
+        raise ValueError(f"{function!r} has no name to call it by; give a function made with `def`.")
+    if name == "<lambda>":
+        raise ValueError("A `<lambda>` has no name to call it by; give a function made with `def`.")
+    return checked_name(name)
+
+
+def checked_name(name: str) -> str:
+    """Return the name that a tool was given by its author, if it can be used.
+
+    Raises:
+        ValueError: It can't.
+    """
+    if name.startswith("_"):
+        raise ValueError(
+            f"A tool can't be called `{name}`: names that begin with an underscore are private; rename it."
+        )
+    if not usable(name):
+        raise ValueError(
+            f"A tool can't be called `{name}`: in the sandbox that is a keyword or builtin of Python, or no identifier; "
+            "rename it."
+        )
+    return name
+
+
+def _plain(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    plain = _plain(function)
+    return f"{getattr(plain, '__module__', None) or '?'}.{getattr(plain, '__qualname__', plain)}"
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    plain = inspect.unwrap(_plain(function))
+    return inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(_plain(function))
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    plain = _plain(function)
+    if not hasattr(inspect.unwrap(plain), "__annotations__"):
+        return {}  # a builtin
+    try:
+        return typing.get_type_hints(plain, include_extras=True)
+    except (NameError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"The annotations of `{name}` can't be read: {error}. What they name must be there when the program runs, in "
+            "the function's module."
+        ) from None
+
+
+def _parameters(function: Callable[..., Any], name: str, hints: Mapping[str, Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"`{name}` has no signature that Python can tell; wrap it in a function made with `def`."
+        ) from None
+    for each in parameters:
+        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            stars = "*" if each.kind == each.VAR_POSITIONAL else "**"
+            raise ValueError(
+                f"The tool `{name}` takes `{stars}{each.name}`, which tells nobody what to give; name its parameters, or "
+                "take a list or a dict."
+            )
+    # What a partial binds by keyword is its owner's, and may be a secret.
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return [each for each in parameters if each.name not in bound]
+
+
+def _argument_fields(name: str, parameters: list[inspect.Parameter], hints: Mapping[str, Any]) -> Fields:
+    types = {each.name: _transported(hints.get(each.name, Any)) for each in parameters}
+    for each, kind in types.items():
+        try:
+            TypeAdapter(kind).json_schema()
+        except Exception as error:
+            why = str(error).partition("\n")[0]
+            raise ValueError(
+                f"The parameter `{each}` of the tool `{name}` is of a type that can't be checked ({kind}): {why} Take a plain "
+                "value, a dataclass or a pydantic model."
+            ) from error
+    return Fields(types, frozenset(each.name for each in parameters if each.default is not _EMPTY))
+
+
+def _result_field(hints: Mapping[str, Any]) -> Fields | None:
+    if _RETURN not in hints:
+        return None
+    try:
+        fields = Fields({_RETURN: _transported(hints[_RETURN])})
+        fields.schema("serialization")
+    except Exception:  # noqa: BLE001 - a type of the author's own: the value is written as what it is
+        return None
+    return fields
+
+
+def _transported(kind: Any) -> Any:
+    """The type as it travels: bytes as base64, a picture as words about it, a bare string in Annotated as description."""
+    if kind is bytes:
+        return Base64Bytes
+    if kind in (Image, Picture):
+        return str
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        words = [Field(description=each) if isinstance(each, str) else each for each in arguments[1:]]
+        return Annotated[_transported(arguments[0]), *words]
+    if origin in (types.UnionType, typing.Union):
+        # Beside text, base64 could not be told from it.
+        return functools.reduce(
+            operator.or_, (each if each is bytes and str in arguments else _transported(each) for each in arguments)
+        )
+    if origin in (list, tuple, dict, set, frozenset):
+        return origin[tuple(map(_transported, arguments))]
+    return kind
+
+
+def _described(
+    parameter: inspect.Parameter, hints: Mapping[str, Any], shape: Any, schema: Mapping[str, Any]
+) -> Parameter:
+    shown = value = None
+    if parameter.default is not _EMPTY:
+        shown, value = _default(parameter.default)
+    return Parameter(
+        name=parameter.name,
+        key=parameter.name,
+        shape=shape,
+        default=shown,
+        value=value,
+        kind=parameter.kind,
+        description=str(schema.get("description", "")) if parameter.name in hints and "$ref" not in schema else "",
+    )
+
+
+def _default(default: Any) -> tuple[str, str | None]:
+    """How a default is shown, and its Python source where that is all there is to it."""
+    if isinstance(default, enum.Enum):
+        return f"{type(default).__name__}.{default.name}", None
+    text = repr(default)
+    try:
+        same = len(text) <= MAX_DEFAULT_CHARS and ast.literal_eval(text) == default
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        same = False
+    return (text, text) if same else ("...", None)

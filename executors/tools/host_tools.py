@@ -1,0 +1,224 @@
+"""From what users pass as `tools=[…]` to host tools."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard, cast
+from weakref import WeakKeyDictionary
+
+from autogen_core import ComponentBase, ComponentModel
+from autogen_core.tools import BaseTool, Tool, Workbench
+
+from .described import BaseToolHostTool, is_tool
+from .function import FunctionHostTool
+from .shapes import Names
+from .stub import Stub, values_source
+from .threads import Threads
+from .tool import HostTool
+from .workbench import OpenWorkbench
+
+ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
+"""What can be given as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
+
+
+_LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
+"""What the tools of configs were made of."""
+
+
+class HostTools:
+    """The tools of an executor; what workbenches have is known once they are started.
+
+    Args:
+        tools: Functions, AutoGen tools, workbenches and host tools.
+
+    Raises:
+        TypeError: Something is none of these.
+        ValueError: A tool can't be used; the message says why.
+    """
+
+    def __init__(self, tools: Sequence[ToolLike] = ()) -> None:
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
+            raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
+        self._given = tuple(tools)
+        self._threads = Threads()
+        self._ready = self._adapted()
+        self._open: tuple[HostTool, ...] | None = None
+        self._benches: list[OpenWorkbench] = []
+        self._names = Names()
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @property
+    def given(self) -> tuple[ToolLike, ...]:
+        """What was passed."""
+        return self._given
+
+    @property
+    def tools(self) -> tuple[HostTool, ...] | None:
+        """The host tools, or None before `start` where there are workbenches."""
+        if self._open is None and not any(isinstance(each, Workbench) for each in self._given):
+            return tuple(cast(list[HostTool], self._ready))
+        return self._open
+
+    def _adapted(self) -> list[HostTool | Workbench]:
+        self._names = names = Names()
+        return [each if isinstance(each, Workbench) else self._adapt(each, names) for each in self._given]
+
+    def _adapt(self, tool: ToolLike, names: Names) -> HostTool:
+        if is_host_tool(tool):
+            names.tool(tool.name, f"a {type(tool).__name__}")
+            return tool
+        if is_tool(tool):
+            return BaseToolHostTool(cast(Tool, tool), names)
+        if callable(tool):
+            return FunctionHostTool(tool, names, self._threads)
+        raise TypeError(
+            f"{tool!r} is no tool: give a function, an AutoGen tool, a Workbench, or an object with name, signature, "
+            "description, source and run."
+        )
+
+    async def start(self) -> tuple[HostTool, ...]:
+        """Start the workbenches that don't run yet, and ask all for their tools; does nothing where that was done.
+
+        Returns:
+            All host tools, in the order given.
+
+        Raises:
+            TimeoutError: A workbench did not answer within 60 s.
+            ValueError: Two tools would have one name.
+            Exception: What a workbench raised; those that were started are stopped again.
+        """
+        if self._open is not None:
+            return self._open
+        tools: list[HostTool] = []
+        names = self._names
+        try:
+            for each in self._ready:
+                if isinstance(each, Workbench):
+                    bench = OpenWorkbench(each)
+                    self._benches.append(bench)
+                    tools += await bench.start(names)
+                else:
+                    tools.append(each)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await self.stop()
+            raise
+        self._open = tuple(tools)
+        return self._open
+
+    async def stop(self) -> None:
+        """Stop the workbenches that were started here; may be repeated.
+
+        Raises:
+            Exception: What the first one raised that did not stop; the others are stopped all the same.
+        """
+        benches, self._benches, self._open = self._benches, [], None
+        self._ready = self._adapted()
+        ends = await asyncio.gather(*(bench.stop() for bench in benches), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                raise end
+
+    def dump(self) -> list[ComponentModel]:
+        """Write the tools for a config.
+
+        Raises:
+            ValueError: Some are no components; the message names all of them.
+        """
+        dumped: list[ComponentModel] = []
+        refused: list[str] = []
+        for each in self._given:
+            if not isinstance(each, ComponentBase):
+                refused.append(_label(each))
+                continue
+            if each in _LOADED:
+                dumped.append(_LOADED[each])  # a FunctionTool that was loaded has no source to write
+                continue
+            try:
+                dumped.append(each.dump_component())
+            except NotImplementedError:
+                refused.append(_label(each))
+            except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
+                refused.append(f"{_label(each)} ({type(error).__name__}: {error})")
+        if refused:
+            raise ValueError(
+                f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
+                "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
+                "the config is loaded."
+            )
+        return dumped
+
+
+def host_tools(tools: Sequence[ToolLike]) -> HostTools:
+    """Take what users pass as `tools=[…]`.
+
+    Args:
+        tools: Typed functions (sync or async), AutoGen tools, workbenches, host tools.
+
+    Returns:
+        The tools, to be started and stopped with their executor.
+
+    Raises:
+        TypeError: Something is none of these.
+        ValueError: A tool can't be used; the message says why.
+    """
+    return HostTools(tools)
+
+
+def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
+    """Make the tools of a config.
+
+    Args:
+        models: What `HostTools.dump` gave.
+
+    Raises:
+        TypeError: One is neither a tool nor a workbench.
+    """
+    tools: list[ToolLike] = []
+    for model in models:
+        if model.component_type not in ("tool", "workbench"):
+            raise TypeError(
+                f"tools names {model.provider}, a {model.component_type}; it must be a tool or a workbench."
+            )
+        kind: Any = Workbench if model.component_type == "workbench" else BaseTool
+        tool = kind.load_component(model)
+        _LOADED[tool] = model.model_copy(deep=True)
+        tools.append(tool)
+    return tools
+
+
+def sources(tools: Sequence[HostTool]) -> list[tuple[str, str]]:
+    """Write the sources of tools that one module will hold; what several need is only in the first.
+
+    Args:
+        tools: The tools.
+
+    Returns:
+        Name and source of each, in order.
+    """
+    written: set[str] = set()
+    result = []
+    for tool in tools:
+        stub = getattr(tool, "stub", None)
+        if not isinstance(stub, Stub):
+            result.append((tool.name, tool.source))
+            continue
+        parts = [values_source(), *(each.source for each in stub.classes)]
+        fresh = [part for part in parts if part not in written]
+        written.update(fresh)
+        result.append((tool.name, "\n\n\n".join([*fresh, stub.function]) + "\n"))
+    return result
+
+
+def is_host_tool(thing: object) -> TypeGuard[HostTool]:
+    """Whether it is a host tool already."""
+    return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
+
+
+def _label(tool: ToolLike) -> str:
+    name = getattr(tool, "name", None) or getattr(tool, "__qualname__", None) or type(tool).__name__
+    return f"`{name}`"

@@ -1,0 +1,132 @@
+"""Tools of an MCP server, seen through AutoGen's `McpWorkbench`.
+
+The workbench leaves out two things that code can't do without: the definitions of nested types, and structured results.
+Where its session can be reached they are taken from there; a workbench that can't be looked into is used as any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from autogen_core import CancellationToken, Image
+from autogen_core.tools import ToolSchema, Workbench
+
+from .answers import to_answer
+from .described import SchemaHostTool
+from .shapes import Names
+from .tool import HostTool, ToolAnswer
+
+_WRAPPED = "result"
+
+
+def is_mcp(workbench: Workbench) -> bool:
+    """Whether it is AutoGen's `McpWorkbench` itself; a subclass may mean to change what it lists and calls."""
+    kind = type(workbench)
+    return kind.__name__ == "McpWorkbench" and kind.__module__.startswith("autogen_ext.tools.mcp")
+
+
+def is_running(workbench: Workbench) -> bool:
+    """Whether an `McpWorkbench` has been started, and not stopped."""
+    return getattr(workbench, "_actor", None) is not None
+
+
+async def stop_mcp(workbench: Workbench, timeout: float) -> None:
+    """Stop an `McpWorkbench`, also one whose server does not answer.
+
+    Args:
+        workbench: The workbench.
+        timeout: Seconds that its server may take.
+    """
+    actor: Any = getattr(workbench, "_actor", None)
+    working: asyncio.Task[None] | None = getattr(actor, "_actor_task", None)
+    # Before the server has said hello, its actor hears nothing else.
+    if getattr(workbench, "initialize_result", None) is not None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await workbench.stop()
+                return
+    if working is not None:
+        working.cancel()
+        await asyncio.wait({working}, timeout=timeout)
+    if is_running(workbench):
+        await workbench.stop()
+
+
+class McpTools:
+    """The tools of a running `McpWorkbench`.
+
+    Args:
+        workbench: The workbench.
+        check: Called before each call; raises where the workbench can't be used.
+    """
+
+    def __init__(self, workbench: Workbench, check: Callable[[], None]) -> None:
+        self._workbench = workbench
+        self._check = check
+
+    async def list(self, names: Names) -> Sequence[HostTool]:
+        """Ask for the tools.
+
+        Args:
+            names: The names that all tools share.
+
+        Raises:
+            ValueError: One of them has a name that is taken.
+            Exception: The server did not start, or does not answer.
+        """
+        schemas = await self._workbench.list_tools()
+        answer: Any = await self._asked("list_tools", None)
+        return [self._tool(schema, raw, names) for schema, raw in zip(schemas, answer.tools, strict=True)]
+
+    def _tool(self, schema: ToolSchema, raw: Any, names: Names) -> HostTool:
+        result, wrapped = _result_schema(raw.outputSchema)
+
+        async def call(arguments: Mapping[str, Any], _: CancellationToken) -> ToolAnswer:
+            self._check()
+            answer: Any = await self._asked("call_tool", {"name": raw.name, "kargs": dict(arguments)})
+            return _to_answer(answer, schema["name"], structured=result is not None, wrapped=wrapped)
+
+        whole = ToolSchema(name=schema["name"], description=schema.get("description", ""), parameters=raw.inputSchema)
+        return SchemaHostTool(whole, names, call, "the McpWorkbench", result=result)
+
+    async def _asked(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
+        # The actor hands back a coroutine that does the work.
+        actor: Any = getattr(self._workbench, "_actor", None)
+        if actor is None:
+            raise RuntimeError("The McpWorkbench has been stopped: start the executor again.")
+        working: Awaitable[Any] = await actor.call(kind, arguments)
+        return await working
+
+
+def _result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, bool]:
+    """Schema of what a tool returns, and whether the server wraps that into an object because it isn't one."""
+    if not schema:
+        return None, False
+    properties = schema.get("properties", {})
+    if list(properties) == [_WRAPPED] and schema.get("required") == [_WRAPPED]:
+        return {**properties[_WRAPPED], "$defs": schema.get("$defs", {})}, True
+    return schema, False
+
+
+def _to_answer(answer: Any, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
+    parts = [_part(content) for content in answer.content]
+    words = to_answer([part for part in parts if isinstance(part, Image)] if structured else parts, name)
+    if answer.isError:
+        said = "\n".join(part for part in parts if isinstance(part, str)).strip()
+        raise RuntimeError(said or "the MCP server reported an error and said nothing of it")
+    if structured and answer.structuredContent is not None:
+        value = answer.structuredContent
+        return ToolAnswer(value[_WRAPPED] if wrapped else value, words.images)
+    return ToolAnswer("\n".join(map(str, words.value)), words.images)
+
+
+def _part(content: Any) -> str | Image:
+    if content.type == "text":
+        return str(content.text)
+    if content.type == "image":
+        return Image.from_base64(content.data)
+    text = getattr(getattr(content, "resource", None), "text", None)
+    return text if isinstance(text, str) else str(content.model_dump_json(exclude_none=True))

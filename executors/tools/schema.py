@@ -1,0 +1,134 @@
+"""JSON schemas of Python types, with what JSON schema alone would lose about them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NotRequired
+
+import typing_extensions
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import core_schema
+
+from .tool import ToolArgumentError
+
+PYTHON = "x-python"
+"""Keyword of ours in a schema: what an object or a string is in Python."""
+
+MAX_COMPLAINTS = 5
+
+
+class PythonSchema(GenerateJsonSchema):
+    """JSON schema that remembers enums' members, types of keys, and which objects are typed dicts."""
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        """As pydantic's, with the names of the members."""
+        result = super().enum_schema(schema)
+        members = [[member.name, value] for member, value in zip(schema["members"], result["enum"], strict=True)]
+        base = next((base.__name__ for base in (str, int, float) if issubclass(schema["cls"], base)), None)
+        return {**result, PYTHON: {"kind": "enum", "members": members, "base": base}}
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """A string, both ways."""
+        return {"type": "string", "format": "decimal"}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """As pydantic's, with the type of the keys."""
+        result = super().dict_schema(schema)
+        keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
+        return {**result, PYTHON: {"kind": "dict", "keys": keys}}
+
+    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
+        """As pydantic's, told from a set."""
+        return {**super().frozenset_schema(schema), PYTHON: {"kind": "frozenset"}}
+
+    def tuple_schema(self, schema: core_schema.TupleSchema) -> JsonSchemaValue:
+        """As pydantic's, told from a list."""
+        return {**super().tuple_schema(schema), PYTHON: {"kind": "tuple"}}
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """As pydantic's, told from a model."""
+        return {**super().typed_dict_schema(schema), PYTHON: {"kind": "typed_dict"}}
+
+
+class Fields:
+    """Named values with types of their own, checked and written as JSON.
+
+    Args:
+        types: The types by name.
+        optional: Names that may be missing.
+
+    Raises:
+        Exception: pydantic can't describe one of the types; which exception is up to pydantic and the type.
+    """
+
+    def __init__(self, types: Mapping[str, Any], optional: frozenset[str] = frozenset()) -> None:
+        # A typed dict, not a model: a model can't have every name as a field.
+        items = {name: NotRequired[kind] if name in optional else kind for name, kind in types.items()}
+        # Not typing's own: pydantic wants this one on Python 3.11.
+        make: Any = typing_extensions.TypedDict
+        shape: Any = make("Fields", items)
+        shape.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+
+    def schema(self, mode: JsonSchemaMode) -> dict[str, Any]:
+        """Describe all of them as one object."""
+        return self._adapter.json_schema(schema_generator=PythonSchema, mode=mode)
+
+    def check(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Make Python values out of what JSON held.
+
+        Raises:
+            ToolArgumentError: They do not fit.
+        """
+        try:
+            return self._adapter.validate_json(json.dumps(dict(values)))
+        except (ValidationError, ValueError) as error:
+            raise ToolArgumentError(complaint(error)) from None
+
+    def dump(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Write values as JSON has them.
+
+        Raises:
+            Exception: One is not of its type.
+        """
+        return dict(self._adapter.dump_python(dict(values), mode="json", by_alias=True, warnings="error"))
+
+
+def model_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe what a model takes, `$defs` included."""
+    return model.model_json_schema(schema_generator=PythonSchema, mode="validation")
+
+
+def complaint(error: Exception) -> str:
+    """Put into words what is wrong with arguments.
+
+    Args:
+        error: What checking them raised.
+    """
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = error.errors(include_url=False, include_context=False)
+    lines = [_sentence(item) for item in found[:MAX_COMPLAINTS]]
+    more = [f"and {len(found) - MAX_COMPLAINTS} more"] if len(found) > MAX_COMPLAINTS else []
+    return "; ".join(lines + more)
+
+
+def _sentence(item: Any) -> str:
+    place = _place(item["loc"])
+    if item["type"] in ("missing", "missing_argument"):
+        return f"{place} is missing"
+    if item["type"] == "extra_forbidden":
+        return f"{place} is not known"
+    return f"{place}: {item['msg']}, not {_shown(item['input'])}"
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    first, *rest = location or ("the arguments",)
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:99] + "…"

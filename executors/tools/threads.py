@@ -1,0 +1,91 @@
+"""Threads for the sync functions among the host's tools: bounded, and no reason for the process not to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MAX_THREADS = 16
+IDLE_S = 10.0
+
+
+class Threads:
+    """A few daemon threads, made when they are needed; they end when nothing has come for a while.
+
+    A function that is running can't be stopped: its thread stays taken until it returns.
+
+    Args:
+        most: How many there may be; further calls wait for one.
+    """
+
+    def __init__(self, most: int = MAX_THREADS) -> None:
+        self._most = most
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = self._alive = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call a function in one of the threads.
+
+        Args:
+            function: Takes no arguments; sees the context variables of the caller.
+
+        Returns:
+            What it returned.
+
+        Raises:
+            Exception: What it raised; in place of what would end a thread or a program, a RuntimeError.
+        """
+        job: Future[T] = Future()
+        self._jobs.put((job, partial(contextvars.copy_context().run, function)))
+        with self._lock:
+            if self._idle:
+                self._idle -= 1  # it counts on that thread
+            elif self._alive < self._most:
+                self._alive += 1
+                threading.Thread(target=self._work, name="codeact-tool", daemon=True).start()
+        return await asyncio.wrap_future(job)
+
+    def _work(self) -> None:
+        while (item := self._next()) is not None:
+            _do(*item)
+            del item
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        try:
+            return self._jobs.get_nowait()
+        except queue.Empty:
+            pass
+        with self._lock:
+            self._idle += 1
+        try:
+            return self._jobs.get(timeout=IDLE_S)
+        except queue.Empty:
+            pass
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+                self._alive -= 1
+                return None
+        return self._jobs.get()  # somebody counts on this thread
+
+
+def _do(job: Future[Any], function: Callable[[], Any]) -> None:
+    if not job.set_running_or_notify_cancel():
+        return
+    try:
+        value = function()
+    except Exception as error:  # noqa: BLE001 - it is the caller's
+        job.set_exception(error)
+    except BaseException as error:  # noqa: BLE001 - on its way into the event loop it would end that
+        job.set_exception(RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")))
+    else:
+        job.set_result(value)

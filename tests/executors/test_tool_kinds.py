@@ -1,0 +1,317 @@
+"""AutoGen's tools and workbenches as host tools, and what a config keeps of them."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.tools import AgentTool
+from autogen_core import CancellationToken, Image
+from autogen_core.tools import (
+    BaseTool,
+    FunctionTool,
+    ImageResultContent,
+    StaticWorkbench,
+    TextResultContent,
+    ToolOverride,
+    ToolResult,
+    ToolSchema,
+    Workbench,
+)
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
+from PIL import Image as PILImage
+from pydantic import BaseModel, Field
+
+from autogen_codeact.executors.tools import workbench as workbenches
+from autogen_codeact.executors.tools.host_tools import HostTools, host_tools, load_tools
+from autogen_codeact.executors.tools.tool import ToolArgumentError
+
+from .stub_host import StubHost
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+
+
+class Place(BaseModel):
+    """Where something is."""
+
+    city: str
+    country: str = "CH"
+
+
+class Question(BaseModel):
+    place: Place
+    days: int = Field(default=1, ge=1, description="How many days.")
+    units: str | None = None
+
+
+class Weather(BaseModel):
+    place: Place
+    degrees: list[float]
+
+
+class WeatherTool(BaseTool[Question, Weather]):
+    def __init__(self) -> None:
+        super().__init__(Question, Weather, "weather", "Forecast the weather.")
+
+    async def run(self, args: Question, cancellation_token: CancellationToken) -> Weather:
+        return Weather(place=args.place, degrees=[20.5] * args.days)
+
+
+def double(number: int, times: int = 2) -> int:
+    """Multiply."""
+    return number * times
+
+
+class Shelf(Workbench):
+    """A workbench of somebody's own."""
+
+    component_provider_override = "tests.Shelf"
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.result = ToolResult(name="look-up", result=[TextResultContent(content="found")])
+
+    async def list_tools(self) -> list[ToolSchema]:
+        nested = {"type": "object", "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}}}
+        return [
+            ToolSchema(
+                name="look-up",
+                description="Look something up.",
+                parameters={
+                    "type": "object",
+                    "properties": {
+                        "most": {"type": "integer", "minimum": 1, "default": 10},
+                        "key-word": {"type": "string", "description": "What to look for."},
+                        "filter": nested,
+                        "kinds": {"type": "array", "items": {"enum": ["a", "b"]}},
+                    },
+                    "required": ["key-word"],
+                    "additionalProperties": False,
+                },
+            )
+        ]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        self.events.append(f"{name} {arguments}")
+        return self.result
+
+    async def start(self) -> None:
+        self.events.append("start")
+
+    async def stop(self) -> None:
+        self.events.append("stop")
+
+    async def reset(self) -> None: ...
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+def mcp(*arguments: str) -> McpWorkbench:
+    return McpWorkbench(StdioServerParams(command=sys.executable, args=[str(SERVER), *arguments]))
+
+
+@pytest.fixture
+async def shop() -> AsyncIterator[StubHost]:
+    tools = host_tools([mcp()])
+    yield StubHost(await tools.start())
+    await tools.stop()
+
+
+class TestBaseTools:
+    async def test_are_called_with_objects_and_give_objects(self):
+        (tool,) = await host_tools([WeatherTool()]).start()
+        assert tool.signature == "(place: Place, days: int = 1, units: str | None = None) -> Weather"
+        assert tool.description == "Forecast the weather.\n\nArgs:\n    days: How many days."
+        box = StubHost([tool])
+        assert await box.run("weather(Place('Bern'), days=2).degrees") == [20.5, 20.5]
+        assert await box.run("weather({'city': 'Rome', 'country': 'IT'}).place.country") == "IT"
+        assert box.calls == [
+            ("weather", {"place": {"city": "Bern", "country": "CH"}, "days": 2}),
+            ("weather", {"place": {"city": "Rome", "country": "IT"}}),
+        ]
+
+    async def test_check_their_arguments(self):
+        (tool,) = await host_tools([WeatherTool()]).start()
+        with pytest.raises(ToolArgumentError) as caught:
+            await tool.run({"place": {"city": "Bern"}, "days": 0}, CancellationToken())
+        assert str(caught.value) == "days: Input should be greater than or equal to 1, not 0"
+        with pytest.raises(ToolArgumentError, match=r"^speed is not known$"):
+            await tool.run({"place": {"city": "Bern"}, "speed": 0}, CancellationToken())
+
+    async def test_a_function_tool_gives_what_its_function_gives(self):
+        tools = await host_tools([FunctionTool(double, "Multiply.", name="multiply")]).start()
+        assert tools[0].signature == "(number: int, times: int = 2) -> int"
+        assert await StubHost(tools).run("multiply(4) + 1") == 9
+
+    async def test_an_agent_gives_its_words(self):
+        model = ReplayChatCompletionClient(["Bern it is."])
+        agent = AssistantAgent("capital", model, description="Knows capitals.")
+        tools = await host_tools([AgentTool(agent, return_value_as_last_message=True)]).start()
+        assert tools[0].signature == "(task: str) -> str"
+        assert await StubHost(tools).run("capital('Switzerland?')") == "Bern it is."
+
+
+class TestWorkbenches:
+    async def test_a_static_one_is_its_tools(self):
+        bench = StaticWorkbench(
+            [FunctionTool(double, "Multiply."), WeatherTool()],
+            tool_overrides={"double": ToolOverride(name="twice", description="Times two.")},
+        )
+        tools = await host_tools([bench]).start()
+        assert [(tool.name, tool.description.partition("\n")[0]) for tool in tools] == [
+            ("twice", "Times two."),
+            ("weather", "Forecast the weather."),
+        ]
+        assert await StubHost(tools).run("twice(4) + 1") == 9
+
+    async def test_any_other_is_known_by_its_schemas(self):
+        shelf = Shelf()
+        tools = host_tools([shelf])
+        assert tools.tools is None
+        (tool,) = await tools.start()
+        assert tool.name == "look_up"
+        assert tool.signature == (
+            "(key_word: str, most: int = 10, filter: Filter = None, kinds: list[Literal['a', 'b']] = None) -> str"
+        )
+        assert tool.description == "Look something up.\n\nArgs:\n    key_word: What to look for."
+        box = StubHost([tool])
+        assert await box.run("look_up('x', filter=Filter(max_size=3), kinds=['a'])") == "found"
+        with pytest.raises(ToolArgumentError) as caught:
+            await tool.run({"most": 0, "kinds": ["c"], "filter": 3, "more": 1}, CancellationToken())
+        assert str(caught.value) == (
+            "key-word is missing; most must be at least 1, not 0; kinds[0] must be one of 'a', 'b', not 'c'; "
+            "filter must be of type object, not 3; more is not known"
+        )
+        await tools.stop()
+        assert shelf.events == [
+            "start",
+            "look-up {'key-word': 'x', 'filter': {'max-size': 3}, 'kinds': ['a']}",
+            "stop",
+        ]
+
+    async def test_a_result_with_a_picture_or_an_error(self):
+        shelf = Shelf()
+        (tool,) = await host_tools([shelf]).start()
+        image = Image.from_pil(PILImage.new("RGB", (2, 1)))
+        shelf.result = ToolResult(
+            name="x", result=[TextResultContent(content="see"), ImageResultContent(content=image)]
+        )
+        answer = await tool.run({"key-word": "x"}, CancellationToken())
+        assert (answer.value, answer.images) == ("see\n[image 1: 2×1 pixels]", (image,))
+        shelf.result = ToolResult(name="x", result=[TextResultContent(content="no such shelf")], is_error=True)
+        with pytest.raises(RuntimeError, match=r"^no such shelf$"):
+            await tool.run({"key-word": "x"}, CancellationToken())
+
+    async def test_two_of_one_name_are_refused_and_what_was_started_is_stopped(self):
+        first, second = Shelf(), Shelf()
+        with pytest.raises(ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the Shelf\."):
+            await host_tools([first, second]).start()
+        assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
+
+    async def test_can_be_started_again(self):
+        tools = host_tools([double, Shelf()])
+        for _ in range(2):
+            assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
+            assert await tools.start() == tools.tools
+            await tools.stop()
+            assert tools.tools is None
+
+
+class TestAnMcpServer:
+    async def test_its_tools_have_types_and_their_names_are_made_identifiers(self, shop: StubHost):
+        assert {name: tool.signature for name, tool in shop.tools.items()} == {
+            "add": "(a: int, b: int = 2) -> int",
+            "place_order": "(lines: list[Line], paid_by: Literal['card', 'cash'] = 'card', note: str | None = None) -> Receipt",
+            "shop_stock_take": "(sku: str) -> str",
+            "fail": "(why: str) -> str",
+            "picture": "() -> str",
+            "print_": "(text: str) -> str",
+        }
+        classes = {each.name: each.shown for each in shop.tools["place_order"].classes}  # type: ignore[attr-defined]
+        assert classes["Line"] == (
+            '@dataclass\nclass Line:\n    """One line of an order."""\n    sku: str  # What is bought\n    amount: int = 1'
+        )
+
+    async def test_its_tools_are_called_for_real(self, shop: StubHost):
+        assert await shop.run("add(1) * 2, add(a=1, b=5)") == (6, 6)
+        assert await shop.run("shop_stock_take('apple'), shop_stock_take('apple')") == ("2 left", "1 left")
+        assert await shop.run("print_('a')") == "a\nA"
+        total = "(lambda r: (r.total, r.paid_by, [l.sku for l in r.lines]))"
+        code = f"{total}(place_order([Line('x', amount=2), {{'sku': 'y'}}], paid_by='cash'))"
+        assert await shop.run(code) == (3.0, "cash", ["x", "y"])
+
+    async def test_its_errors_and_pictures_arrive(self, shop: StubHost):
+        with pytest.raises(RuntimeError, match=r"^Error executing tool fail: out of paper$"):
+            await shop.run("fail('out of paper')")
+        with pytest.raises(ToolArgumentError, match=r"^a must be of type integer, not 'x'$"):
+            await shop.run("add('x')")
+        assert await shop.run("picture()") == "see\n[image 1: 1×1 pixels]"
+        assert [[each.image.size for each in answer.images] for answer in shop.answers] == [[(1, 1)]]
+
+    async def test_calls_in_parallel_are_answered_each_for_itself(self, shop: StubHost):
+        add = shop.tools["add"]
+        answers = await asyncio.gather(*(add.run({"a": number}, CancellationToken()) for number in range(20)))
+        assert [answer.value for answer in answers] == [number + 2 for number in range(20)]
+
+    async def test_one_that_its_owner_started_stays_up(self):
+        async with mcp() as bench:
+            tools = host_tools([bench])
+            await tools.start()
+            await tools.stop()
+            result = await bench.call_tool("add", {"a": 1})
+        assert result.to_text() == "3"
+
+    async def test_one_that_cannot_be_started_is_an_error(self):
+        bench = McpWorkbench(StdioServerParams(command="/nowhere/at-all"))
+        with pytest.raises(Exception, match="No such file or directory"):
+            await host_tools([bench]).start()
+
+    async def test_one_that_says_nothing_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(workbenches, "START_TIMEOUT_S", 3.0)
+        with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 3 s; see whether"):
+            await host_tools([mcp("deaf")]).start()
+
+
+class TestTheConfig:
+    async def test_keeps_tools_and_workbenches_that_are_components(self):
+        tools = host_tools(
+            [FunctionTool(double, "Multiply."), StaticWorkbench([FunctionTool(double, "", name="d")]), mcp()]
+        )
+        dumped = tools.dump()
+        assert [model.provider for model in dumped] == [
+            "autogen_core.tools.FunctionTool",
+            "autogen_core.tools.StaticWorkbench",
+            "autogen_ext.tools.mcp.McpWorkbench",
+        ]
+        with pytest.warns(UserWarning, match="SECURITY WARNING"):
+            loaded = HostTools(load_tools(dumped))
+        assert loaded.dump() == dumped
+
+    def test_names_all_that_are_not(self):
+        with pytest.raises(ValueError, match="can't be written") as caught:
+            host_tools([double, FunctionTool(double, "", name="e"), WeatherTool(), Shelf()]).dump()
+        assert str(caught.value) == (
+            "These tools can't be written into a config: `double`, `weather`, `Shelf`. A config holds AutoGen's tool and "
+            "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where the "
+            "config is loaded."
+        )
+
+    def test_takes_nothing_else(self):
+        model = ReplayChatCompletionClient(["x"]).dump_component()
+        with pytest.raises(
+            TypeError, match=r"^tools names .*ReplayChatCompletionClient, a replay.*; it must be a tool"
+        ):
+            load_tools([model])
