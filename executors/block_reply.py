@@ -47,20 +47,21 @@ def to_result(
             outcome=_one_of(_OUTCOMES, message["outcome"]),
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
-            value=_words(message["value"]),
-            error=ErrorInfo(str(error["type"]), str(error["message"]), _line(error["line"])) if error else None,
+            value=None if message["value"] is None else _words(message["value"]),
+            error=ErrorInfo(_words(error["type"]), _words(error["message"]), _line(error["line"])) if error else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
             artifacts=artifacts,
             state=_one_of(_STATES, message["state"]),
-            notes=(*notes, *map(str, message["notes"])),
+            notes=(*notes, *map(_words, message["notes"])),
         )
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
         raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
 
 
-def _words(thing: Any) -> str | None:
-    return None if thing is None else str(thing)
+def _words(thing: Any) -> str:
+    """Text that can be sent on: a lone surrogate, which JSON can carry and UTF-8 can't, is written as its escape."""
+    return str(thing).encode("utf-8", "backslashreplace").decode()
 
 
 def _line(thing: Any) -> int | None:

@@ -46,7 +46,7 @@ class Settings:
         split_streams: Whether standard output and error are kept apart.
         checkpoint: Whether a session is checkpointed before each block.
         memory_bytes: The sandbox's memory limit, or None.
-        rlimits: Resource limits that the runner sets for everything in the sandbox, by the name behind `RLIMIT_`.
+        rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
         concurrency: Blocks that run at the same time in process mode; the others wait for their turn.
         proxy: How the supervisor offers a way out (`Gateway.SETTINGS`), or None for no network at all.

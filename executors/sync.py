@@ -9,6 +9,7 @@ from typing import Any
 from .block_reply import artifact
 from .connection import Reply
 from .errors import SandboxError, SandboxFileError
+from .filenames import printable
 from .result import Artifact
 from .sandbox import Sandbox, checked_entries
 from .workspace import Workspace
@@ -69,9 +70,11 @@ async def _store(workspace: Workspace, sandbox: Sandbox, entry: dict[str, Any], 
         chunks = await read_whole(sandbox, name, workspace.max_file_bytes)
         return artifact(entry, path=workspace.store(name, mode, chunks))
     except SandboxFileError as error:
-        logger.warning("the file %s stays in the sandbox: %s", name, error)
+        shown = printable(name)
+        logger.warning("the file %s stays in the sandbox: %s", shown, printable(str(error)))
         # A model reads it, and the host's folders are none of its business.
-        return artifact(entry, note=f"not copied: {error.reason or error.strerror or error}")
+        note = f"not copied: {error.reason or error.strerror or error}"
+        return artifact({**entry, "name": shown}, note=note)
 
 
 async def read_whole(sandbox: Sandbox, name: str, limit: int) -> list[bytes]:

@@ -276,6 +276,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             proxy=SETTINGS if gateway is not None else None,
             tools=self._broker.settings() if self._broker is not None else None,
             memory_bytes=parse_size(self._limits.memory),
+            rlimits={"NOFILE": self._limits.nofile},
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
             lease_s=self._lease,
         )

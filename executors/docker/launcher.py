@@ -208,8 +208,8 @@ class DockerLauncher:
             "read_only": options.read_only,
             "security_opt": ["no-new-privileges:true", *seccomp],
             "tmpfs": tmpfs,
+            # Not the number of descriptors: the runner bounds it for the code, and needs more itself.
             "ulimits": [
-                Ulimit(name="nofile", soft=limits.nofile, hard=limits.nofile),
                 Ulimit(name="core", soft=0, hard=0),
             ],
         }

@@ -277,8 +277,8 @@ class ProcessBlock(Block):
             file.seek(0)
             data = file.read(STATE_LIMIT)
         self.state_file = None
-        if not self.killed:
-            self.supervisor.session.place.shell_ended(data)
+        if not self.killed and not self.supervisor.session.place.shell_ended(data):
+            self.notes.append(TOO_LARGE)
 
 
 class CellBlock(Block):
@@ -338,10 +338,10 @@ class CellBlock(Block):
         self.kill(why)
 
     def _complete(self):
-        self.session.place.cell_ended(self.report)
+        fits = self.session.place.cell_ended(self.report)
         if self.report["late"]:
             self.notes.append("Written meanwhile by threads of earlier blocks: " + self.report["late"])
-        if self.report["too_large"]:
+        if self.report["too_large"] or not fits:
             self.notes.append(TOO_LARGE)
         # Threads and children of the session may go on writing to the block's pipes, and must not be killed by SIGPIPE.
         self.keep_pipes = True

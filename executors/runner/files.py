@@ -1,5 +1,6 @@
 """Files of the workspace, moved in pieces that the host asks for, so that a transfer never holds up a result."""
 
+import itertools
 import json
 import os
 import stat
@@ -8,6 +9,7 @@ CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
 INLINE_TOTAL = 256 * 1024
 SCAN_LIMIT = 20000
+WALK_LIMIT = 200000
 # Names are up to 4096 bytes long, and a list of files has to fit into a frame.
 LIST_LIMIT = 1024 * 1024
 MAX_UPLOADS = 64
@@ -61,7 +63,7 @@ class Files:
             if len(self._uploads) >= MAX_UPLOADS:
                 self._drop(next(iter(self._uploads)))  # the host gave it up without a word
             folder = self._folder(request["name"], create=True)
-            upload = self._uploads[ident] = Upload(folder, request["name"], PART_PREFIX + str(ident))
+            upload = self._uploads[ident] = Upload(folder, request["name"], PART_PREFIX + os.urandom(8).hex())
         upload.write(data)
         if request.get("final"):
             info = upload.commit(request.get("mode", 0o644))
@@ -122,14 +124,21 @@ class Files:
             where its content is in the bytes, in order.
         """
         entries, blobs, room = [], [], INLINE_TOTAL
-        listed = 0
-        for name, info in self._walk(""):
-            if self._known.get(name) == _mark(info):
+        listed, incomplete = 0, False
+        # Names that are gone are forgotten, or a session that makes and removes files would fill this process.
+        before, self._known = self._known, {}
+        for name, info in itertools.islice(self._walk(""), WALK_LIMIT):
+            known = before.get(name)
+            if known == _mark(info):
+                self._known[name] = known
                 continue
             entry = _entry(name, info)
             listed += _length(entry)
             if len(entries) >= SCAN_LIMIT or listed > LIST_LIMIT:
-                return entries, b"".join(blobs), True
+                incomplete = True
+                if known is not None:
+                    self._known[name] = known
+                continue
             self._known[name] = _mark(info)
             if info.st_size <= min(INLINE_FILE, room):
                 blob = self._content(name)
@@ -138,7 +147,7 @@ class Files:
                     blobs.append(blob)
                     room -= len(blob)
             entries.append(entry)
-        return entries, b"".join(blobs), False
+        return entries, b"".join(blobs), incomplete
 
     def remember(self, path):
         """Do not report a file that the host already has."""
@@ -191,7 +200,7 @@ class Upload:
         self.folder = folder
         self.name = os.path.basename(name)
         self.temporary = temporary
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self.fd = os.open(self.temporary, flags, 0o600, dir_fd=folder)
         except OSError:

@@ -56,7 +56,10 @@ class Capture:
         fcntl.ioctl(self.fd, termios.FIONREAD, waiting)
         left = waiting[0]
         while left > 0:
-            data = os.read(self.fd, min(left, READ_SIZE))
+            try:
+                data = os.read(self.fd, min(left, READ_SIZE))
+            except BlockingIOError:
+                return  # the code can open its end for reading, too, and was faster
             if not data:
                 return
             left -= len(data)

@@ -2,6 +2,8 @@
 
 import os
 
+# In characters. Block after block may add to it, and it has to fit into a request, where one character may take six bytes.
+ENVIRONMENT_LIMIT = 4 * 1024 * 1024
 # A shell has these of its own.
 SHELLS_OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
 
@@ -35,19 +37,23 @@ class Place:
         self._shared = dict(saved)
 
     def cell_ended(self, report):
-        """Learn where a cell ended."""
-        if "environment" in report:
-            _merge(self._shared, report["cwd"], report["environment"], report["unset"])
+        """Learn where a cell ended; False where its environment is too large to be kept."""
+        if "environment" not in report:
+            return True
+        return _merge(self._shared, report["cwd"], report["environment"], report["unset"])
 
     def shell_ended(self, data):
         """Learn where a shell ended.
 
         Args:
             data: Its directory and a line break, then, each behind a NUL, its exported variables.
+
+        Returns:
+            False where its environment is too large to be kept.
         """
         cwd, separator, rest = data.partition(b"\0")
         if not separator:
-            return
+            return True
         pairs = [item.split(b"=", 1) for item in rest.split(b"\0") if b"=" in item[1:]]
         new = {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}
         new = {name: value for name, value in new.items() if name not in SHELLS_OWN}
@@ -56,8 +62,9 @@ class Place:
         # A shell that could not list its variables has lost none.
         gone = [name for name in before if name not in new and name not in SHELLS_OWN] if new else []
         changed = {name: value for name, value in new.items() if before.get(name) != value}
-        for state in (self._shared, self._news):
-            _merge(state, os.fsdecode(cwd.rstrip(b"\n")), changed, gone)
+        where = os.fsdecode(cwd.rstrip(b"\n"))
+        fits = _merge(self._shared, where, changed, gone)
+        return _merge(self._news, where, changed, gone) and fits
 
 
 def checked(report):
@@ -90,7 +97,10 @@ def _nowhere():
 
 def _merge(state, cwd, environment, unset):
     state["cwd"] = cwd or state["cwd"]
-    state["environment"] = {
-        name: value for name, value in dict(state["environment"], **environment).items() if name not in unset
-    }
-    state["unset"] = [name for name in {*state["unset"], *unset} if name not in environment]
+    gone = set(unset)
+    merged = {name: value for name, value in dict(state["environment"], **environment).items() if name not in gone}
+    missing = [name for name in {*state["unset"], *unset} if name not in environment]
+    if sum(map(len, (*merged, *merged.values(), *missing))) > ENVIRONMENT_LIMIT:
+        return False
+    state["environment"], state["unset"] = merged, missing
+    return True

@@ -193,7 +193,7 @@ class Checkpoint:
         if not self.awaited:
             return
         pid, skipped = message.get("pid"), message.get("skipped")
-        if isinstance(pid, int) and pid > 1:
+        if isinstance(pid, int) and 1 < pid <= system.MOST_PIDS:
             self.pid = pid
         else:
             self.skipped = skipped if isinstance(skipped, str) else "the session said nothing of it"

@@ -7,6 +7,7 @@ import os
 import selectors
 import shutil
 import signal
+import stat
 import sys
 import time
 
@@ -200,9 +201,20 @@ class Supervisor:
                 self.running[block.ident] = block
                 if self.session is not None:
                     self.cell = block
+                self._open_folders()
                 block.start()
         finally:
             self._starting = False
+
+    def _open_folders(self):
+        """A block may have closed the workspace or /tmp to its own user; the next one could not even be saved there."""
+        for folder in (self.config["workspace"], "/tmp"):
+            try:
+                mode = stat.S_IMODE(os.stat(folder).st_mode)
+                if mode & stat.S_IRWXU != stat.S_IRWXU:
+                    os.chmod(folder, mode | stat.S_IRWXU)
+            except OSError:
+                pass  # it is somebody else's
 
     def finished(self, item):
         """Forget a block, or a checkpoint on its way, that has ended."""
@@ -336,7 +348,7 @@ def main(read_frame, path):
     output.READ_SIZE = config.get("read_size", output.READ_SIZE)
     os.umask(0o022)
     config["path"] = [entry for entry in path if entry]
-    system.set_limits(config.get("rlimits", {}))
+    system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
     prepare_home()

@@ -10,6 +10,9 @@ PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 LAST_WORDS = signal.SIGRTMAX - 3
 GENTLE_ROUNDS = 6
+MOST_FDS = 1 << 17
+MOST_PIDS = 1 << 22
+THREADS = 17  # of the fields behind a process's name in its stat
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -26,8 +29,22 @@ def set_limits(limits):
     Args:
         limits: Number by the name behind `RLIMIT_`.
     """
-    for name, limit in limits.items():
-        resource.setrlimit(getattr(resource, "RLIMIT_" + name), (limit, limit))
+    for name, wanted in limits.items():
+        number = getattr(resource, "RLIMIT_" + name)
+        _, hard = resource.getrlimit(number)
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(number, (limit, limit))
+
+
+def take_spare_descriptors():
+    """Let the supervisor have more descriptors than the code it runs.
+
+    The kernel counts those that lie unread in sockets by user, for all sandboxes together, and refuses to send more to whom
+    has reached its own limit: without a higher one, any sandbox could keep all supervisors from handing out descriptors.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = MOST_FDS if hard == resource.RLIM_INFINITY else min(hard, MOST_FDS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def adjust_oom_score(score):
@@ -70,7 +87,7 @@ def list_pids():
 
 
 def parents():
-    """Map each process that is not a zombie to its parent."""
+    """Map each process that lives to its parent."""
     return {pid: parent for pid, parent, zombie in _processes() if not zombie}
 
 
@@ -85,10 +102,11 @@ def _processes():
         try:
             with open("/proc/%d/stat" % pid, "rb") as file:
                 # The name may hold spaces and brackets, so count from its last bracket.
-                state, parent = file.read().rpartition(b")")[2].split()[:2]
+                fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        yield pid, int(parent), state in (b"Z", b"X")
+        # A process whose first thread has ended looks like a zombie, and lives as long as it has others.
+        yield pid, int(fields[1]), fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1
 
 
 def send(pid, number):

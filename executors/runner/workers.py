@@ -75,11 +75,17 @@ class Workers:
     def start_zygote(self):
         """Fork the warm interpreter."""
         ours, theirs = socket.socketpair()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            # Code that holds all the processes that there may be has killed the zygote; without one nothing goes on.
+            system.kill_trees(lambda parent_of: [pid for pid, parent in parent_of.items() if parent == 1])
+            pid = os.fork()
         if pid == 0:
             try:
                 _leave_supervisor(theirs.fileno())
-                zygote.run(theirs, self._config)
+                system.set_limits(self._config.get("rlimits", {}))
+                zygote.run(theirs, self._config, first=not self._warm)
             finally:
                 os._exit(71)
         theirs.close()
@@ -154,9 +160,11 @@ class Workers:
                 self._zygote_gone()
 
     def strays(self, parent_of, keep=()):
-        """Processes that no running block owns: they lost their parent to PID 1."""
+        """Processes that no running block owns: they lost their parent to PID 1, or made themselves the zygote's."""
         known = set(self.by_pid) | {self.zygote_pid} | set(keep)
-        return [pid for pid, parent in parent_of.items() if parent == 1 and pid not in known]
+        # While the zygote has yet to say whom it has forked, its children may be workers.
+        owners = {1} if self._pending else {1, self.zygote_pid}
+        return [pid for pid, parent in parent_of.items() if parent in owners and pid not in known]
 
     def anything_else(self, keep=()):
         """Whether there are more processes than the supervisor, the zygote and the known workers."""

@@ -15,17 +15,19 @@ from . import system, tools, wire, worker
 WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
 
 
-def run(sock, config):
+def run(sock, config, first):
     """Serve until the supervisor goes away; never returns.
 
     Args:
         sock: Socket to the supervisor.
         config: The sandbox's configuration.
+        first: Whether no user code has run yet.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
-    sys.path[:] = config["path"]
+    # Also for what tools import: see `_warm_up`.
+    sys.path[:] = [entry for entry in config["path"] if not _is_open_to_code(entry)]
     broken_tools = tools.install(config["tools"]["sources"]) if config.get("tools") else {}
-    problems = _warm_up(config.get("preload", ()))
+    problems = _warm_up(config["path"], config.get("preload", ()), first)
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_read, False)
     os.set_blocking(wakeup_write, False)
@@ -41,17 +43,39 @@ def run(sock, config):
         os._exit(0)
 
 
-def _warm_up(preload):
-    """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module."""
+def _warm_up(path, preload, first):
+    """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module.
+
+    Another zygote starts when code has killed the one before. So nothing is imported from where that code may have put it,
+    and the user's own site-packages are left to the workers.
+    """
+    site.ENABLE_USER_SITE = False
     site.main()
+    site.ENABLE_USER_SITE = site.check_enableusersite()
     importlib.import_module("threading")
+    whole = path + [entry for entry in sys.path if entry not in path]
+    if first:
+        sys.path[:] = whole
     problems = {}
     for name in preload:
         try:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import must not end the zygote
             problems[name] = "%s: %s" % (type(error).__name__, error)
+    sys.path[:] = whole
     return problems
+
+
+def _is_open_to_code(entry):
+    """Whether the user that code runs as may write to a folder, or put another one in its place."""
+    entry = os.path.realpath(entry)
+    if entry.startswith((os.path.realpath(sys.base_prefix) + "/", os.path.realpath(sys.base_exec_prefix) + "/")):
+        return False
+    while not os.access(entry, os.W_OK):
+        if entry == "/":
+            return False
+        entry = os.path.dirname(entry)
+    return True
 
 
 def _serve(sock, config, wakeup):

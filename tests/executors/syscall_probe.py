@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import platform
+import resource
 import signal
 import socket
 import struct
@@ -122,6 +123,10 @@ def sock(*arguments):
     return lambda: call("socket", *arguments)
 
 
+# Of open files, what they are already; of the schedule, the ordinary one.
+LIMITS = struct.pack("QQ", *resource.getrlimit(resource.RLIMIT_NOFILE))
+SCHEDULE = struct.pack("IIQiIQQQ", 48, 0, 0, 19, 0, 0, 0, 0)
+
 # What a call is made with where -1 would prove less, and what is refused by its arguments.
 REFUSED = {
     "ptrace": lambda: call("ptrace", 0, 0, 0, 0),
@@ -159,6 +164,7 @@ REFUSED = {
     "io_setup": lambda: call("io_setup", 1, buffer(8)),
     "modify_ldt": lambda: call("modify_ldt", 0, buffer(), 256),
     "sysfs": lambda: call("sysfs", 3, 0, 0),
+    "clone CLONE_PARENT": lambda: clone(0x00008000),
     "clone CLONE_NEWNS": lambda: clone(0x00020000),
     "clone CLONE_NEWCGROUP": lambda: clone(0x02000000),
     "clone CLONE_NEWUTS": lambda: clone(0x04000000),
@@ -173,6 +179,12 @@ REFUSED = {
     "mknodat of a block device": lambda: node("mknodat", 0x6000),
     "personality ADDR_NO_RANDOMIZE": lambda: call("personality", 0x0040000),
     "personality READ_IMPLIES_EXEC": lambda: call("personality", 0x0400000),
+    "prlimit64 of another process": lambda: call("prlimit64", os.getppid(), 7, buffer(16, LIMITS), 0),
+    "setpriority of another process": lambda: call("setpriority", 0, os.getppid(), 0),
+    "setpriority of the user": lambda: call("setpriority", 2, 0, 0),
+    "sched_setscheduler of another process": lambda: call("sched_setscheduler", os.getppid(), 0, buffer(8)),
+    "sched_setparam of another process": lambda: call("sched_setparam", os.getppid(), buffer(8)),
+    "sched_setattr of another process": lambda: call("sched_setattr", os.getppid(), buffer(48, SCHEDULE), 0),
     "socket AF_PACKET": sock(17, 3, 0x0300),
     "socket AF_PACKET SOCK_DGRAM": sock(17, 2, 0x0300),
     "socket AF_VSOCK": sock(40, 1, 0),
@@ -224,6 +236,12 @@ ALLOWED = {
     "mknod of a socket": lambda: node("mknodat", 0xC000),
     "mknod of a file": lambda: node("mknodat", 0x8000),
     "personality as a question": lambda: call("personality", 0xFFFFFFFF),
+    "prlimit64": lambda: call("prlimit64", 0, 7, buffer(16, LIMITS), 0),
+    "prlimit64 as a question about another process": lambda: call("prlimit64", os.getppid(), 7, 0, buffer(16)),
+    "setpriority": lambda: call("setpriority", 0, 0, 19),
+    "setpriority of the group": lambda: call("setpriority", 1, 0, 19),
+    "sched_setscheduler": lambda: call("sched_setscheduler", 0, 0, buffer(8)),
+    "sched_setattr": lambda: call("sched_setattr", 0, buffer(48, SCHEDULE), 0),
     "socket AF_UNIX": sock(1, 1, 0),
     "socket AF_UNIX SOCK_SEQPACKET with flags": sock(1, 5 | 0x80800, 0),
     "socket AF_INET TCP": sock(2, 1, 6),

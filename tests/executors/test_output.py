@@ -96,7 +96,7 @@ class TestTheBytes:
         result = await run(executor, code)
         if output is None:
             assert result.error is not None
-            assert (result.error.type, result.error.message) == ("ValueError", "\ud800\0")
+            assert (result.error.type, result.error.message) == ("ValueError", "\\ud800\0")
         else:
             assert result.output == output
 

@@ -134,10 +134,21 @@ def test_sockets_are_told_by_family_type_and_protocol(decided):
 
 
 def test_new_namespaces_are_told_by_any_of_their_flags(decided):
-    namespaces = {17, 25, 26, 27, 28, 29, 30}
+    namespaces, parent = {17, 25, 26, 27, 28, 29, 30}, 15
     refused = {bit for bit in range(64) if decided("clone", 1 << bit | 17) == "EPERM"}
-    assert refused == namespaces
+    assert refused == namespaces | {parent}
     assert decided("clone3", 0, 0) == "ENOSYS"
+
+
+def test_limits_and_priority_can_be_changed_of_the_own_process_alone(decided):
+    pointer = 0x7F00_0000_1000
+    for call in ("sched_setattr", "sched_setparam", "sched_setscheduler"):
+        assert [decided(call, pid, pointer, pointer) for pid in (0, GARBAGE, 1, 7)] == ["allow"] * 2 + ["EPERM"] * 2
+    asked = [decided("prlimit64", pid, 7, new, pointer) for pid in (0, 1) for new in (0, pointer, 1 << 32)]
+    assert asked == ["allow", "allow", "allow", "allow", "EPERM", "EPERM"]
+    process, group, user = 0, 1, 2
+    tried = {(which, who): decided("setpriority", which, who, 19) for which in (process, group, user) for who in (0, 1)}
+    assert {key for key, verdict in tried.items() if verdict == "allow"} == {(process, 0), (group, 0)}
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
