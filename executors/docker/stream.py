@@ -115,7 +115,7 @@ class DockerStream:
 
     def _exit_code(self, timeout_s: float) -> int | None:
         try:
-            self._exit.raw.connection.sock.settimeout(timeout_s)
+            _socket_of(self._exit.raw).settimeout(timeout_s)
             return int(json.loads(self._exit.content)["StatusCode"])
         except (ValueError, KeyError, AttributeError, OSError):
             return None
@@ -132,6 +132,12 @@ class DockerStream:
             if item is not None:
                 with contextlib.suppress(OSError):
                     item.close()
+
+
+def _socket_of(answer: Any) -> Any:
+    """The socket below an HTTP answer; where a proxy has said "Connection: close", only its file still holds it."""
+    sock = getattr(answer.connection, "sock", None)
+    return sock if sock is not None else answer._fp.fp.raw._sock
 
 
 def _is_far(sock: socket.socket) -> bool:

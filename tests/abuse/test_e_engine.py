@@ -75,23 +75,23 @@ async def refused(executor: DockerCommandLineCodeExecutor, kind: type[SandboxErr
 
 
 class Test65NoEngine:
-    async def test_without_a_socket_it_says_how_to_start_one(self, folder: Path) -> None:
+    async def test_65_without_a_socket_it_says_how_to_start_one(self, folder: Path) -> None:
         executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/none")
         await refused(executor, SandboxUnavailable, "no such socket.*Start", 5)
 
-    async def test_with_a_dead_socket_it_says_how_to_start_one(self, folder: Path) -> None:
+    async def test_65_with_a_dead_socket_it_says_how_to_start_one(self, folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(f"{folder}/dead")
         executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/dead")
         await refused(executor, SandboxUnavailable, "nothing listens.*Start", 5)
 
-    async def test_one_that_hangs_is_given_up(self, proxy: EngineProxy) -> None:
+    async def test_65_one_that_hangs_is_given_up(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await refused(executor, SandboxUnavailable, "does not answer in time", 5)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take permissions away")
-    async def test_without_permission_it_says_how_to_get_it(self) -> None:
+    async def test_65_without_permission_it_says_how_to_get_it(self) -> None:
         done = await asyncio.to_thread(
             subprocess.run,
             [sys.executable, "-c", NO_PERMISSION],
@@ -118,7 +118,7 @@ LOSSES = {
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("mode", ["process", "session"])
 class Test67Lost:
-    async def test_during_a_block_is_told_and_the_block_is_not_sent_again(
+    async def test_67_during_a_block_is_told_and_the_block_is_not_sent_again(
         self, tmp_path: Path, mode: Any, loss: str
     ) -> None:
         folder = open_folder(tmp_path / "bound")
@@ -133,7 +133,7 @@ class Test67Lost:
             assert (await run(executor, "1")).state == "kept"
             assert (folder / "ran").read_text() == "x"
 
-    async def test_between_blocks_is_told_with_the_next_result(self, mode: Any, loss: str) -> None:
+    async def test_67_between_blocks_is_told_with_the_next_result(self, mode: Any, loss: str) -> None:
         async with DockerCommandLineCodeExecutor(mode=mode) as executor:
             await out(executor, "1")
             before = executor.container_name
@@ -147,7 +147,7 @@ class Test67Lost:
 
 
 class Test68Paused:
-    async def test_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(
+    async def test_68_during_a_block_the_deadline_of_the_host_holds_and_the_container_is_removed(
         self, tmp_path: Path
     ) -> None:
         folder = open_folder(tmp_path / "bound")
@@ -165,7 +165,7 @@ class Test68Paused:
             assert (await run(executor, "1")).state == "lost"
             assert (folder / "ran").read_text() == "x"
 
-    async def test_between_blocks_files_on_their_way_have_a_deadline_too(
+    async def test_68_between_blocks_files_on_their_way_have_a_deadline_too(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", 3.0)
@@ -180,7 +180,7 @@ class Test68Paused:
             assert not exists(name)
             assert (await run(executor, "print(open('new').read())")).output == "new\n"
 
-    async def test_a_paused_one_is_stopped(self) -> None:
+    async def test_68_a_paused_one_is_stopped(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.start()
         engine(lambda api: api.pause(executor.container_name))
@@ -251,7 +251,7 @@ class TestApiFaults:
 
 
 class Test73Stop:
-    async def test_before_start_and_again_and_again(self) -> None:
+    async def test_73_before_start_and_again_and_again(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.stop()
         await executor.start()
@@ -259,18 +259,18 @@ class Test73Stop:
         await executor.stop()
         assert not exists(executor.container_name)
 
-    async def test_many_at_once(self) -> None:
+    async def test_73_many_at_once(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await executor.start()
         await asyncio.gather(*(executor.stop() for _ in range(8)))
         assert not exists(executor.container_name)
 
-    async def test_while_it_starts(self) -> None:
+    async def test_73_while_it_starts(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
         assert not exists(executor.container_name)
 
-    async def test_while_a_block_runs(self) -> None:
+    async def test_73_while_a_block_runs(self) -> None:
         executor = DockerCommandLineCodeExecutor()
         running = await begin(executor)
         await executor.stop()
@@ -278,7 +278,7 @@ class Test73Stop:
             await rest(running)
 
     @pytest.mark.parametrize("answer", ["500", "409", "nothing", "no HTTP"])
-    async def test_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
+    async def test_73_that_fails_half_way_still_removes(self, proxy: EngineProxy, answer: str) -> None:
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
         await executor.start()
         # So that it does not end by itself.
@@ -303,7 +303,7 @@ async def test_74_a_name_in_use_is_an_error_and_the_first_survives() -> None:
 
 
 class Test76WedgedStop:
-    async def test_is_bounded_and_reported_and_the_next_start_tries_again(
+    async def test_76_is_bounded_and_reported_and_the_next_start_tries_again(
         self, proxy: EngineProxy, caplog: pytest.LogCaptureFixture
     ) -> None:
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)

@@ -1,0 +1,164 @@
+"""E. Host faults where there is no engine, 65, 67, 68, 73 and 76: bubblewrap is missing, its PID 1 is killed or stopped."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    SandboxDied,
+    SandboxTimeout,
+    SandboxUnavailable,
+    choose_executor,
+    sandbox,
+)
+
+from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
+from ..executors.sandboxes import out, run
+from .faults import begin, eventually, rest
+
+pytestmark = pytest.mark.usefixtures("bubblewrap", "untouched")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the sandbox's user may write to."""
+    with open_folder() as made:
+        made.chmod(0o777)
+        yield made
+
+
+async def test_65_without_bubblewrap_it_says_in_a_moment_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(SandboxUnavailable, match=r"^bubblewrap is not installed: apt-get install bubblewrap"):
+        await run(BubblewrapCommandLineCodeExecutor(), "1")
+    assert time.monotonic() - began < 5
+
+
+async def test_65_without_bubblewrap_and_docker_it_says_how_to_get_either(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    began = time.monotonic()
+    with pytest.raises(SandboxUnavailable, match=r"(?s)no such socket.*bubblewrap is not installed"):
+        await choose_executor("auto")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("mode", ["process", "session"])
+class Test67Lost:
+    async def test_67_pid_one_killed_from_outside_during_a_block(self, folder: Path, mode: Any) -> None:
+        async with BubblewrapCommandLineCodeExecutor(bind_dir=folder, mode=mode) as executor:
+            running = await begin(executor)
+            os.kill(pid_one(os.getpid()), signal.SIGKILL)
+            with pytest.raises(SandboxDied, match="its exit code is 137"):
+                await rest(running)
+            result = await run(executor, "print('next')")
+            assert (result.output, result.state) == ("next\n", "lost")
+            assert "had ended since the last block" in result.notes[0]
+            assert (await run(executor, "1")).state == "kept"
+            # It was not sent again.
+            assert (folder / "ran").read_text() == "x"
+
+    async def test_67_pid_one_killed_from_outside_between_blocks(self, mode: Any) -> None:
+        async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
+            await out(executor, "1")
+            os.kill(pid_one(os.getpid()), signal.SIGKILL)
+            await eventually(lambda: executor._sandbox is not None and not executor._sandbox.alive)
+            result = await run(executor, "print('next')")
+            assert (result.output, result.state) == ("next\n", "lost")
+
+    async def test_67_every_process_killed_from_outside_at_once(self, mode: Any) -> None:
+        async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
+            running = await begin(executor, "print('begun', flush=True)\nimport time\ntime.sleep(40)")
+            for pid in sorted(descendants(os.getpid())):
+                os.kill(pid, signal.SIGKILL)
+            with pytest.raises(SandboxDied):
+                await rest(running)
+            assert (await run(executor, "1")).state == "lost"
+
+
+class Test68Stopped:
+    async def test_68_pid_one_stopped_during_a_block_the_deadline_of_the_host_holds(self, folder: Path) -> None:
+        async with BubblewrapCommandLineCodeExecutor(bind_dir=folder, mode="session", timeout=2) as executor:
+            running = await begin(executor)
+            supervisor = pid_one(os.getpid())
+            below = descendants(os.getpid())
+            began = time.monotonic()
+            os.kill(supervisor, signal.SIGSTOP)
+            with pytest.raises(SandboxTimeout, match="did not answer within 12 s"):
+                await rest(running)
+            assert time.monotonic() - began < 2 + 10 + 10
+            assert not [pid for pid in below if alive(pid)]
+            assert (await run(executor, "1")).state == "lost"
+            assert (folder / "ran").read_text() == "x"
+
+    async def test_68_pid_one_stopped_between_blocks_files_on_their_way_have_a_deadline_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", 3.0)
+        async with BubblewrapCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
+            supervisor = pid_one(os.getpid())
+            os.kill(supervisor, signal.SIGSTOP)
+            (tmp_path / "new").write_text("new")
+            with pytest.raises(SandboxTimeout):
+                await run(executor, "1")
+            assert not alive(supervisor)
+            assert (await run(executor, "print(open('new').read())")).output == "new\n"
+
+    async def test_68_stopped_and_continued_it_goes_on(self) -> None:
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+            await out(executor, "x = 1")
+            below = descendants(os.getpid())
+            for pid in below:
+                os.kill(pid, signal.SIGSTOP)
+            running = asyncio.ensure_future(run(executor, "x"))
+            await asyncio.sleep(0.5)
+            assert not running.done()
+            for pid in below:
+                os.kill(pid, signal.SIGCONT)
+            result = await running
+            assert (result.value, result.state) == ("1", "kept")
+
+
+class Test73Stop:
+    async def test_73_before_start_again_and_many_at_once(self) -> None:
+        executor = BubblewrapCommandLineCodeExecutor()
+        await executor.stop()
+        await executor.start()
+        below = descendants(os.getpid())
+        await asyncio.gather(*(executor.stop() for _ in range(8)))
+        await executor.stop()
+        assert not [pid for pid in below if alive(pid)]
+
+    async def test_73_while_it_starts(self) -> None:
+        executor = BubblewrapCommandLineCodeExecutor()
+        await asyncio.gather(executor.start(), executor.stop(), executor.start(), executor.stop())
+
+    async def test_73_while_a_block_runs(self) -> None:
+        executor = BubblewrapCommandLineCodeExecutor()
+        running = await begin(executor)
+        await executor.stop()
+        with pytest.raises(SandboxDied, match="stopped"):
+            await rest(running)
+
+    async def test_76_of_a_sandbox_whose_every_process_is_stopped_is_bounded(self) -> None:
+        executor = BubblewrapCommandLineCodeExecutor()
+        await executor.start()
+        below = descendants(os.getpid())
+        for pid in below:
+            os.kill(pid, signal.SIGSTOP)
+        began = time.monotonic()
+        await executor.stop()
+        assert time.monotonic() - began < 20
+        assert not [pid for pid in below if alive(pid)]

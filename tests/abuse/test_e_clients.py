@@ -1,0 +1,183 @@
+"""E. Host faults, 70 and 71: the client dies, and what it leaves is found; a network breaks without a word."""
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
+from autogen_codeact.executors.docker.owner import KIND, LIFE, OWNER, SANDBOX
+from autogen_codeact.executors.docker.sweep import KEEP, leftovers, sweep
+
+from ..executors.bubblewrapped import alive, open_folder, pid_one
+from ..executors.sandboxes import out, run
+from .engine_proxy import EngineProxy, engine_proxy
+from .faults import Client, begin, client, engine, eventually, exists, rest
+from .subject import Kind
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
+
+GONE_S = 10.0
+FLOOD = "import os\nopen('begun', 'w').close()\nwhile True:\n    os.write(1, b'x' * 65536)"
+SLEEP = "open('begun', 'w').close()\nimport time\ntime.sleep(60)"
+IGNORE = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n" + SLEEP
+LEAVE = "import subprocess\nfor _ in range(3): subprocess.Popen(['setsid', 'sleep', '600'])\n" + SLEEP
+WORK = {"nothing": None, "sleeps": SLEEP, "floods": FLOOD, "ignores signals": IGNORE, "has left children": LEAVE}
+
+
+@pytest.fixture
+def network() -> Iterator[EngineProxy]:
+    """The engine behind a network that can break."""
+    with engine_proxy(network=True) as made:
+        yield made
+
+
+def pid_of(kind: Kind, other: Client) -> int:
+    """The supervisor of another process's sandbox, as this machine counts."""
+    if kind.engine == "bubblewrap":
+        return pid_one(other.process.pid)
+    return int(engine(lambda api: api.inspect_container(other.name))["State"]["Pid"])
+
+
+@pytest.mark.parametrize("work", WORK)
+async def test_70_when_the_client_is_sigkilled_its_sandbox_is_gone_within_ten_seconds(kind: Kind, work: str) -> None:
+    executor = f"{kind.engine.capitalize()}CommandLineCodeExecutor"
+    code = WORK[work]
+    with open_folder() as folder:
+        folder.chmod(0o777)
+        with client(executor, mode=kind.mode, bind_dir=str(folder), timeout=60) as other:
+            supervisor = pid_of(kind, other)
+            if code is not None:
+                other.send(code)
+                await eventually(Path(folder, "begun").exists, 20)
+            namespace = os.stat(f"/proc/{supervisor}/ns/pid").st_ino
+            other.kill()
+            await eventually(lambda: not alive(supervisor), GONE_S)
+            await eventually(lambda: not _living(namespace), GONE_S)
+            if kind.engine == "docker":
+                await eventually(lambda: not exists(other.name), GONE_S)
+
+
+def _living(namespace: int) -> list[str]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{name}/ns/pid").st_ino == namespace and alive(int(name)):
+                found.append(name)
+        except OSError:
+            continue
+    return found
+
+
+class TestLease:
+    async def test_70_behind_a_network_that_breaks_silently_the_sandbox_ends_by_itself(
+        self, network: EngineProxy
+    ) -> None:
+        executor = DockerCommandLineCodeExecutor(docker_host=network.address, lease=2, timeout=60)
+        running = await begin(executor)
+        name = executor.container_name
+        network.freeze()
+        # The block's own deadline is far off, and nobody here says anything.
+        await eventually(lambda: not exists(name), 20)
+        network.thaw()
+        with pytest.raises(SandboxDied, match="its exit code is 75"):
+            await rest(running)
+        await executor.stop()
+
+    async def test_70_while_the_network_works_signs_of_life_keep_it_going(self, network: EngineProxy) -> None:
+        async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=1, mode="session") as executor:
+            await out(executor, "x = 7")
+            await asyncio.sleep(3)
+            result = await run(executor, "import time; time.sleep(3); x")
+            assert (result.value, result.state) == ("7", "kept")
+
+    async def test_70_the_client_behind_a_broken_network_has_a_deadline_too(
+        self, network: EngineProxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with DockerCommandLineCodeExecutor(docker_host=network.address, lease=600, timeout=1) as executor:
+            running = await begin(executor)
+            network.freeze()
+            began = time.monotonic()
+            # It takes the requests that end the container, too: they fail, and the next start tries again.
+            ending = asyncio.ensure_future(rest(running))
+            await asyncio.sleep(12)
+            network.thaw()
+            with pytest.raises(SandboxTimeout, match="did not answer within 11 s"):
+                await ending
+            assert time.monotonic() - began < 11 + 25
+            assert (await run(executor, "print(2)")).output == "2\n"
+
+
+def make(marks: dict[str, str], state: str = "created") -> str:
+    """Make a container with these labels."""
+    name = f"codeact-case-71-{uuid.uuid4().hex[:8]}"
+
+    def create(api: Any) -> None:
+        command = ["true"] if state == "exited" else ["sleep", "60"]
+        made = api.create_container(DEFAULT_IMAGE, command, name=name, labels=marks)["Id"]
+        if state != "created":
+            api.start(made)
+        if state == "exited":
+            api.wait(made)
+
+    engine(create)
+    return name
+
+
+async def test_71_the_sweep_of_a_start_removes_only_ours_whose_owner_is_dead() -> None:
+    made: list[str] = []
+    try:
+        with client() as living, client() as dying:
+            # It does not read the end of its stream while it is paused.
+            engine(lambda api: api.pause(dying.name))
+            dying.kill()
+            dead = dying.labels
+            made += [
+                make(dead),
+                make(dead, "running"),
+                make({**dead, KEEP: "1"}, "running"),  # its user wanted to look at it once it has ended
+            ]
+            others = [
+                make({OWNER: dead[OWNER], LIFE: dead[LIFE]}),  # no sandbox
+                make({KIND: SANDBOX, OWNER: "elsewhere:1", LIFE: "unknown"}, "running"),
+                make({KIND: SANDBOX}),
+                make({**dead, KEEP: "1"}, "exited"),
+                make(living.labels),
+                make({}),
+            ]
+            orphans = [dying.name, *made]
+            made += [*others, dying.name]
+            with client() as third:
+                await eventually(lambda: not any(exists(name) for name in orphans), 20)
+                assert [name for name in (living.name, third.name, *others) if not exists(name)] == []
+                # The living one has noticed nothing.
+                living.send("print(1)")
+                assert living.hear()["output"] == "1\n"
+    finally:
+        for name in made:
+            if exists(name):
+                engine(lambda api, name=name: api.remove_container(name, force=True))
+
+
+async def test_71_the_sweep_itself_says_what_it_removed_and_is_harmless_when_repeated() -> None:
+    with client() as dying:
+        labels = dying.labels
+        dying.kill()
+    name = make(labels)
+    try:
+        found = {item.name: item for item in engine(leftovers)}
+        removed = {item.name for item in engine(sweep)}
+        # Another process's sweep may have been faster.
+        assert (name in removed) or name not in found or not exists(name)
+        if name in found:
+            assert (found[name].owner_fate, found[name].orphan, found[name].state) == ("dead", True, "created")
+        assert not exists(name)
+        assert name not in {item.name for item in engine(sweep)}
+    finally:
+        if exists(name):
+            engine(lambda api: api.remove_container(name, force=True))
