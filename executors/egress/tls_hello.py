@@ -14,7 +14,7 @@ _CLIENT_HELLO, _SERVER_HELLO = 1, 2
 _SERVER_NAME = 0
 # SHA-256 of "HelloRetryRequest": the random value by which a server asks for a second hello (RFC 8446, 4.1.3).
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
-RETRY_BYTES = _HEADER + 4 + 2 + len(_RETRY)
+_RETRY_ENDS = _HEADER + 4 + 2 + len(_RETRY)
 UNRECOGNISED_NAME = bytes([21, 3, 3, 0, 2, 2, 112])
 """A fatal alert: the record that tells a client that its server name will not do."""
 
@@ -78,13 +78,20 @@ def read_hello(data: bytes, *, again: bool = False) -> Hello | None:
     return None
 
 
+def first_record(data: bytes) -> int:
+    """How many bytes the first record has, by what is known of it; 1 where that is nothing, 0 where it is no handshake."""
+    if data and data[0] != _HANDSHAKE:
+        return 0
+    return _HEADER + int.from_bytes(data[3:_HEADER]) if len(data) >= _HEADER else len(data) + 1
+
+
 def asks_again(data: bytes) -> bool:
     """Whether a server's first message asks the client for a second hello."""
     return (
-        len(data) >= RETRY_BYTES
+        len(data) >= _RETRY_ENDS
         and data[0] == _HANDSHAKE
         and data[_HEADER] == _SERVER_HELLO
-        and data[RETRY_BYTES - len(_RETRY) : RETRY_BYTES] == _RETRY
+        and data[_RETRY_ENDS - len(_RETRY) : _RETRY_ENDS] == _RETRY
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from .asked import Asked
-from .channel import Channel
+from .channel import PIECE, Channel
 from .hostnames import is_address
 from .outside import Streams
 from .policy import Refused
 from .relay import IDLE_S, relay
-from .tls_hello import RETRY_BYTES, NotTls, asks_again, read_hello
+from .tls_hello import NotTls, asks_again, first_record, read_hello
 
 HELLO_TIMEOUT_S = 10.0
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -77,11 +77,11 @@ def _check_name(asked: Asked, name: str | None) -> None:
 
 
 async def _first_of(reader: asyncio.StreamReader) -> bytes:
-    """The server's first words, enough to see whether it asks for another hello; what the client sends meanwhile waits."""
+    """The server's first record, or what it says instead; what the client sends meanwhile waits."""
     data = b""
     async with asyncio.timeout(IDLE_S):
-        while len(data) < RETRY_BYTES:
-            more = await reader.read(RETRY_BYTES if not data else RETRY_BYTES - len(data))
+        while len(data) < first_record(data):
+            more = await reader.read(PIECE)
             if not more:
                 break
             data += more

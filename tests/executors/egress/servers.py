@@ -22,12 +22,15 @@ class Server:
     Args:
         handler: What it does with a connection; which is closed afterwards.
         context: TLS, or None for none.
+        address: Where it listens; any free port for 0.
     """
 
-    def __init__(self, handler: Handler, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, handler: Handler, context: ssl.SSLContext | None = None, address: tuple[str, int] = (HOST, 0)
+    ) -> None:
         self._handler = handler
         self._context = context
-        self._listener = socket.create_server((HOST, 0), backlog=256)
+        self._listener = socket.create_server(address, backlog=256)
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
         self.open = 0
@@ -97,13 +100,13 @@ class Hosts:
         except KeyError:
             raise OSError(f"no such name: {name}") from None
 
-    def serve(self, handler: Handler, *names: str, tls: bool = False) -> Server:
+    def serve(self, handler: Handler, *names: str, tls: bool = False, address: tuple[str, int] = (HOST, 0)) -> Server:
         """Start a server for these names."""
         context = None
         if tls:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.ca.issue_cert(*names, HOST).configure_cert(context)
-        server = Server(handler, context)
+        server = Server(handler, context, address)
         self._servers.append(server)
         for name in names:
             self.addresses.setdefault(name, [HOST])

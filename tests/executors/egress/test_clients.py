@@ -14,7 +14,8 @@ from tests.executors.sandboxes import out, run
 from .conftest import Allow
 from .servers import Handler, Hosts, Server, answer, echo_request, read_request
 
-REFUSED = "evil.example:443 is not in allow_domains; to allow it, the user of this sandbox adds 'evil.example:443' to allow_domains"
+NOT_LISTED = "{0} is not in allow_domains; to allow it, the user of this sandbox adds '{0}' to allow_domains"
+REFUSED = NOT_LISTED.format("evil.example:443")
 
 
 def entry(server: Server, name: str = "ok.example") -> str:
@@ -61,7 +62,7 @@ async def test_urllib_over_plain_http(allow: Allow, hosts: Hosts) -> None:
         print(error.code, error.read().decode(), end="")
     """
     assert await out(executor, code) == (
-        f"['GET /a?b HTTP/1.1', 'Host: ok.example:{server.port}']\nTrue\n403 {REFUSED.replace(':443', ':80')}\n"
+        f"['GET /a?b HTTP/1.1', 'Host: ok.example:{server.port}']\nTrue\n403 {NOT_LISTED.format('evil.example:80')}\n"
     )
 
 
@@ -126,7 +127,7 @@ async def test_curl(allow: Allow, hosts: Hosts) -> None:
     assert result.output.splitlines() == [
         "GET /a HTTP/1.1\r".rstrip(),
         "GET /b HTTP/1.1",
-        REFUSED.replace(":443", ":80"),
+        NOT_LISTED.format("evil.example:80"),
         "curl: (56) CONNECT tunnel failed, response 403",
     ]
     assert f"A connection was refused: {REFUSED}." in result.notes
