@@ -132,7 +132,8 @@ class Block:
         if self.finished or self.killed:
             return
         self.killed = why
-        self._close_relay()
+        if self.relay is not None:
+            self.relay.stop()
         self.worker.doomed = True
         if self.worker.pid is None and time.monotonic() - self.began > FORK_PATIENCE:
             self.supervisor.workers.replace_zygote()

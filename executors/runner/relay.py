@@ -32,7 +32,7 @@ class Relay:
         self._frames = collections.deque()
         self._open = {}
         self._events = 0
-        self._closed = False
+        self._stopped = False
         self._watch()
 
     def answer(self, payload):
@@ -44,7 +44,7 @@ class Relay:
         if len(payload) < NUMBER.size:
             raise wire.ProtocolError("an answer to a call without its number")
         (number,) = NUMBER.unpack_from(payload)
-        if self._open.pop(number, None) is None or self._closed:
+        if self._open.pop(number, None) is None or self._stopped:
             return
         self._outbox.put(wire.pack(b"T", number, None, payload[NUMBER.size :]))
         self._go_on()
@@ -53,15 +53,18 @@ class Relay:
         """Go on after the stream had no room."""
         self._go_on()
 
+    def stop(self):
+        """Pass nothing on any more; the block need not notice."""
+        self._stopped = True
+        self._frames.clear()
+        self._set_events(0)
+        self.supervisor.held_relays.discard(self)
+
     def close(self):
         """Hang up: what has not been passed on will not be."""
-        if not self._closed:
-            self._closed = True
-            self._frames.clear()
-            self._outbox.close()
-            self._set_events(0)
-            self.supervisor.held_relays.discard(self)
-            self._sock.close()
+        self.stop()
+        self._outbox.close()
+        self._sock.close()
 
     def _ready(self, events):
         if events & selectors.EVENT_READ and not self._frames:
@@ -82,7 +85,7 @@ class Relay:
     def _go_on(self):
         """Pass on what there is room for, both ways."""
         try:
-            if not self._closed:
+            if not self._stopped:
                 self._outbox.flush()
         except OSError:
             self.close()
@@ -117,7 +120,7 @@ class Relay:
         return True
 
     def _watch(self):
-        if not self._closed:
+        if not self._stopped:
             reading = 0 if self._frames else selectors.EVENT_READ
             self._set_events(reading | (selectors.EVENT_WRITE if self._outbox.chunks else 0))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from autogen_core import CancellationToken, Image
 
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
 
 
@@ -43,3 +44,11 @@ class Tool:
         if inspect.iscoroutinefunction(self.function):
             return ToolAnswer(await self.function(**arguments), self._images)
         return ToolAnswer(await asyncio.to_thread(self.function, **arguments), self._images)
+
+
+def in_short(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
+    """The ledger without durations."""
+    return [
+        (call.name, call.arguments, call.outcome, call.error.type if call.error else call.result)
+        for call in result.tool_calls
+    ]

@@ -13,13 +13,12 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
-    ExecutionResult,
     SandboxCodeExecutor,
     SandboxStartError,
     ToolCall,
 )
 
-from .host_tools import Tool
+from .host_tools import Tool, in_short
 from .sandboxes import out, run, told
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
@@ -49,14 +48,6 @@ async def make(request: pytest.FixtureRequest, sandbox_image: str) -> AsyncItera
 async def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
-
-
-def in_short(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
-    """The ledger without durations."""
-    return [
-        (call.name, call.arguments, call.outcome, call.error.type if call.error else call.result)
-        for call in result.tool_calls
-    ]
 
 
 class TestTheFunctions:
