@@ -93,10 +93,11 @@ def install(sources):
             _define(module, name, source)
         except Exception as error:
             problems[name] = "%s: %s" % (type(error).__name__, error)
+    names = {name for name, _ in sources}
     _public.update(
         (name, thing)
         for name, thing in vars(module).items()
-        if not name.startswith("_") and getattr(thing, "__module__", None) == MODULE
+        if (not name.startswith("_") or name in names) and getattr(thing, "__module__", None) == MODULE
     )
     module.__all__ = sorted(_public)
     return problems
