@@ -18,6 +18,7 @@ from .errors import (
 )
 from .executor import SandboxCodeExecutor
 from .limits import Limits
+from .pool import SandboxPool
 from .result import Artifact, CallOutcome, ErrorInfo, ExecutionResult, NetworkConnection, Outcome, State, ToolCall
 from .tools.approval import ToolApproval, ToolApprovalRequest
 from .tools.limits import ToolLimits
@@ -42,6 +43,7 @@ __all__ = [
     "SandboxFileError",
     "SandboxNameInUse",
     "SandboxNotStarted",
+    "SandboxPool",
     "SandboxProtocolError",
     "SandboxStartError",
     "SandboxTimeout",

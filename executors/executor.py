@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
@@ -36,6 +36,9 @@ from .tools.broker import ToolBroker
 from .tools.limits import ToolLimits
 from .turns import Turns
 from .workspace import Workspace
+
+if TYPE_CHECKING:
+    from .pool import SandboxPool
 
 INIT_TIMEOUT_S = 60.0
 WORKSPACE = "/workspace"
@@ -62,6 +65,7 @@ class SandboxCodeExecutor(CodeExecutor):
         tools: Functions of the host that the code can call.
         tool_limits: How much a block may use of them, or None for the default.
         approve_tool: Asked before each call, or None to allow all.
+        pool: Where sandboxes come from, or None to start each one when it is needed.
     """
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
@@ -84,6 +88,7 @@ class SandboxCodeExecutor(CodeExecutor):
         tools: Sequence[Any] = (),
         tool_limits: ToolLimits | None = None,
         approve_tool: ApproveTool | None = None,
+        pool: SandboxPool | None = None,
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
@@ -103,6 +108,7 @@ class SandboxCodeExecutor(CodeExecutor):
         self._tool_limits = tool_limits if tool_limits is not None else ToolLimits()
         self._approve_tool = approve_tool
         self._broker = ToolBroker(self._tools, self._tool_limits, approve_tool) if self._tools else None
+        self._pool = pool
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
         self._temporary: _TemporaryFolder | None = None
@@ -116,6 +122,10 @@ class SandboxCodeExecutor(CodeExecutor):
     @abstractmethod
     def _new_sandbox(self) -> Sandbox:
         """Make a sandbox that has not been started."""
+
+    @abstractmethod
+    def sandbox_options(self) -> dict[str, Any]:
+        """The arguments that shape the sandbox itself, by name; executors that share a pool agree in them."""
 
     def _new_gateway(self) -> Gateway | None:
         """A new sandbox's way out, where it has one."""
@@ -185,10 +195,9 @@ class SandboxCodeExecutor(CodeExecutor):
             if self._mounted is None:
                 self._workspace = self._new_workspace(self.work_dir)
                 self._workspace.prepare()
-            sandbox = self._new_sandbox()
-            hello = await sandbox.start()
+            sandbox = await (self._pool.acquire() if self._pool is not None else self.bare_sandbox())
+            self._moved_into(sandbox)
             try:
-                _check_workspace(hello)
                 await self._furnish(sandbox)
             except BaseException:
                 await sandbox.stop()
@@ -201,6 +210,24 @@ class SandboxCodeExecutor(CodeExecutor):
                 self._drop_folder()
             raise
         return sandbox
+
+    async def bare_sandbox(self) -> Sandbox:
+        """Start a sandbox as this executor needs it, with nothing of its own in it yet; the caller stops it.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        sandbox = self._new_sandbox()
+        hello = await sandbox.start()
+        try:
+            _check_workspace(hello)
+        except BaseException:
+            await sandbox.stop()
+            raise
+        return sandbox
+
+    def _moved_into(self, sandbox: Sandbox) -> None:
+        """Take note of the sandbox that blocks will run in."""
 
     def _new_workspace(self, root: Path) -> Workspace:
         return Workspace(root)

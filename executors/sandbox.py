@@ -124,6 +124,7 @@ class Sandbox:
         self._abandoned = False
         self._undone: Future[None] = Future()
         self._undone.set_running_or_notify_cancel()
+        self._ending = threading.Lock()
         self._limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
 
@@ -131,6 +132,15 @@ class Sandbox:
     def alive(self) -> bool:
         """Whether it can run blocks."""
         return self._connection is not None and self._connection.alive
+
+    def when_ended(self, tell: Callable[[SandboxError], None]) -> None:
+        """Have somebody told when a started sandbox has ended, however it came to that.
+
+        Args:
+            tell: Called once, in some thread, with the reason; at once where it has ended already.
+        """
+        assert self._connection is not None
+        self._connection.ended.add_done_callback(lambda ended: tell(ended.result()))
 
     async def start(self) -> dict[str, Any]:
         """Start it; of those that share an engine, a few at a time.
@@ -228,18 +238,20 @@ class Sandbox:
         await asyncio.shield(asyncio.ensure_future(self._tear_down()))
 
     async def _tear_down(self) -> None:
-        await asyncio.to_thread(self._tear_down_blocking)
+        await asyncio.to_thread(self.stop_blocking)
 
-    def _tear_down_blocking(self) -> None:
-        connection = self._connection
-        try:
-            if connection is not None:
-                connection.close(self._grace_s)
-            self._launcher.kill()
-        finally:
-            if self.gateway is not None:
-                self.gateway.close()
-            self._launcher.close()
+    def stop_blocking(self) -> None:
+        """Stop it from a thread; who comes second waits for who came first."""
+        with self._ending:
+            connection = self._connection
+            try:
+                if connection is not None:
+                    connection.close(self._grace_s)
+                self._launcher.kill()
+            finally:
+                if self.gateway is not None:
+                    self.gateway.close()
+                self._launcher.close()
 
     async def run(
         self,
@@ -364,6 +376,20 @@ class Sandbox:
             offset += len(reply.data)
             if len(reply.data) < CHUNK:
                 return
+
+    async def answers(self, timeout_s: float) -> bool:
+        """Whether it answers a question that takes no work.
+
+        Args:
+            timeout_s: How long that may take, in seconds.
+        """
+        try:
+            connection = self._connected()
+            question = connection.request(b"F", connection.next_ident(), {"op": "list"})
+            await _within(question, timeout_s, "it did not answer")
+        except SandboxError:
+            return False
+        return True
 
     async def list_files(self) -> list[dict[str, Any]]:
         """The regular files of the workspace, as name, size and mode."""

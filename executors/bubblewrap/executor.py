@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,6 +22,15 @@ from autogen_codeact.executors.tools.limits import ToolLimits
 
 from .launcher import BubblewrapLauncher, BubblewrapOptions
 from .view import check_readable
+
+if TYPE_CHECKING:
+    from autogen_codeact.executors.pool import SandboxPool
+
+PER_EXECUTOR = {
+    *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages"),
+    *("functions_source", "functions_module"),
+}
+"""Keys of the config that do not shape the sandbox itself."""
 
 
 class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
@@ -81,6 +90,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         python: The interpreter. By default the running one with what is installed for it, if the sandbox's user can reach
             it, else the system's.
         readable: Further folders of the host that the code can read.
+        pool: A `SandboxPool` of the same options: the start takes one of its sandboxes. The config does not hold it.
 
     Raises:
         ValueError: An argument can't be right; the message says which.
@@ -112,6 +122,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         approve_tool: ApproveTool | None = None,
         python: str | None = None,
         readable: Sequence[Path | str] = (),
+        pool: SandboxPool | None = None,
     ) -> None:
         super().__init__(
             timeout=timeout,
@@ -128,6 +139,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             tools=tools,
             tool_limits=tool_limits,
             approve_tool=approve_tool,
+            pool=pool,
         )
         self._limits = limits if limits is not None else Limits()
         self._environment = variables.parse_environment(environment)
@@ -138,6 +150,8 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         self._checkpoint = checkpoint
         self._python = python
         self._readable = tuple(check_readable(Path(folder)) for folder in readable)
+        if pool is not None:
+            pool.check(self)
 
     def _new_sandbox(self) -> Sandbox:
         gateway = self._new_gateway()
@@ -166,6 +180,11 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             rlimit_without_cgroup={"AS": parse_size(limits.memory)},
         )
         return Sandbox(BubblewrapLauncher(options), settings, name, gateway=gateway)
+
+    def sandbox_options(self) -> dict[str, Any]:
+        """The arguments that shape the sandbox itself, by name; executors that share a pool agree in them."""
+        # The config has only references for the values of variables.
+        return {**self._to_config().model_dump(exclude=PER_EXECUTOR), "environment": self._environment}
 
     def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
         return BubblewrapCommandLineCodeExecutorConfig(

@@ -35,9 +35,16 @@ from .launcher import ContainerOptions, DockerLauncher
 if TYPE_CHECKING:
     from docker.types import DeviceRequest
 
+    from autogen_codeact.executors.pool import SandboxPool
+
 NOBODY = "65534:65534"
 MOST_BLOCKS = 32
 PIDS_PER_BLOCK = 8
+PER_EXECUTOR = {
+    *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages"),
+    *("functions_source", "functions_packages", "functions_module"),
+}
+"""Keys of the config that do not shape the sandbox itself."""
 
 
 class DockerCommandLineCodeExecutorConfig(BaseModel):
@@ -130,6 +137,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         lease: Seconds after which a sandbox that is reached over a network ends itself when it hears nothing of this process.
             Default 60.
         progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
+        pool: A `SandboxPool` of the same options: the start takes one of its sandboxes. The config does not hold it.
 
     Raises:
         ValueError: An argument can't be right; the message says which.
@@ -177,6 +185,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         docker_host: str | None = None,
         lease: float = 60,
         progress: Progress | None = None,
+        pool: SandboxPool | None = None,
     ) -> None:
         if allow_domains and network != "none":
             raise ValueError(f"allow_domains= is for a sandbox without a network, and network={network!r} gives it one")
@@ -197,6 +206,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             tools=tools,
             tool_limits=tool_limits,
             approve_tool=approve_tool,
+            pool=pool,
         )
         self._image = image
         self._container_name = container_name
@@ -221,6 +231,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         self._lease = parse_seconds("lease", lease)
         self._progress = progress if progress is not None else _say
         self._running_name: str | None = None
+        if pool is not None:
+            pool.check(self)
 
     @property
     def container_name(self) -> str | None:
@@ -248,7 +260,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
     def _new_sandbox(self) -> Sandbox:
         gateway = self._new_gateway()
-        name = self._running_name = self._container_name or f"codeact-{uuid.uuid4().hex[:12]}"
+        name = self._container_name or f"codeact-{uuid.uuid4().hex[:12]}"
         options = ContainerOptions(
             image=self._image,
             packages=(*self._packages, *self._functions_packages),
@@ -281,6 +293,16 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             lease_s=self._lease,
         )
         return Sandbox(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
+
+    def _moved_into(self, sandbox: Sandbox) -> None:
+        self._running_name = sandbox.name
+
+    def sandbox_options(self) -> dict[str, Any]:
+        """The arguments that shape the sandbox itself, by name; executors that share a pool agree in them."""
+        options = self._to_config().model_dump(exclude=PER_EXECUTOR)
+        packages = sorted({*self._packages, *self._functions_packages})
+        # The config has only references for the values.
+        return {**options, "environment": self._environment, "packages": packages}
 
     def _effective_user(self) -> str:
         if self._user is not None:

@@ -72,6 +72,13 @@ def _text(raw):
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
+def thread_pool():
+    """The class of thread pools; the first call takes milliseconds, so a session makes it before there is a block."""
+    import concurrent.futures
+
+    return concurrent.futures.ThreadPoolExecutor
+
+
 class SessionStreams:
     """The streams of a session: text of a thread that outlives its block is kept apart from the next block's output."""
 
@@ -85,10 +92,8 @@ class SessionStreams:
     def patch_threads(self):
         """Mark threads from now on with the block that started them."""
         _mark(threading.Thread, "start", self._start_marked)
-        import concurrent.futures
-
         # A pool's threads outlive the block that made the pool, but a call belongs to the block that submitted it.
-        _mark(concurrent.futures.ThreadPoolExecutor, "submit", self._submit_marked)
+        _mark(thread_pool(), "submit", self._submit_marked)
 
     def begin(self, block):
         """Put the session's own streams in place for a block; new ones where a block has closed them."""

@@ -80,7 +80,7 @@ def add(a: int, b: int) -> int:
 class TestTheConfig:
     def test_has_every_argument(self) -> None:
         names = set(signature(DockerCommandLineCodeExecutor.__init__).parameters)
-        names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool"}
+        names -= {"self", "functions", "progress", "functions_prompt_template", "tools", "approve_tool", "pool"}
         assert set(ARGUMENTS) == names
 
     @pytest.mark.parametrize("name", sorted(ARGUMENTS))

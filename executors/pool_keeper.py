@@ -1,0 +1,329 @@
+"""What keeps a pool full: one thread that decides, and a short-lived one for each start and each end of a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .errors import SandboxError, SandboxNotStarted, SandboxStartError
+from .executor import SandboxCodeExecutor
+from .sandbox import Sandbox
+
+logger = logging.getLogger("autogen_codeact")
+
+STOP_TIMEOUT_S = 60.0
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+# The first block of a lease is not to share the processor with a start that can wait.
+AFTER_LEASE_S = 0.05
+# A sandbox that ends sooner than this counts as a failure to start one.
+YOUNG_S = 10.0
+# Nothing but time may have to wake the keeper: it then notices that the program is ending.
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class PoolLimits:
+    """How much a pool keeps.
+
+    Args:
+        size: Sandboxes kept ready.
+        max_alive: Sandboxes at the same time, those in use included.
+        starts_at_once: Sandboxes started at the same time.
+        max_idle_s: Seconds after which an idle one is replaced, or None.
+    """
+
+    size: int
+    max_alive: int
+    starts_at_once: int
+    max_idle_s: float | None
+
+
+@dataclass(eq=False)
+class _Held:
+    """A sandbox that exists."""
+
+    sandbox: Sandbox
+    since: float
+    leased: bool = False
+    unwanted: bool = False
+    ending: bool = False
+
+    @property
+    def idle(self) -> bool:
+        return not (self.leased or self.ending or self.unwanted) and self.sandbox.alive
+
+
+@dataclass(eq=False)
+class _Wish:
+    """Somebody who waits: for a sandbox, or for the pool to be full."""
+
+    promise: Future[Any]
+    since: float
+
+
+class Keeper:
+    """Keeps sandboxes ready, from `start` to `stop`.
+
+    Args:
+        template: The executor that makes them; it is never started itself.
+        limits: How many.
+    """
+
+    def __init__(self, template: SandboxCodeExecutor, limits: PoolLimits) -> None:
+        self._template = template
+        self._limits = limits
+        self._changed = threading.Condition()
+        self._held: list[_Held] = []
+        self._waiting: deque[_Wish] = deque()
+        self._wait_full: list[_Wish] = []
+        self._starting = 0
+        self._stopping = False
+        self._failures = 0
+        self._next_try = 0.0
+        self._error: str | None = None
+        self._thread = threading.Thread(target=self._keep, name="codeact-pool", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End all sandboxes; blocks until they are gone, or for a minute."""
+        with self._changed:
+            self._stopping = True
+            disappointed = [*self._waiting, *self._wait_full]
+            self._waiting.clear()
+            self._wait_full.clear()
+            self._changed.notify_all()
+        for wish in disappointed:
+            _fail(wish, SandboxNotStarted("the pool has been stopped"))
+        self._thread.join(STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            logger.warning(
+                "the pool is stopped, but %d of its sandboxes take long to end (and %d to start, to be ended then)",
+                *(len(self._held), self._starting),
+            )
+
+    def count(self, *, leased: bool) -> int:
+        """How many are in use, or ready."""
+        with self._changed:
+            if leased:
+                return sum(held.leased and held.sandbox.alive for held in self._held)
+            return sum(held.idle for held in self._held)
+
+    def why(self) -> str:
+        """Why somebody waits, in a sentence."""
+        with self._changed:
+            leased = sum(held.leased for held in self._held)
+            text = f"{leased} of at most {self._limits.max_alive} are in use, {self._starting} are being started"
+            if self._error is not None:
+                text += f"; the last start failed: {self._error}"
+            if leased == self._limits.max_alive:
+                text += "; stop an executor that is done, or raise max_alive"
+            return text
+
+    def ask(self) -> Future[Sandbox]:
+        """Promise a sandbox; at once where one is ready and nobody waits."""
+        promise: Future[Sandbox] = Future()
+        with self._changed:
+            if self._stopping:
+                promise.set_exception(SandboxNotStarted("the pool has been stopped"))
+                return promise
+            self._waiting.append(_Wish(promise, time.monotonic()))
+            self._grant()
+            self._changed.notify_all()
+        return promise
+
+    def when_full(self) -> Future[None]:
+        """Promise that as many are ready as are to be."""
+        promise: Future[None] = Future()
+        with self._changed:
+            if self._stopping:
+                promise.set_exception(SandboxNotStarted("the pool has been stopped"))
+                return promise
+            self._wait_full.append(_Wish(promise, time.monotonic()))
+            self._next_try = 0.0
+            self._tell_if_full()
+            self._changed.notify_all()
+        return promise
+
+    def withdraw(self, promise: Future[Any]) -> None:
+        """Take back a wish; what it was given meanwhile is for the next."""
+        with self._changed:
+            if promise.cancel() or promise.cancelled() or promise.exception() is not None:
+                self._waiting = deque(wish for wish in self._waiting if wish.promise is not promise)
+                self._wait_full = [wish for wish in self._wait_full if wish.promise is not promise]
+                return
+            for held in self._held:
+                if held.sandbox is promise.result():
+                    held.leased = False
+            self._grant()
+            self._changed.notify_all()
+
+    def give_up(self, sandbox: Sandbox) -> None:
+        """End a sandbox that is no good."""
+        with self._changed:
+            for held in self._held:
+                if held.sandbox is sandbox:
+                    held.unwanted = True
+                    self._failed()
+            self._changed.notify_all()
+
+    def _keep(self) -> None:
+        with self._changed:
+            while not self._stopping or self._held or self._starting:
+                for work, otherwise in [*self._endings(), *self._starts()]:
+                    try:
+                        threading.Thread(target=work, name="codeact-pool-work", daemon=False).start()
+                    except RuntimeError as error:  # no more threads, or the program is ending
+                        otherwise(error)
+                self._changed.wait(self._patience())
+
+    def _endings(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
+        """The sandboxes whose time has come."""
+        now = time.monotonic()
+        for held in self._held:
+            if held.ending:
+                continue
+            if not held.leased and not held.sandbox.alive and now - held.since < YOUNG_S:
+                self._failed()
+            if self._stopping or held.unwanted or not held.sandbox.alive or self._is_stale(held, now):
+                held.ending = True
+                yield partial(self._end, held), partial(self._not_ended, held)
+            elif not held.leased and now - held.since > YOUNG_S:
+                self._failures = 0
+
+    def _is_stale(self, held: _Held, now: float) -> bool:
+        """Whether an idle sandbox is too old; one after the other, so that the pool is never empty for that."""
+        limit = self._limits.max_idle_s
+        if limit is None or held.leased or self._starting or any(each.ending for each in self._held):
+            return False
+        return now - held.since > limit
+
+    def _starts(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
+        """The sandboxes that are wanted."""
+        if self._stopping or not threading.main_thread().is_alive():
+            return
+        ahead = self._limits.size if time.monotonic() >= self._next_try else 0
+        wanted = len(self._waiting) + ahead - sum(held.idle for held in self._held) - self._starting
+        room = self._limits.max_alive - len(self._held) - self._starting
+        for _ in range(min(wanted, room, self._limits.starts_at_once - self._starting)):
+            self._starting += 1
+            yield self._start, self._not_started
+
+    def _patience(self) -> float:
+        """Seconds until there may be something to do although nothing has happened."""
+        now = time.monotonic()
+        times = [now + LONGEST_WAIT_S]
+        if self._next_try > now:
+            times.append(self._next_try)
+        if self._limits.max_idle_s is not None:
+            times += [held.since + self._limits.max_idle_s for held in self._held if held.idle]
+        return max(0.05, min(times) - now)
+
+    def _start(self) -> None:
+        began = time.monotonic()
+        try:
+            # Nothing of a sandbox belongs to the event loop that started it.
+            sandbox = asyncio.run(self._template.bare_sandbox())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, who waits must hear of it
+            self._not_started(error, began)
+            return
+        held = _Held(sandbox, time.monotonic())
+        with self._changed:
+            self._starting -= 1
+            self._next_try, self._error = 0.0, None
+            self._held.append(held)
+            self._grant()
+            self._changed.notify_all()
+        sandbox.when_ended(partial(self._ended, held))
+
+    def _not_started(self, error: BaseException, began: float = math.inf) -> None:
+        if isinstance(error, RuntimeError) and not isinstance(error, SandboxError):
+            error = SandboxStartError(f"no sandbox could be started for the pool: {error}")
+        with self._changed:
+            self._starting -= 1
+            known = str(error) == self._error
+            self._error = str(error)
+            pause = self._failed()
+            # It is for one of those who have waited since before this attempt: each of them has one of its own.
+            disappointed = [self._waiting.popleft()] if self._waiting and self._waiting[0].since < began else []
+            disappointed += [wish for wish in self._wait_full if wish.since < began]
+            self._wait_full = [wish for wish in self._wait_full if wish.since >= began]
+            self._changed.notify_all()
+        for wish in disappointed:
+            _fail(wish, error)
+        if not disappointed:
+            level = logging.INFO if known else logging.WARNING
+            logger.log(level, "no sandbox could be started for the pool, next try in %.1f s: %s", pause, error)
+
+    def _failed(self) -> float:
+        """Put off the next start that nobody waits for; by how many seconds."""
+        pause: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
+        self._failures += 1
+        self._next_try = time.monotonic() + pause
+        return pause
+
+    def _ended(self, held: _Held, reason: SandboxError) -> None:
+        with self._changed:
+            unexpected = not (held.leased or held.ending)
+            self._changed.notify_all()
+        if unexpected:
+            logger.info("the pooled sandbox %s has ended while idle and is replaced: %s", held.sandbox.name, reason)
+
+    def _end(self, held: _Held) -> None:
+        try:
+            held.sandbox.stop_blocking()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the pool goes on
+            logger.warning("the pooled sandbox %s did not end well: %s", held.sandbox.name, error)
+        with self._changed:
+            self._held.remove(held)
+            self._changed.notify_all()
+
+    def _not_ended(self, held: _Held, _: BaseException) -> None:
+        held.ending = False
+
+    def _grant(self) -> None:
+        """Give those who wait what is ready, the oldest first."""
+        idle = (held for held in list(self._held) if held.idle)
+        while self._waiting:
+            held = next(idle, None)
+            if held is None:
+                break
+            while self._waiting:
+                promise = self._waiting.popleft().promise
+                if promise.set_running_or_notify_cancel():
+                    held.leased = True
+                    self._failures = 0
+                    self._pause_after_lease()
+                    promise.set_result(held.sandbox)
+                    break
+        self._tell_if_full()
+
+    def _pause_after_lease(self) -> None:
+        now = time.monotonic()
+        # A pause is never prolonged: with lease upon lease nothing would ever be started ahead.
+        if self._next_try <= now:
+            self._next_try = now + AFTER_LEASE_S
+
+    def _tell_if_full(self) -> None:
+        if self._wait_full and sum(held.idle for held in self._held) >= self._limits.size:
+            full, self._wait_full = self._wait_full, []
+            for wish in full:
+                if wish.promise.set_running_or_notify_cancel():
+                    wish.promise.set_result(None)
+
+
+def _fail(wish: _Wish, error: BaseException) -> None:
+    if wish.promise.set_running_or_notify_cancel():
+        wish.promise.set_exception(error)

@@ -1,0 +1,86 @@
+"""What the tests of pools share."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, SandboxPool
+from autogen_codeact.executors.docker.engine import connect
+from tests.abuse import oracles
+
+from .bubblewrapped import descendants, pid_one
+from .conftest import containers
+
+KINDS = ("docker", "bubblewrap")
+WATCHED = ("containers", "threads", "children", "descriptors", "control groups")
+
+
+def left() -> dict[str, set[str]]:
+    """What of ours there is on this machine."""
+    found = oracles.leftovers()
+    return {name: found[name] for name in WATCHED}
+
+
+def what_is_new(before: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What of ours there is more than before, once time for clearing up is over."""
+    until = time.monotonic() + 5
+    while True:
+        new = {name: found - before[name] for name, found in left().items() if found - before[name]}
+        if not new or time.monotonic() > until:
+            return new
+        time.sleep(0.05)
+
+
+def alive(kind: str) -> int:
+    """How many sandboxes of this process there are."""
+    if kind == "docker":
+        return len(containers())
+    return sum(_is_pid_one(pid) for pid in descendants(os.getpid()))
+
+
+def _is_pid_one(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            numbers = next(line for line in file if line.startswith("NSpid:")).split()[1:]
+    except (OSError, StopIteration):
+        return False
+    return len(numbers) > 1 and numbers[-1] == "1"
+
+
+def signal_idle(kind: str, number: signal.Signals) -> None:
+    """Send a signal to the only sandbox that this process has, from outside."""
+    if kind == "docker":
+        (name,) = containers()
+        with closing(connect()) as client:
+            if number == signal.SIGSTOP:
+                client.pause(name)
+            else:
+                client.kill(name, int(number))
+    else:
+        os.kill(pid_one(os.getpid()), number)
+
+
+async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+    """Wait for something."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        await asyncio.sleep(0.02)
+
+
+def name_of(executor: SandboxCodeExecutor) -> str:
+    """Name of the sandbox that it is in."""
+    assert executor._sandbox is not None
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        assert executor.container_name == executor._sandbox.name
+    return executor._sandbox.name
+
+
+def ready_names(pool: SandboxPool) -> set[str]:
+    """Names of the sandboxes that are ready."""
+    assert pool._keeper is not None
+    return {held.sandbox.name for held in pool._keeper._held if held.idle}

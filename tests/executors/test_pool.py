@@ -1,0 +1,439 @@
+"""Sandboxes started ahead: one lease each, bounded, nothing left, whatever happens to them or to the engine."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxCodeExecutor,
+    SandboxDied,
+    SandboxNotStarted,
+    SandboxPool,
+    SandboxTimeout,
+)
+from autogen_codeact.executors.executor import LOST
+from autogen_codeact.executors.sandbox import Sandbox
+
+from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
+from .sandboxes import block, out, run
+
+SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=500)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Docker and bubblewrap."""
+    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(kind: str) -> Iterator[None]:
+    """Containers, processes, threads, descriptors and control groups are after the test what they were before it."""
+    before = left()
+    yield
+    assert what_is_new(before) == {}
+
+
+def make(kind: str, size: int = 1, **options: Any) -> SandboxPool:
+    """A pool of small sandboxes."""
+    return SandboxPool(size, sandbox=kind, **{"limits": SMALL, "timeout": 10, **options})  # type: ignore[arg-type]
+
+
+class TestALease:
+    async def test_takes_a_sandbox_that_was_ready(self, kind: str) -> None:
+        async with make(kind, 2) as pool:
+            await pool.ready()
+            ready = ready_names(pool)
+            assert (pool.idle, pool.leased, len(ready)) == (2, 0, 2)
+            async with pool.executor() as executor:
+                assert name_of(executor) in ready
+                assert await out(executor, "print(6 * 7)") == "42\n"
+                assert pool.leased == 1
+
+    async def test_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
+        names = set()
+        async with make(kind, 2, mode="session") as pool:
+            for _ in range(5):
+                async with pool.executor() as executor:
+                    names.add(name_of(executor))
+                    assert await out(executor, "'x' in globals()") == "False\n"
+                    await out(executor, "x = 1")
+                assert pool.leased == 0
+        assert len(names) == 5
+
+    async def test_is_filled_up_again_in_the_background(self, kind: str) -> None:
+        async with make(kind, 2) as pool:
+            await pool.ready()
+            executors = [pool.executor() for _ in range(2)]
+            for executor in executors:
+                await executor.start()
+            await until(lambda: pool.idle == 2)
+            assert (pool.leased, alive(kind)) == (2, 4)
+            for executor in executors:
+                await executor.stop()
+            await until(lambda: alive(kind) == 2)
+            assert (pool.idle, pool.leased) == (2, 0)
+
+    async def test_brings_the_executor_s_own_files_functions_and_command(self, kind: str, tmp_path: Path) -> None:
+        def triple(number: int) -> int:
+            """Three times a number."""
+            return 3 * number
+
+        (tmp_path / "data.txt").write_text("14")
+        async with make(kind) as pool:
+            await pool.ready()
+            executor = pool.executor(work_dir=tmp_path, functions=[triple], init_command="echo ready > init.txt")
+            async with executor:
+                code = """
+                from functions import triple
+                print(triple(int(open("data.txt").read())), open("init.txt").read())
+                open("made.txt", "w").write("made")
+                """
+                assert await out(executor, code) == "42 ready\n\n"
+            assert (tmp_path / "made.txt").read_text() == "made"
+
+    async def test_a_start_that_fails_in_the_lease_ends_it(self, kind: str) -> None:
+        async with make(kind) as pool:
+            with pytest.raises(RuntimeError, match=r"init_command failed \(exit code 3\)"):
+                await pool.executor(init_command="exit 3").start()
+            assert pool.leased == 0
+
+    async def test_a_restart_takes_another_one(self, kind: str) -> None:
+        async with make(kind, max_alive=2) as pool, pool.executor() as executor:
+            first = name_of(executor)
+            await out(executor, "open('/tmp/there', 'w').close()")
+            await executor.restart()
+            assert name_of(executor) != first
+            assert await out(executor, "import os; print(os.path.exists('/tmp/there'))") == "False\n"
+
+    async def test_the_first_block_leases_too_and_a_dead_one_is_replaced(self, kind: str) -> None:
+        async with make(kind, max_alive=1, mode="session") as pool:
+            executor = pool.executor()
+            await out(executor, "x = 1")
+            signal_idle(kind, signal.SIGKILL)
+            await until(lambda: pool.leased == 0)
+            result = await run(executor, "'x' in globals()")
+            assert (result.output, result.state, result.notes) == ("False\n", "lost", (LOST,))
+            await executor.stop()
+
+    async def test_runs_blocks_as_without_a_pool(self, kind: str) -> None:
+        options: dict[str, Any] = {"mode": "session", "split_streams": True, "environment": {"NAME": "value"}}
+        async with make(kind, preload=["decimal"], **options) as pool, pool.executor(timeout=1) as executor:
+            result = await run(executor, "import os, sys; print(os.environ['NAME'], file=sys.stderr); x = 1")
+            assert (result.outcome, result.stdout, result.stderr) == ("ok", "", "value\n")
+            assert await out(executor, "'decimal' in sys.modules") == "True\n"
+            stuck = await run(executor, "x = 2\nwhile True: pass")
+            assert (stuck.outcome, stuck.state) == ("timeout", "restored")
+            assert (await run(executor, "x")).value == "1"
+
+
+class TestBounds:
+    async def test_many_at_once_all_run_and_no_more_live_than_may(self, kind: str) -> None:
+        most: list[int] = []
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.02):
+                most.append(alive(kind))
+
+        async def one(number: int) -> str:
+            async with pool.executor() as executor:
+                assert pool.idle + pool.leased <= 5
+                return await out(executor, f"print({number})")
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            async with make(kind, 2, max_alive=5, starts_at_once=3) as pool:
+                outputs = await asyncio.gather(*(one(number) for number in range(15)))
+        finally:
+            done.set()
+            watcher.join()
+        assert outputs == [f"{number}\n" for number in range(15)]
+        assert 2 <= max(most) <= 5
+
+    async def test_starts_at_once_are_bounded(self, kind: str) -> None:
+        pool = make(kind, 6, starts_at_once=2)
+        starts, most = 0, 0
+        real = pool._template.bare_sandbox
+
+        async def counted() -> Sandbox:
+            nonlocal starts, most
+            starts += 1
+            most = max(most, starts)
+            try:
+                return await real()
+            finally:
+                starts -= 1
+
+        pool._template.bare_sandbox = counted  # type: ignore[method-assign]
+        async with pool:
+            await pool.ready()
+        assert most == 2
+
+    async def test_who_finds_none_waits_for_the_end_of_a_lease(self, kind: str) -> None:
+        async with make(kind, max_alive=1) as pool:
+            first = pool.executor()
+            await first.start()
+            second = asyncio.ensure_future(pool.executor().start())
+            third = asyncio.ensure_future(pool.executor().start())
+            await asyncio.sleep(0.2)
+            assert not second.done()
+            await first.stop()
+            await second
+            assert not third.done()
+            third.cancel()
+            await asyncio.wait({third})
+            assert pool.leased == 1
+
+    async def test_who_waits_too_long_hears_why(self, kind: str) -> None:
+        async with make(kind, max_alive=1, acquire_timeout=0.3) as pool:
+            await pool.ready(20)
+            async with pool.executor():
+                text = (
+                    "no sandbox of the pool was to be had within 0.3 s: 1 of at most 1 are in use, 0 are being started; "
+                    "stop an executor that is done, or raise max_alive"
+                )
+                with pytest.raises(SandboxTimeout) as caught:
+                    await pool.executor().start()
+                assert str(caught.value) == text
+                with pytest.raises(SandboxTimeout, match=r"the pool was not full within 0\.2 s: 1 of at most 1"):
+                    await pool.ready(0.2)
+            await pool.ready(20)
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_what_a_cancelled_one_was_given_goes_to_the_next(self, kind: str) -> None:
+        async with make(kind, max_alive=1) as pool:
+            await pool.ready()
+            keeper = pool._running()
+            # Granted, but cancelled before the event loop has told who waits.
+            promise = keeper.ask()
+            assert promise.done()
+            assert (pool.idle, pool.leased) == (0, 1)
+            keeper.withdraw(promise)
+            assert (pool.idle, pool.leased) == (1, 0)
+            async with pool.executor() as executor:
+                assert name_of(executor) == promise.result().name
+
+
+class TestTheEnd:
+    async def test_nothing_is_left_of_a_pool_that_is_used_and_filling(self, kind: str) -> None:
+        pool = make(kind, 3)
+        await pool.start()
+        await pool.start()
+        executor = pool.executor(mode="process")
+        await executor.start()
+        running = asyncio.ensure_future(run(executor, "import time; time.sleep(30)"))
+        await asyncio.sleep(0.3)
+        await asyncio.gather(pool.stop(), pool.stop())
+        assert alive(kind) == 0
+        with pytest.raises(SandboxDied):
+            await running
+        with pytest.raises(SandboxNotStarted, match="the pool is not running: use `async with pool:`"):
+            await run(executor, "print(1)")
+        await executor.stop()
+        await pool.stop()
+
+    async def test_it_can_be_stopped_while_the_first_ones_start(self, kind: str) -> None:
+        for pause in (0.0, 0.05, 0.15):
+            pool = make(kind, 3)
+            await pool.start()
+            waiting = asyncio.ensure_future(pool.executor().start())
+            full = asyncio.ensure_future(pool.ready())
+            await asyncio.sleep(pause)
+            began = time.monotonic()
+            await pool.stop()
+            assert time.monotonic() - began < 20
+            assert alive(kind) == 0
+            await asyncio.wait({waiting, full}, timeout=5)
+            for future in (waiting, full):
+                error = future.exception()
+                assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
+
+    async def test_it_can_be_started_again(self, kind: str) -> None:
+        pool = make(kind)
+        for _ in range(2):
+            async with pool, pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_a_cancelled_user_leaves_nothing(self, kind: str) -> None:
+        entered = asyncio.Event()
+
+        async def use() -> None:
+            async with make(kind, 2) as pool, pool.executor() as executor:
+                entered.set()
+                await run(executor, "import time; time.sleep(30)")
+
+        task = asyncio.ensure_future(use())
+        await entered.wait()
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.wait({task}, timeout=20)
+        assert task.cancelled()
+        assert alive(kind) == 0
+
+    async def test_a_cancelled_stop_goes_on(self, kind: str) -> None:
+        pool = make(kind, 2)
+        await pool.start()
+        await pool.ready()
+        task = asyncio.ensure_future(pool.stop())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        await until(lambda: alive(kind) == 0)
+
+
+class TestWhatHappensToIdleOnes:
+    async def test_one_that_dies_is_replaced_with_a_line_in_the_log(
+        self, kind: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "autogen_codeact")
+        async with make(kind) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGKILL)
+            await until(lambda: ready_names(pool) - {first})
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+        said = [record.getMessage() for record in caplog.records if "has ended while idle" in record.getMessage()]
+        assert len(said) == 1
+        assert said[0].startswith(f"the pooled sandbox {first} has ended while idle and is replaced: ")
+
+    async def test_one_that_has_just_died_is_not_leased(self, kind: str) -> None:
+        async with make(kind) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGKILL)
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_one_that_no_longer_answers_is_not_leased(self, kind: str) -> None:
+        async with make(kind, max_alive=1) as pool:
+            await pool.ready()
+            (first,) = ready_names(pool)
+            signal_idle(kind, signal.SIGSTOP)
+            async with pool.executor() as executor:
+                assert name_of(executor) != first
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_one_that_is_old_gives_way_and_one_in_use_does_not(self, kind: str) -> None:
+        async with make(kind, 1, max_idle=1) as pool, pool.executor() as executor:
+            await pool.ready()
+            first = ready_names(pool)
+            await until(lambda: pool.idle == 1 and not ready_names(pool) & first, 30)
+            assert await out(executor, "print(1)") == "1\n"
+
+    async def test_ones_that_die_at_once_are_not_started_without_end(self, kind: str) -> None:
+        pool = make(kind)
+        starts = []
+        real = pool._template.bare_sandbox
+
+        async def dying() -> Sandbox:
+            sandbox = await real()
+            starts.append(sandbox)
+            if len(starts) < 3:
+                await sandbox.stop()
+            return sandbox
+
+        pool._template.bare_sandbox = dying  # type: ignore[method-assign]
+        async with pool:
+            began = time.monotonic()
+            await until(lambda: pool.idle == 1, 20)
+            assert len(starts) == 3
+            assert time.monotonic() - began > 0.5 + 1  # the two pauses
+
+
+class TestLoopsAndThreads:
+    def test_one_pool_serves_several_event_loops(self, kind: str) -> None:
+        pool = make(kind, 2, max_alive=4, mode="session")
+        asyncio.run(pool.start())
+        outputs: dict[int, str] = {}
+
+        async def use(number: int) -> str:
+            async with pool.executor() as executor:
+                await out(executor, f"x = {number}")
+                await asyncio.sleep(0.1)
+                return await out(executor, "x")
+
+        def loop(number: int) -> None:
+            outputs[number] = asyncio.run(use(number))
+
+        threads = [threading.Thread(target=loop, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(50)
+        asyncio.run(pool.stop())
+        assert outputs == {number: f"{number}\n" for number in range(8)}
+
+    def test_an_executor_may_go_on_in_another_loop(self, kind: str) -> None:
+        pool = make(kind, mode="session")
+        executor = pool.executor()
+
+        async def first() -> None:
+            await pool.start()
+            await out(executor, "x = 1")
+
+        async def second() -> str:
+            return await out(executor, "x")
+
+        asyncio.run(first())
+        assert asyncio.run(second()) == "1\n"
+        asyncio.run(executor.stop())
+        asyncio.run(pool.stop())
+
+    async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
+        async with make(kind) as pool:
+            await pool.ready()
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    pool._running()
+                except SandboxNotStarted as error:
+                    os.write(writing, str(error).encode())
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+            os.close(writing)
+            with os.fdopen(reading) as said:
+                assert said.read() == "the pool was started by another process: start one of its own here"
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+
+class TestOptions:
+    async def test_an_executor_of_the_same_options_fits_however_it_was_made(self, kind: str) -> None:
+        makers: dict[str, type[SandboxCodeExecutor]] = {
+            "docker": DockerCommandLineCodeExecutor,
+            "bubblewrap": BubblewrapCommandLineCodeExecutor,
+        }
+        async with make(kind, mode="session", checkpoint=False) as pool:
+            executor = makers[kind](mode="session", checkpoint=False, limits=SMALL, pool=pool, timeout=3)  # type: ignore[call-arg]
+            async with executor:
+                result = await executor.execute_code_blocks([block("6 * 7")], CancellationToken())
+                assert (result.value, executor.timeout) == ("42", 3)
+
+    def test_the_config_holds_no_pool(self, kind: str) -> None:
+        pool = make(kind)
+        executor: Any = pool.executor(timeout=3)
+        loaded = type(executor).load_component(executor.dump_component())
+        assert loaded._pool is None
+        assert loaded.dump_component() == executor.dump_component()

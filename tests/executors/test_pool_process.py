@@ -1,0 +1,124 @@
+"""A program that has a pool and ends: by itself, by Ctrl-C, by a kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors.docker.engine import connect
+
+from .bubblewrapped import alive, descendants
+from .pooled import KINDS
+
+PROGRAM = """
+    import asyncio, sys
+    from autogen_codeact.executors import SandboxPool
+    from autogen_core import CancellationToken
+    from autogen_core.code_executor import CodeBlock
+
+    async def main(kind, how):
+        pool = SandboxPool(3, sandbox=kind, timeout=60)
+        if how == "filling":
+            await pool.start()
+            return
+        async with pool if "closed" in how else Open(pool):
+            await pool.ready()
+            executor = pool.executor()
+            await executor.start()
+            print("started", flush=True)
+            if how in ("closed", "left open"):
+                return
+            code = CodeBlock(code="import time; time.sleep(60)", language="python")
+            await executor.execute_code_blocks([code], CancellationToken())
+
+    class Open:
+        def __init__(self, pool):
+            self.pool = pool
+        async def __aenter__(self):
+            await self.pool.start()
+        async def __aexit__(self, *_):
+            pass
+
+    asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Docker and bubblewrap."""
+    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
+    return str(request.param)
+
+
+def start(kind: str, how: str) -> subprocess.Popen[str]:
+    """The program, as far as it is to come; in a group of its own, as a terminal would have it."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAM), kind, how]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    if how != "filling":
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+    return process
+
+
+def sandboxes(kind: str, process: subprocess.Popen[str]) -> Callable[[], set[Any]]:
+    """What still lives of the sandboxes that it has now."""
+    if kind == "docker":
+        owned = [f"org.autogen-codeact.owner={os.uname().nodename}:{process.pid}"]
+
+        def containers() -> set[Any]:
+            with closing(connect()) as client:
+                return {each["Id"] for each in client.containers(all=True, filters={"label": owned})}
+
+        return containers
+    below = descendants(process.pid)
+    return lambda: {pid for pid in below if alive(pid)}
+
+
+def gone(remaining: Callable[[], set[Any]]) -> bool:
+    """Whether none is there any more, or soon."""
+    deadline = time.monotonic() + 10
+    while remaining():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_one_that_closes_its_pool_leaves_nothing(kind: str) -> None:
+    with start(kind, "closed") as process:
+        remaining = sandboxes(kind, process)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, [line for line in said.splitlines() if "without the packages" not in line]) == (0, [])
+    assert gone(remaining)
+
+
+@pytest.mark.parametrize("how", ["left open", "filling"])
+def test_one_that_does_not_ends_all_the_same(kind: str, how: str) -> None:
+    with start(kind, how) as process:
+        remaining = sandboxes(kind, process)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert gone(remaining)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", ["running in a closed one", "running"])
+def test_one_that_is_ended_leaves_nothing(kind: str, how: str, number: signal.Signals) -> None:
+    with start(kind, how) as process:
+        remaining = sandboxes(kind, process)
+        assert len(remaining()) >= 3
+        time.sleep(0.2)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == -number, said
+    assert gone(remaining)

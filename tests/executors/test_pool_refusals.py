@@ -1,0 +1,205 @@
+"""What a pool refuses, and what it does while no sandbox can be started."""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core.code_executor import with_requirements
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxNotStarted,
+    SandboxPool,
+    SandboxStartError,
+    SandboxTimeout,
+    SandboxUnavailable,
+)
+from autogen_codeact.executors.docker.engine import connect
+from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
+
+from .pooled import left, until, what_is_new
+from .sandboxes import out
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = left()
+    yield
+    assert what_is_new(before) == {}
+
+
+@pytest.fixture
+def proxy(sandbox_image: str) -> Iterator[EngineProxy]:
+    """The engine behind a socket that misbehaves on request."""
+    with engine_proxy() as made:
+        yield made
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("options", "complaint"),
+        [
+            ({"size": 0}, "size must be at least 1, not 0"),
+            ({"max_alive": 0}, "max_alive must be at least 1, not 0"),
+            ({"starts_at_once": -1}, "starts_at_once must be at least 1, not -1"),
+            ({"size": 5, "max_alive": 4}, "size=5 is above max_alive=4: those that are ready count, too"),
+            ({"max_idle": 0}, "max_idle must be above 0 seconds, not 0"),
+            ({"acquire_timeout": -1.5}, "acquire_timeout must be above 0 seconds, not -1.5"),
+            ({"sandbox": "none"}, "sandbox must be 'docker' or 'bubblewrap', not 'none'"),
+            ({"mode": "repl"}, "mode must be 'process' or 'session', not 'repl'"),
+            (
+                {"colour": "red"},
+                "colour= is not for a pool of sandbox='docker': see the arguments of DockerCommandLineCodeExecutor",
+            ),
+            (
+                {"sandbox": "bubblewrap", "image": "python:3"},
+                "image= is not for a pool of sandbox='bubblewrap': see the arguments of BubblewrapCommandLineCodeExecutor",
+            ),
+            (
+                {"container_name": "x"},
+                "container_name= is not for a pool: the sandboxes of a pool have names of their own",
+            ),
+            (
+                {"bind_dir": "/tmp"},
+                "bind_dir= is not for a pool: sandboxes that are used one after the other would share a folder: use work_dir=",
+            ),
+            ({"stop_container": False}, "stop_container= is not for a pool: the end of a lease ends its sandbox"),
+        ],
+    )
+    def test_that_can_not_be_right(self, options: dict[str, Any], complaint: str) -> None:
+        with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+            SandboxPool(**options)
+
+    @pytest.mark.parametrize(
+        ("options", "differing"),
+        [
+            ({"limits": Limits(memory="2g")}, "limits"),
+            ({"mode": "session", "checkpoint": False, "network": "bridge"}, "checkpoint, mode, network"),
+            ({"environment": {"KEY": "another value"}}, "environment"),
+            ({"packages": ["requests"]}, "packages"),
+            ({"docker_host": "tcp://127.0.0.1:1"}, "docker_host"),
+        ],
+    )
+    def test_that_differ_from_the_pool_s(self, options: dict[str, Any], differing: str) -> None:
+        pool = SandboxPool(environment={"KEY": "a value"})
+        text = (
+            f"the executor and its pool differ in {differing}: a pool makes sandboxes of one kind. Give both the same, or make "
+            "the executor with pool.executor(…)"
+        )
+        for make in (pool.executor, DockerCommandLineCodeExecutor):
+            same: dict[str, Any] = {} if make == pool.executor else {"environment": {"KEY": "a value"}, "pool": pool}
+            with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+                make(**{**same, **options})
+
+    def test_of_functions_that_need_other_packages(self) -> None:
+        @with_requirements(python_packages=["requests"])
+        def fetch() -> None:
+            """Fetch."""
+
+        with pytest.raises(ValueError, match="the executor and its pool differ in packages"):
+            SandboxPool().executor(functions=[fetch])
+        assert SandboxPool(packages=["requests"]).executor(functions=[fetch])
+
+    def test_of_another_class(self) -> None:
+        with pytest.raises(ValueError, match="are for DockerCommandLineCodeExecutor, not for Bubblewrap") as caught:
+            BubblewrapCommandLineCodeExecutor(pool=SandboxPool())
+        assert str(caught.value).endswith(": make a pool of the other kind")
+
+    def test_the_executor_s_own_may_differ(self, tmp_path: Path) -> None:
+        own: dict[str, Any] = {"timeout": 3, "work_dir": tmp_path, "init_command": "true", "delete_tmp_files": True}
+        executor = SandboxPool(timeout=5).executor(**own, languages={"julia": "julia"})
+        assert (executor.timeout, executor.work_dir) == (3, tmp_path)
+
+    async def test_a_pool_that_does_not_run(self) -> None:
+        pool = SandboxPool()
+        text = "the pool is not running: use `async with pool:`, or start() first"
+        for call in (pool.ready, pool.acquire, pool.executor().start):
+            with pytest.raises(SandboxNotStarted) as caught:
+                await call()
+            assert str(caught.value) == text
+        assert (pool.idle, pool.leased) == (0, 0)
+        await pool.stop()
+
+
+class TestNoEngine:
+    async def test_is_said_at_once_and_only_once_in_the_log(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        host = f"unix://{tmp_path}/docker.sock"
+        async with SandboxPool(3, docker_host=host) as pool:
+            began = time.monotonic()
+            for call in (pool.ready, pool.executor().start, pool.acquire):
+                with pytest.raises(SandboxUnavailable, match=r"there is no such socket\. Start it with"):
+                    await call()
+            await asyncio.sleep(2)
+            assert time.monotonic() - began < 15
+        warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warned) <= 1
+        assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
+
+    async def test_each_of_many_who_ask_hears_it(self, tmp_path: Path) -> None:
+        async with SandboxPool(2, docker_host=f"unix://{tmp_path}/docker.sock") as pool:
+            found = await asyncio.gather(*(pool.acquire() for _ in range(20)), return_exceptions=True)
+        assert {type(error) for error in found} == {SandboxUnavailable}
+
+    async def test_it_is_asked_ever_more_rarely(self, proxy: EngineProxy) -> None:
+        proxy.on("GET", "version", "drop")
+        async with SandboxPool(4, docker_host=proxy.address):
+            await asyncio.sleep(4)
+            few = len(proxy.requests)
+        # At first four at once; then one wave after 0.5 s, 1 s, 2 s, counted for each that failed.
+        assert 1 <= few <= 24
+
+    async def test_one_that_hangs_keeps_nobody_longer_than_the_deadline(self, proxy: EngineProxy) -> None:
+        proxy.on("GET", "", "hold")
+        async with SandboxPool(1, docker_host=proxy.address, acquire_timeout=0.5) as pool:
+            began = time.monotonic()
+            with pytest.raises(SandboxTimeout, match=r"within 0\.5 s: 0 of at most 32 are in use, 2 are being started"):
+                await pool.acquire()
+            assert time.monotonic() - began < 3
+
+    async def test_one_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
+        proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))
+        async with SandboxPool(2, docker_host=proxy.address, progress=lambda _: None) as pool:
+            for _ in range(2):
+                with pytest.raises(SandboxStartError, match="no room"):
+                    await pool.acquire()
+            proxy.clear()
+            await until(lambda: pool.idle == 2, 20)
+            async with pool.executor() as executor:
+                assert await out(executor, "print(1)") == "1\n"
+
+    async def test_one_that_goes_takes_the_idle_ones_along_and_they_come_back(self, sandbox_image: str) -> None:
+        """What a restart of the engine without live-restore does to its containers."""
+        async with SandboxPool(2) as pool:
+            await pool.ready()
+            assert pool._keeper is not None
+            first = {held.sandbox.name for held in pool._keeper._held}
+            with closing(connect()) as client:
+                for name in first:
+                    client.remove_container(name, force=True)
+            await until(lambda: pool.idle == 2 and not first & {held.sandbox.name for held in pool._keeper._held}, 20)
+
+
+class TestNoBubblewrap:
+    async def test_is_said_at_once(self, bubblewrap: None) -> None:
+        async with SandboxPool(2, sandbox="bubblewrap", python="/no/such/python") as pool:
+            with pytest.raises((SandboxUnavailable, SandboxStartError), match="/no/such/python"):
+                await pool.acquire()
+
+    async def test_a_variable_that_is_missing(self, bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        pool = SandboxPool(1, sandbox="bubblewrap", environment=["NOT_SET_HERE"])
+        async with pool:
+            with pytest.raises(ValueError, match="NOT_SET_HERE"):
+                await pool.acquire()
+            monkeypatch.setenv("NOT_SET_HERE", "set")
+            async with pool.executor() as executor:
+                assert await out(executor, "import os; print(os.environ['NOT_SET_HERE'])") == "set\n"
