@@ -49,7 +49,7 @@ def nothing_is_left(kind: str) -> Iterator[None]:
 
 def make(kind: str, size: int = 1, **options: Any) -> SandboxPool:
     """A pool of small sandboxes."""
-    return SandboxPool(size, sandbox=kind, **{"limits": SMALL, "timeout": 10, **options})  # type: ignore[arg-type]
+    return SandboxPool(size, sandbox=kind, **{"limits": SMALL, "timeout": 30, **options})  # type: ignore[arg-type]
 
 
 class TestALease:
@@ -126,7 +126,7 @@ class TestALease:
             signal_idle(kind, signal.SIGKILL)
             await until(lambda: pool.leased == 0)
             result = await run(executor, "'x' in globals()")
-            assert (result.output, result.state, result.notes) == ("False\n", "lost", (LOST,))
+            assert (result.output, result.state, result.notes) == ("False\n", "lost", (LOST,)), result
             await executor.stop()
 
     async def test_runs_blocks_as_without_a_pool(self, kind: str) -> None:
