@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import tempfile
-import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +28,7 @@ from .languages import Language
 from .limits import parse_seconds
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
+from .temporary import TemporaryFolder
 from .tools.approval import ApproveTool
 from .tools.broker import ToolBroker
 from .tools.limits import ToolLimits
@@ -111,7 +109,7 @@ class SandboxCodeExecutor(CodeExecutor):
         self._pool = pool
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
-        self._temporary: _TemporaryFolder | None = None
+        self._temporary: TemporaryFolder | None = None
         self._stopped = False
         self._died = False
         self._starts = 0
@@ -119,13 +117,13 @@ class SandboxCodeExecutor(CodeExecutor):
         self._calls = Turns()
         self._files = Turns()
 
+    def tool_settings(self) -> dict[str, Any] | None:
+        """What the runner is told of the host tools when it starts."""
+        return self._broker.settings() if self._broker is not None else None
+
     @abstractmethod
     def _new_sandbox(self) -> Sandbox:
         """Make a sandbox that has not been started."""
-
-    @abstractmethod
-    def sandbox_options(self) -> dict[str, Any]:
-        """The arguments that shape the sandbox itself, by name; executors that share a pool agree in them."""
 
     def _new_gateway(self) -> Gateway | None:
         """A new sandbox's way out, where it has one."""
@@ -190,7 +188,7 @@ class SandboxCodeExecutor(CodeExecutor):
     async def _start(self) -> Sandbox:
         fresh = self._work_dir is None and self._mounted is None and self._temporary is None
         if fresh:
-            self._temporary = _TemporaryFolder()
+            self._temporary = TemporaryFolder()
         try:
             if self._mounted is None:
                 self._workspace = self._new_workspace(self.work_dir)
@@ -218,12 +216,7 @@ class SandboxCodeExecutor(CodeExecutor):
             SandboxError: It did not come up; nothing is left of it.
         """
         sandbox = self._new_sandbox()
-        hello = await sandbox.start()
-        try:
-            _check_workspace(hello)
-        except BaseException:
-            await sandbox.stop()
-            raise
+        await sandbox.start()
         return sandbox
 
     def _moved_into(self, sandbox: Sandbox) -> None:
@@ -504,19 +497,3 @@ def _with_connections(result: ExecutionResult, sandbox: Sandbox, mark: int) -> E
 
 def _marked_lost(result: ExecutionResult) -> ExecutionResult:
     return replace(result, state="lost") if LOST in result.notes else result
-
-
-class _TemporaryFolder:
-    """A folder of its own for an executor without `work_dir`; goes at the latest with the process, without a warning."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="codeact-"))
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-def _check_workspace(hello: Mapping[str, Any]) -> None:
-    if not hello.get("workspace_writable"):
-        raise SandboxStartError(
-            f"the workspace is not writable for user {hello.get('uid')} in the sandbox: change the folder's owner or "
-            "permissions, or with Docker pass `user=`"
-        )

@@ -26,6 +26,11 @@ MAKERS: dict[str, type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLi
     "docker": DockerCommandLineCodeExecutor,
     "bubblewrap": BubblewrapCommandLineCodeExecutor,
 }
+# Arguments that do not shape the sandbox itself.
+PER_EXECUTOR = {
+    *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages", "functions", "functions_module"),
+    *("tools", "tool_limits", "approve_tool", "progress", "pool", "self"),
+}
 # What can't be true of a sandbox that is there before its executor.
 UNFIT = {
     "container_name": (None, "the sandboxes of a pool have names of their own"),
@@ -113,7 +118,7 @@ class SandboxPool:
                 "make a pool of the other kind"
             )
         _refuse_unfit(executor)
-        asked, here = executor.sandbox_options(), self._template.sandbox_options()
+        asked, here = _shape(executor), _shape(self._template)
         differing = sorted(name for name in asked if asked[name] != here.get(name))
         if differing:
             raise ValueError(
@@ -225,7 +230,20 @@ def _check(**counts: int) -> None:
 
 
 def _refuse_unfit(executor: SandboxCodeExecutor) -> None:
-    options = executor.sandbox_options()
+    options = _shape(executor)
     for name, (fit, reason) in UNFIT.items():
         if options.get(name, fit) != fit:
             raise ValueError(f"{name}= is not for a pool: {reason}")
+
+
+def _shape(executor: SandboxCodeExecutor) -> dict[str, Any]:
+    """The arguments that shape the sandbox itself, by name."""
+    kept = vars(executor)
+    names = inspect.signature(type(executor).__init__).parameters.keys() - PER_EXECUTOR
+    options = {name: kept[f"_{name}"] for name in names - {"bind_dir"}}
+    options["bind_dir"] = kept["_mounted"]
+    if "packages" in options:
+        options["packages"] = {*kept["_packages"], *kept["_functions_packages"]}
+    # What the runner is told of them at its start; what they do is each executor's own.
+    options["tools"] = executor.tool_settings()
+    return options

@@ -217,15 +217,7 @@ class Sandbox:
             raise
         except SandboxError as error:
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
-        if hello.get("protocol") != protocol.VERSION:
-            raise SandboxProtocolError(f"the runner speaks protocol {hello.get('protocol')!r}, not {protocol.VERSION}")
-        if not isinstance(hello.get("preload"), dict):
-            raise SandboxProtocolError("the runner's first message does not say what became of `preload`")
-        if hello["preload"]:
-            problems = "; ".join(f"{name}: {text}" for name, text in hello["preload"].items())
-            raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
-        if hello.get("tools"):
-            raise SandboxStartError(f"the source of host tools failed in the sandbox: {hello['tools']}")
+        _check_hello(hello)
         return hello
 
     def _hear_call(self, kind: bytes, ident: int, payload: bytes) -> None:
@@ -423,6 +415,24 @@ class Sandbox:
         if connection.ended.done():
             raise connection.ended.result()
         return connection
+
+
+def _check_hello(hello: Mapping[str, Any]) -> None:
+    """See that the place is as it has to be, by the runner's first message."""
+    if hello.get("protocol") != protocol.VERSION:
+        raise SandboxProtocolError(f"the runner speaks protocol {hello.get('protocol')!r}, not {protocol.VERSION}")
+    if not isinstance(hello.get("preload"), dict):
+        raise SandboxProtocolError("the runner's first message does not say what became of `preload`")
+    if hello["preload"]:
+        problems = "; ".join(f"{name}: {text}" for name, text in hello["preload"].items())
+        raise SandboxStartError(f"preload failed in the sandbox ({problems}): correct `preload` or add `packages`")
+    if hello.get("tools"):
+        raise SandboxStartError(f"the source of host tools failed in the sandbox: {hello['tools']}")
+    if not hello.get("workspace_writable"):
+        raise SandboxStartError(
+            f"the workspace is not writable for user {hello.get('uid')} in the sandbox: change the folder's owner or "
+            "permissions, or with Docker pass `user=`"
+        )
 
 
 def checked_entries(files: Any) -> list[dict[str, Any]]:

@@ -26,12 +26,6 @@ from .view import check_readable
 if TYPE_CHECKING:
     from autogen_codeact.executors.pool import SandboxPool
 
-PER_EXECUTOR = {
-    *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages"),
-    *("functions_source", "functions_module"),
-}
-"""Keys of the config that do not shape the sandbox itself."""
-
 
 class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
     """Configuration of `BubblewrapCommandLineCodeExecutor`; every key is the constructor's argument of that name.
@@ -173,18 +167,13 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             proxy=SETTINGS if gateway is not None else None,
-            tools=self._broker.settings() if self._broker is not None else None,
+            tools=self.tool_settings(),
             memory_bytes=parse_size(limits.memory),
             # There is no engine here to set them.
             rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
             rlimit_without_cgroup={"AS": parse_size(limits.memory)},
         )
         return Sandbox(BubblewrapLauncher(options), settings, name, gateway=gateway)
-
-    def sandbox_options(self) -> dict[str, Any]:
-        """The arguments that shape the sandbox itself, by name; executors that share a pool agree in them."""
-        # The config has only references for the values of variables.
-        return {**self._to_config().model_dump(exclude=PER_EXECUTOR), "environment": self._environment}
 
     def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
         return BubblewrapCommandLineCodeExecutorConfig(

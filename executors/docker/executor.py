@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 NOBODY = "65534:65534"
 MOST_BLOCKS = 32
 PIDS_PER_BLOCK = 8
-PER_EXECUTOR = {
-    *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages"),
-    *("functions_source", "functions_packages", "functions_module"),
-}
-"""Keys of the config that do not shape the sandbox itself."""
 
 
 class DockerCommandLineCodeExecutorConfig(BaseModel):
@@ -286,7 +281,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             proxy=SETTINGS if gateway is not None else None,
-            tools=self._broker.settings() if self._broker is not None else None,
+            tools=self.tool_settings(),
             memory_bytes=parse_size(self._limits.memory),
             rlimits={"NOFILE": self._limits.nofile},
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
@@ -296,13 +291,6 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
     def _moved_into(self, sandbox: Sandbox) -> None:
         self._running_name = sandbox.name
-
-    def sandbox_options(self) -> dict[str, Any]:
-        """The arguments that shape the sandbox itself, by name; executors that share a pool agree in them."""
-        options = self._to_config().model_dump(exclude=PER_EXECUTOR)
-        packages = sorted({*self._packages, *self._functions_packages})
-        # The config has only references for the values.
-        return {**options, "environment": self._environment, "packages": packages}
 
     def _effective_user(self) -> str:
         if self._user is not None:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,28 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.executor import LOST
 from autogen_codeact.executors.sandbox import Sandbox
+from autogen_codeact.executors.tools.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
 from .sandboxes import block, out, run
 
 SMALL = Limits(memory="128m", pids=32, workspace="8m", tmp="8m", files=500)
+
+
+class Teller:
+    """A host tool that says what it was made with."""
+
+    name = "tell"
+    signature = "() -> str"
+    description = "Tell something."
+    source = "def tell():\n    return _call('tell', {})\n"
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        """Say it."""
+        return ToolAnswer(self.said)
 
 
 @pytest.fixture(params=KINDS)
@@ -138,6 +155,33 @@ class TestALease:
             stuck = await run(executor, "x = 2\nwhile True: pass")
             assert (stuck.outcome, stuck.state) == ("timeout", "restored")
             assert (await run(executor, "x")).value == "1"
+
+    async def test_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
+        async with make(kind, 2, tools=[Teller("nobody")]) as pool:
+
+            async def ask(said: str) -> tuple[str, list[str]]:
+                async with pool.executor(tools=[Teller(said)]) as executor:
+                    result = await run(executor, "print(tell())")
+                    return result.output, [call.name for call in result.tool_calls]
+
+            found = await asyncio.gather(*(ask(str(number)) for number in range(4)))
+            assert found == [(f"{number}\n", ["tell"]) for number in range(4)]
+            with pytest.raises(ValueError, match="the executor and its pool differ in tools"):
+                pool.executor(tools=[])
+
+    async def test_has_the_pool_s_way_out_and_a_ledger_of_its_own(self, kind: str) -> None:
+        fetch = """
+        import urllib.request
+        try:
+            urllib.request.urlopen("http://denied.example/", timeout=5)
+        except OSError as error:
+            print(type(error).__name__)
+        """
+        async with make(kind, allow_domains=["allowed.example"]) as pool:
+            for _ in range(2):
+                async with pool.executor() as executor:
+                    result = await run(executor, fetch)
+                    assert [(each.host, each.allowed) for each in result.connections] == [("denied.example", False)]
 
 
 class TestBounds:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     Limits,
+    SandboxCodeExecutor,
     SandboxNotStarted,
     SandboxPool,
     SandboxStartError,
@@ -23,6 +25,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.pool import MAKERS, PER_EXECUTOR, _shape
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 
 from .pooled import left, until, what_is_new
@@ -107,6 +110,12 @@ class TestArguments:
         with pytest.raises(ValueError, match="the executor and its pool differ in packages"):
             SandboxPool().executor(functions=[fetch])
         assert SandboxPool(packages=["requests"]).executor(functions=[fetch])
+
+    @pytest.mark.parametrize("make", MAKERS.values())
+    def test_each_is_the_executor_s_own_or_shapes_the_sandbox(self, make: type[SandboxCodeExecutor]) -> None:
+        """One that is new is compared, as long as nobody has said that it may differ."""
+        names = set(signature(make.__init__).parameters)
+        assert set(_shape(make())) == (names - PER_EXECUTOR) | {"tools"}
 
     def test_of_another_class(self) -> None:
         with pytest.raises(ValueError, match="are for DockerCommandLineCodeExecutor, not for Bubblewrap") as caught:
