@@ -65,6 +65,22 @@ def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.A
     return docker.APIClient(**where, version=version, timeout=REQUEST_TIMEOUT)
 
 
+def knock(client: docker.APIClient) -> None:
+    """See whether anybody listens on a local engine's socket, before the SDK does: it forgets its own when nobody does.
+
+    Args:
+        client: A client that was connected before.
+
+    Raises:
+        OSError: Nobody listens.
+    """
+    path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
+    if path is not None and hasattr(socket, "AF_UNIX"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+            attempt.settimeout(client.timeout)
+            attempt.connect(str(path))
+
+
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
     """Turn what the Docker SDK raises into our errors.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_codeact.executors.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.executors.limits import Limits, parse_size
 
-from .engine import EngineFailure, classify, connect
+from .engine import EngineFailure, classify, connect, knock
 from .image import Progress, resolve_image
 from .owner import LABEL, labels
 from .stream import DockerStream
@@ -146,6 +146,7 @@ class DockerLauncher:
         import docker.errors
 
         try:
+            knock(client)
             found = client.containers(all=True, filters={"label": f"{TICKET}={self._ticket}"})
         except (docker.errors.DockerException, OSError):
             return None
@@ -243,6 +244,7 @@ class DockerLauncher:
 
         condition: Literal["removed", "not-running"] = "removed" if self._options.auto_remove else "not-running"
         try:
+            knock(client)
             client.wait(container, timeout=GONE_TIMEOUT_S, condition=condition)
         except docker.errors.NotFound:
             return True
@@ -256,6 +258,7 @@ class DockerLauncher:
 
         client.timeout = max(1, round(until - time.monotonic()))
         try:
+            knock(client)
             if self._options.auto_remove or not self._started:
                 client.remove_container(container, force=True, v=True)
             else:

@@ -1,0 +1,118 @@
+"""A Docker engine of its own for tests that end it: in a network namespace, with a data folder and a socket of its own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
+from autogen_codeact.executors.docker.engine import connect
+
+from .faults import processes_named
+
+START_TIMEOUT_S = 30.0
+
+
+class SecondEngine:
+    """An engine that can be started and ended; the one that everybody else uses goes on.
+
+    Args:
+        folder: Where all of it lies; its path must be short, for the socket's sake.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"unix://{folder}/s"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, live_restore: bool = False) -> None:
+        """Start it and wait until it answers."""
+        own = {
+            "host": self.address,
+            "data-root": self.folder / "data",
+            "exec-root": self.folder / "run",
+            "pidfile": self.folder / "pid",
+            "bridge": "none",
+            "iptables": "false",
+            "containerd-namespace": f"codeact-{os.getpid()}",
+            "containerd-plugins-namespace": f"codeact-plugins-{os.getpid()}",
+            "live-restore": str(live_restore).lower(),
+        }
+        # In this machine's network it would take the bridge of the other one away.
+        command = ["unshare", "--net", "dockerd", *(f"--{name}={value}" for name, value in own.items())]
+        with Path(self.folder, "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                connect(self.address, timeout=2).close()
+            except SandboxError as error:
+                if self._process.poll() is not None or time.monotonic() > until:
+                    said = Path(self.folder, "log").read_text(errors="replace")[-500:]
+                    pytest.skip(f"no second Docker engine can be had here: {error} It said: {said}")
+            else:
+                return
+            time.sleep(0.1)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it with a signal; its containers may live on."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            self._process = None
+            # The next one would take a containerd that is about to die for one that it can use.
+            until = time.monotonic() + 10
+            while processes_named(f"{self.folder}/run/containerd/containerd.toml") and time.monotonic() < until:
+                time.sleep(0.05)
+            # Or one that is dead, where nobody reaps it.
+            Path(self.folder, "run/containerd/containerd.pid").unlink(missing_ok=True)
+
+    def load(self, image: str) -> None:
+        """Give it an image that the other engine has."""
+        with closing(connect()) as source, closing(connect(self.address)) as target:
+            target.load_image(source.get_image(image))
+
+    def containers(self) -> set[str]:
+        """Names of its containers, in whatever state."""
+        with closing(connect(self.address)) as api:
+            return {item["Names"][0].lstrip("/") for item in api.containers(all=True)}
+
+    def clear(self) -> None:
+        """End all of it and remove what it has on the disk."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.end()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in processes_named(str(self.folder)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            until = time.monotonic() + 5
+            while processes_named(str(self.folder)) and time.monotonic() < until:
+                time.sleep(0.05)
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            place = line.split()[1]
+            if place.startswith(f"{self.folder}/"):
+                subprocess.run(["umount", "-l", place], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def make_second_engine() -> SecondEngine:
+    """Make one that has the default image and does not run; the test is skipped where this machine can't have it."""
+    missing = [name for name in ("dockerd", "unshare", "umount") if shutil.which(name) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"a second Docker engine needs root and dockerd (missing: {missing})")
+    engine = SecondEngine(Path(tempfile.mkdtemp(prefix="e", dir="/tmp")))
+    try:
+        engine.start()
+        engine.load(DEFAULT_IMAGE)
+        engine.end()
+    except BaseException:
+        engine.clear()
+        raise
+    return engine

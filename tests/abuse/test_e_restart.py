@@ -1,0 +1,83 @@
+"""E. Host faults, 69: the engine is restarted, or killed and started again, while a block runs."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied, SandboxUnavailable
+
+from ..executors.sandboxes import run
+from .faults import begin, eventually, open_folder, rest
+from .second_engine import SecondEngine, make_second_engine
+
+pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)]
+
+WAYS = {
+    "restarted": (signal.SIGTERM, False),
+    "restarted with live-restore": (signal.SIGTERM, True),
+    "killed": (signal.SIGKILL, False),
+    "killed with live-restore": (signal.SIGKILL, True),
+}
+
+
+@pytest.fixture(scope="module")
+def second_engine() -> Iterator[SecondEngine]:
+    """An engine that may be ended."""
+    made = make_second_engine()
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_69_the_engine_restarted_mid_block_is_told_and_the_next_call_has_a_fresh_sandbox(
+    second_engine: SecondEngine, untouched: None, tmp_path: Path, way: str
+) -> None:
+    number, live_restore = WAYS[way]
+    folder = open_folder(tmp_path / "bound")
+    second_engine.start(live_restore=live_restore)
+    options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 40}
+    executor = DockerCommandLineCodeExecutor(docker_host=second_engine.address, **options)
+    try:
+        running = await begin(executor)
+        second_engine.end(number)
+        with pytest.raises(SandboxDied):
+            await rest(running)
+        with pytest.raises(SandboxUnavailable, match=f"No Docker engine at {second_engine.address}"):
+            await run(executor, "1")
+        second_engine.start(live_restore=live_restore)
+        result = await run(executor, "print('next')")
+        assert (result.output, result.state) == ("next\n", "lost")
+        assert "had ended since the last block" in result.notes[0]
+        assert (await run(executor, "1")).state == "kept"
+        # The block was not sent again, and what the engine had kept of the old sandbox is gone.
+        assert (folder / "ran").read_text() == "x"
+        await eventually(lambda: second_engine.containers() == {executor.container_name}, 20)
+        await executor.stop()
+        await eventually(lambda: second_engine.containers() == set())
+    finally:
+        await executor.stop()
+        second_engine.end()
+
+
+async def test_69_the_engine_restarted_between_blocks_with_live_restore_loses_the_stream_and_says_so(
+    second_engine: SecondEngine, untouched: None
+) -> None:
+    second_engine.start(live_restore=True)
+    executor = DockerCommandLineCodeExecutor(docker_host=second_engine.address, mode="session")
+    try:
+        await run(executor, "x = 1")
+        before = executor.container_name
+        second_engine.end()
+        second_engine.start(live_restore=True)
+        result = await run(executor, "'x' in globals()")
+        assert (result.value, result.state) == ("False", "lost")
+        assert executor.container_name != before
+        await eventually(lambda: second_engine.containers() == {executor.container_name}, 20)
+    finally:
+        await executor.stop()
+        second_engine.end()
