@@ -122,9 +122,7 @@ class Workspace:
             try:
                 self.root.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError:
-                raise _error(
-                    errno.ENOENT, task, "it does not exist and can't be created there. Use another folder."
-                ) from None
+                raise _error(errno.ENOENT, task, _NO_PLACE) from None
         trial = PART_PREFIX + secrets.token_hex(8)
         with self._folder([], "write to") as folder, self._explained(f"The work_dir {self.root} can't be written"):
             os.close(os.open(trial, _CREATE_FLAGS, 0o600, dir_fd=folder))
@@ -213,8 +211,7 @@ class Workspace:
         name = self._checked(name)
         sizes = self._known_sizes()
         if name not in sizes and len(sizes) >= self.max_files:
-            reason = f"the work_dir already holds {len(sizes)} files."
-            raise _error(errno.EDQUOT, f"Can't store `{name}` in {self.root}", reason)
+            raise _error(errno.EDQUOT, f"Can't store `{name}` in {self.root}", f"it already holds {len(sizes)} files.")
         *folders, leaf = name.split("/")
         with self._folder(folders, f"store `{name}` in", create=True) as folder:
             self._write(folder, leaf, name, mode, chunks)
@@ -482,6 +479,7 @@ def _error(number: int | None, task: str, reason: str) -> SandboxFileError:
 
 _DISK_FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 _FORBIDDEN = "this user has no permission. Change the owner or mode, or use another work_dir."
+_NO_PLACE = "it does not exist and can't be created there. Use another folder."
 _NO_FOLDER = "a symbolic link or a file is where a folder should be. Remove it, or use another name."
 _ADVICE = {
     errno.ENOSPC: _DISK_FULL,

@@ -287,6 +287,11 @@ def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
         return SandboxNameInUse(
             f"a container named {options.name!r} exists already and was left alone: stop it, or choose another container_name"
         )
+    if "no space left on device" in text:
+        return SandboxStartError(
+            "the disk of the Docker engine's machine is full, so nothing was started: free some space, for example with "
+            f"`docker system prune`. The engine said: {text[-500:]}"
+        )
     if "python3" in text and ("executable file not found" in text or "no such file" in text):
         return SandboxStartError(
             f"the image {options.image} has no python3: the sandbox needs an image with Python 3.8 or later"

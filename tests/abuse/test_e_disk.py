@@ -1,0 +1,139 @@
+"""E. Host faults, 75: the host's disk is full, or the engine's."""
+
+import errno
+import itertools
+import logging
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxFileError, SandboxStartError
+
+from ..executors.sandboxes import out, run
+from .engine_proxy import engine_proxy, failure
+from .subject import Kind
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
+
+FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
+SIZE = 256 * 1024
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KiB and 16 files."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},nr_inodes=16,mode=0755", "codeact-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("a small disk can be mounted as root only")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def use_up_files(disk: Path) -> None:
+    for name in itertools.count():
+        try:
+            (disk / str(name)).touch()
+        except OSError:
+            break
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+async def test_75_what_does_not_fit_is_not_half_written_and_the_result_says_why(
+    kind: Kind, disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (disk / "old").write_text("old")
+    async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:
+        code = f"""
+            open("small", "w").write("small")
+            for name in ("large", "old", "folder/large"):
+                import os
+                os.makedirs("folder", exist_ok=True)
+                open(name, "wb").write(bytes({2 * SIZE}))
+            print("done")
+        """
+        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+            result = await run(executor, code)
+        assert (result.outcome, result.output, result.state) == ("ok", "done\n", "kept")
+        files = {item.name: (item.path, item.note) for item in result.artifacts}
+        missing = (None, f"not copied: {FULL}")
+        assert files == {
+            "small": (disk / "small", None),
+            "large": missing,
+            "old": missing,
+            "folder/large": missing,
+        }
+        # The log is for the owner of this machine, who needs to know where.
+        assert f"the file large stays in the sandbox: Can't store `large` in {disk}: {FULL}" in caplog.text
+        assert names(disk) == {"old", "small"}
+        assert (disk / "old").read_text() == "old"
+        # They are still to be had once there is room.
+        with pytest.raises(
+            SandboxFileError, match=f"^Can't store `large` in {disk}: the host's disk is full"
+        ) as caught:
+            await executor.download("large", disk / "large")
+        assert caught.value.errno == errno.ENOSPC
+        assert names(disk) == {"old", "small"}
+        target = await executor.download("large", disk.parent / "large")
+        assert target.stat().st_size == 2 * SIZE
+        assert await out(executor, "print(2)") == "2\n"
+
+
+async def test_75_code_that_can_not_be_kept_runs_all_the_same(
+    kind: Kind, disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with kind.make(work_dir=disk) as executor:
+        use_up_files(disk)
+        before = names(disk)
+        with caplog.at_level(logging.WARNING, "autogen_codeact"):
+            result = await run(executor, "# filename: named.py\nprint('ran')")
+        assert (result.outcome, result.output, result.code_file) == ("ok", "ran\n", None)
+        assert f"the code was not kept on the host: Can't store `named.py` in {disk}: {FULL}" in caplog.text
+        assert names(disk) == before
+
+
+async def test_75_a_full_work_dir_is_an_error_that_names_it(kind: Kind, disk: Path) -> None:
+    use_up_files(disk)
+    before = names(disk)
+    for folder, text in ((disk, "can't be written"), (disk / "new", "can't be used")):
+        with pytest.raises(SandboxFileError, match=f"^The work_dir {folder} {text}: the host's disk is full") as caught:
+            await kind.make(work_dir=folder).start()
+        assert caught.value.errno == errno.ENOSPC
+    assert names(disk) == before
+
+
+async def test_75_without_room_for_a_temporary_folder_it_is_an_error_that_names_the_place(
+    kind: Kind, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_up_files(disk)
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    executor = kind.make()
+    with pytest.raises(SandboxFileError, match=f"^No temporary work_dir can be made in {disk}: ") as caught:
+        await executor.start()
+    assert caught.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    async with executor:
+        assert await out(executor, "print(1)") == "1\n"
+
+
+async def test_75_an_engine_without_room_says_what_to_do() -> None:
+    with engine_proxy() as proxy:
+        words = "failed to copy files: write /var/lib/docker/overlay2/x: no space left on device"
+        proxy.on("POST", "/containers/create", "answer", reply=failure(500, words), times=1)
+        executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
+        with pytest.raises(
+            SandboxStartError, match=r"disk of the Docker engine's machine is full.*docker system prune"
+        ):
+            await executor.start()
+        async with executor:
+            assert await out(executor, "print(1)") == "1\n"
