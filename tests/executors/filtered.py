@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import os
 import platform
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from autogen_core import CancellationToken
@@ -16,11 +18,13 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.seccomp import bpf_program
+from autogen_codeact.executors.seccomp import PROFILE, bpf_program
 from autogen_codeact.executors.syscalls import SYSCALLS
 
 MACHINE = platform.machine()
 NUMBERS = SYSCALLS.get(MACHINE, {})
+LISTED = {name for entry in json.loads(PROFILE.read_text())["syscalls"] for name in entry["names"]}
+UNLISTED = [name for name in NUMBERS if name not in LISTED]
 PLACES = ("docker", "kernel", "bubblewrap")
 # Not ALL: an engine that lacks one itself can't give it.
 CAPABILITIES = (
@@ -139,3 +143,16 @@ def run(place: str, code: str, *, filtered: bool) -> str:
     if place == "kernel":
         return run_here(installed() + code if filtered else code)
     return run_in_bubblewrap(code, filtered=filtered)
+
+
+def probe() -> str:
+    """Python source that makes every call and prints what came of each."""
+    source = (Path(__file__).parent / "syscall_probe.py").read_text()
+    return f"NUMBERS = {NUMBERS}\nTRIED = {UNLISTED}\n{source}\nmain()\n"
+
+
+@functools.cache
+def outcomes(place: str, *, filtered: bool) -> dict[str, str]:
+    """What came of each call in one of the places, under the filter or without one."""
+    found: dict[str, str] = json.loads(run(place, probe(), filtered=filtered))
+    return found

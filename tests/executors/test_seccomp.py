@@ -3,20 +3,13 @@
 A refusal that looks the same without the filter proves nothing, and its test says so by skipping.
 """
 
-import functools
-import json
-from pathlib import Path
-
 import pytest
 
-from autogen_codeact.executors.seccomp import PROFILE
 from autogen_codeact.executors.syscalls import SYSCALLS
-from tests.executors.filtered import MACHINE, NUMBERS, PLACES, require, run, run_in_docker
+from tests.executors.filtered import MACHINE, NUMBERS, PLACES, UNLISTED, outcomes, require, run, run_in_docker
 from tests.executors.syscall_probe import ALLOWED, FOREIGN, REFUSED
 
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list for {MACHINE}")
-LISTED = {name for entry in json.loads(PROFILE.read_text())["syscalls"] for name in entry["names"]}
-UNLISTED = [name for name in NUMBERS if name not in LISTED]
 BY_ARGUMENT = [name for name in REFUSED if name not in UNLISTED and name.split()[0] in NUMBERS]
 # libseccomp, which makes the filter for Docker, may not know the newest calls; runc answers those with ENOSYS.
 NEW = 450
@@ -25,16 +18,6 @@ NEW = 450
 @pytest.fixture(params=PLACES)
 def place(request):
     return require(request)
-
-
-def probe() -> str:
-    source = (Path(__file__).parent / "syscall_probe.py").read_text()
-    return f"NUMBERS = {NUMBERS}\nTRIED = {UNLISTED}\n{source}\nmain()\n"
-
-
-@functools.cache
-def outcomes(place: str, *, filtered: bool) -> dict[str, str]:
-    return json.loads(run(place, probe(), filtered=filtered))
 
 
 @pytest.mark.usefixtures("docker_engine")

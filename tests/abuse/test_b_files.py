@@ -1,0 +1,316 @@
+"""B. Escape through files: what is planted where the host writes, names, transfers, and what the host mounts."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact import executors
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError, SandboxFileError
+from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.languages import default_filename, find_language, merge
+
+from ..executors.bubblewrapped import open_folder
+from ..executors.sandboxes import block, run
+from .canaries import SECRET, Canaries
+from .engine_proxy import engine_proxy
+from .subject import Subject
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of the host that the sandbox's user can write to."""
+    with open_folder() as made:
+        made.chmod(0o777)
+        yield made
+
+
+def name_of(code: str) -> str:
+    """The file that the executor will save a block to."""
+    language = find_language("python", merge(None))
+    assert language is not None
+    return default_filename(block(code).code, language)
+
+
+async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(
+    folder: Path, subject: Subject, canaries: Canaries
+) -> None:
+    """The hole in AutoGen's executor: it writes the next block's code through the link."""
+    await subject.start({"bind_dir": folder})
+    names = [name_of("print('next')"), "named.py", "sub/deep.py"]
+    code = f"""
+    import os
+    os.mkdir("/workspace/real")
+    for name in {names[:2]!r}:
+        if os.path.lexists(name): os.unlink(name)
+        os.symlink({str(canaries.file)!r}, "/workspace/" + name)
+    os.symlink({str(canaries.folder)!r}, "/workspace/sub")
+    """
+    await subject.out(code)
+    assert (folder / "named.py").is_symlink()
+    ran = [
+        await subject.run(each)
+        for each in ("print('next')", "# filename: named.py\nprint(1)", "# filename: sub/deep.py\nprint(1)")
+    ]
+    # In a session a block without a name is not saved at all.
+    assert [each.outcome for each in ran] == ["ok" if subject.session else "error", "error", "error"]
+    for name in ("named.py", "sub/deep.py"):
+        with pytest.raises(SandboxFileError):
+            await subject.executor.upload(Path(__file__), name if "/" in name else f"sub/{name}")
+    assert canaries.file.read_text() == SECRET
+
+
+async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(
+    subject: Subject, canaries: Canaries
+) -> None:
+    await subject.start()
+    (subject.work_dir / "sent.txt").write_text("one")
+    code = f"""
+    import os
+    os.symlink({str(canaries.file)!r}, "out.txt")
+    os.symlink({str(canaries.folder)!r}, "folder")
+    os.symlink("/etc", "etc")
+    os.symlink("/etc/passwd", "passwd")
+    os.unlink("sent.txt"); os.symlink("/tmp/elsewhere", "sent.txt")
+    """
+    result = await subject.run(code)
+    assert [item for item in result.artifacts if item.name in ("out.txt", "folder", "etc", "passwd", "sent.txt")] == []
+    assert not [path for path in subject.work_dir.iterdir() if path.is_symlink()]
+    (subject.work_dir / "sent.txt").write_text("two")
+    # The next block's files are sent first: the link is replaced, not followed.
+    look = "import os; print(open('sent.txt').read(), os.path.islink('sent.txt'), os.path.exists('/tmp/elsewhere'))"
+    assert await subject.out(look) == "two False False\n"
+    for name in ("passwd", "etc/passwd", "out.txt", "folder/canary.txt"):
+        with pytest.raises(SandboxFileError):
+            await subject.executor.download(name, subject.work_dir.parent / "got")
+
+
+async def test_33_a_link_on_the_host_is_replaced_and_its_target_untouched(subject: Subject, canaries: Canaries) -> None:
+    await subject.start()
+    (subject.work_dir / "result.txt").symlink_to(canaries.file)
+    (subject.work_dir / "sub").symlink_to(canaries.folder)
+    result = await subject.run(
+        "import os; open('result.txt', 'w').write('mine'); os.mkdir('sub'); open('sub/canary.txt', 'w').write('x')"
+    )
+    stored = {item.name: item.path for item in result.artifacts if not item.name.startswith("tmp_code")}
+    assert stored == {"result.txt": subject.work_dir / "result.txt", "sub/canary.txt": None}
+    assert (subject.work_dir / "result.txt").read_text() == "mine"
+    assert canaries.file.read_text() == SECRET
+
+
+BAD_NAMES = {
+    "../up.py": "has `..` in it",
+    "a/../../up.py": "has `..` in it",
+    "/etc/x.py": "is absolute",
+    "nul\0name.py": "control character",
+    "-rf.py": "begins with `-`",
+    "sub/-x.py": "begins with `-`",
+    "x" * 300 + ".py": "more than 255 bytes",
+    "a/" * 2100 + "x.py": "bytes long; at most 4000",
+    "folder/": "names a folder",
+    ".": "names a folder|the workspace itself",
+    "back\\slash.py": "backslash",
+    "lone\udcff.py": "not valid Unicode|replac",
+    "\x1b[31m.py": "control character",
+    ".codeact-part-1": "reserved",
+}
+
+
+async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
+    for name, words in BAD_NAMES.items():
+        result = await subject.run(f"# filename: {name}\nprint('ran')")
+        assert (result.outcome, result.exit_code) == ("error", 1), (name, result)
+        assert result.error is not None
+        assert result.error.type == "BadFilename"
+        assert re.search(words, result.output), (name, result.output)
+        with pytest.raises((ValueError, SandboxFileError)):
+            await subject.executor.upload(Path(__file__), name)
+        with pytest.raises((ValueError, SandboxFileError)):
+            await subject.executor.download(name, subject.work_dir / "got")
+    assert not (subject.work_dir.parent / "up.py").exists()
+
+
+async def test_34_a_folder_where_the_file_should_be_is_a_clear_error(subject: Subject) -> None:
+    await subject.out("import os; os.mkdir('/workspace/taken.py')")
+    result = await subject.run("# filename: taken.py\nprint('ran')")
+    assert (result.outcome, result.exit_code) == ("error", 1)
+    assert result.error is not None
+    assert (result.error.type, result.error.message) == (
+        "IsADirectoryError",
+        "the code could not be saved as /workspace/taken.py: Is a directory",
+    )
+
+
+RENAMEAT2 = {"x86_64": 316, "aarch64": 276}[os.uname().machine]
+RACE = f"""
+    import ctypes, os, threading, time
+    os.makedirs("/workspace/d", exist_ok=True)
+    os.makedirs("/tmp/elsewhere", exist_ok=True)
+    open("/workspace/d/passwd", "w").write("mine")
+    os.symlink("/etc", "/workspace/link")
+    os.symlink("/tmp/elsewhere", "/workspace/other")
+    libc, here, exchange = ctypes.CDLL(None), -100, 2
+    def swap():
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            for link in (b"/workspace/link", b"/workspace/other"):
+                for _ in range(2):
+                    assert libc.syscall({RENAMEAT2}, here, b"/workspace/d", here, link, exchange) == 0
+"""
+
+
+async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(subject: Subject, tmp_path: Path) -> None:
+    await subject.start({"work_dir": None})
+    racing = asyncio.ensure_future(
+        subject.run(
+            RACE + ("    threading.Thread(target=swap).start()" if subject.session else "    swap()"), timeout=10
+        )
+    )
+    source = tmp_path / "source"
+    source.write_text("from the host")
+    got: set[str] = set()
+    while not racing.done():
+        await asyncio.sleep(0.05)
+        for _ in range(20):
+            with contextlib.suppress(SandboxFileError):
+                await subject.executor.upload(source, "d/uploaded")
+            with contextlib.suppress(SandboxFileError):
+                got.add((await subject.executor.download("d/passwd", tmp_path / "got")).read_text())
+        if subject.session and len(got) > 0:
+            break
+    assert (await racing).outcome == "ok"
+    assert got <= {"mine"}, "the system's own file was read through the link"
+    assert await subject.out("import os; print(os.listdir('/tmp/elsewhere'))") == "[]\n"
+    if subject.session:
+        await subject.out("import time; time.sleep(4)", timeout=10)  # until the swapping ends
+
+
+async def test_35_a_folder_swapped_for_a_link_on_the_host_leads_nowhere(subject: Subject, canaries: Canaries) -> None:
+    await subject.start()
+    await subject.out("import os; os.mkdir('d'); open('d/canary.txt', 'w').write('one')")
+    (subject.work_dir / "d").rename(subject.work_dir / "aside")
+    (subject.work_dir / "d").symlink_to(canaries.folder)
+    result = await subject.run("open('d/canary.txt', 'w').write('two')")
+    assert [item.path for item in result.artifacts if item.name == "d/canary.txt"] == [None]
+    assert canaries.file.read_text() == SECRET
+
+
+async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_path: Path) -> None:
+    code = """
+    import os, socket
+    os.mkfifo("pipe"); os.mkdir("dir"); os.symlink("/dev/zero", "zero"); os.symlink("pipe", "to-pipe")
+    made = socket.socket(socket.AF_UNIX); made.bind("socket")
+    print(sorted(os.listdir(".")) != [])
+    """
+    assert await subject.out(code) == "True\n"
+    for name in ("pipe", "dir", "zero", "to-pipe", "socket", "none"):
+        with pytest.raises(SandboxFileError):
+            await asyncio.wait_for(subject.executor.download(name, tmp_path / "got"), 5)
+    listed = await asyncio.wait_for(subject.executor.list_files(), 5)
+    assert not {"pipe", "dir", "zero", "to-pipe", "socket"} & set(listed)
+    assert not {"pipe", "dir", "zero", "to-pipe", "socket"} & {path.name for path in subject.work_dir.iterdir()}
+
+
+async def test_36_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject, tmp_path: Path) -> None:
+    """What the listing says and what is then read are two things."""
+    await subject.start(workspace="128m", memory="512m")
+    await subject.out("import os; open('sparse', 'w').close(); os.truncate('sparse', 1 << 40)")
+    with pytest.raises(SandboxFileError, match="at most"):
+        await asyncio.wait_for(subject.executor.download("sparse", tmp_path / "got"), 10)
+
+
+@pytest.mark.parametrize("mode", ["process", "session"])
+@pytest.mark.usefixtures("docker_engine", "untouched")
+async def test_37_no_archive_goes_to_or_comes_from_a_container(tmp_path: Path, mode: str) -> None:
+    """Also none of `exec`, `copy` and `export`: what the engine is asked in the whole life of a sandbox with files."""
+    (tmp_path / "in.txt").write_text("in")
+    with engine_proxy() as proxy:
+        options = {"docker_host": proxy.address, "mode": mode, "timeout": 20, "work_dir": tmp_path / "work"}
+        async with DockerCommandLineCodeExecutor(**options) as executor:
+            (tmp_path / "work" / "sent.txt").write_text("sent")
+            await executor.upload(tmp_path / "in.txt", "sub/in.txt")
+            await run(executor, "print(open('sent.txt').read()); open('large', 'w').write('x' * 1_000_000)")
+            await executor.download("large", tmp_path / "large")
+            await executor.restart()
+        asked = [re.sub(r"/[0-9a-f]{64}", "/ID", request.split("?")[0]) for request in proxy.requests]
+    assert (tmp_path / "large").stat().st_size == 1_000_000
+    assert not [request for request in asked if re.search("archive|copy|export|exec|commit|build|load|import", request)]
+    assert {request.split("/")[-1] for request in asked if request.startswith("POST")} == {
+        "create",
+        "attach",
+        "wait",
+        "start",
+    }
+    assert not [request for request in asked if request.startswith("PUT")]
+
+
+def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:
+    """Archives are made in one place, for the engine to build an image from, and unpacked in none."""
+    sources = {path: path.read_text() for path in Path(executors.__file__).parent.rglob("*.py")}
+    assert len(sources) > 30
+    users = {path.name for path, text in sources.items() if re.search(r"\b(tarfile|zipfile|shutil\.unpack)", text)}
+    assert users <= {"image.py", "image_jobs.py"}
+    words = r"put_archive|get_archive|extractall|\.extract\(|exec_create|pickle\.load"
+    assert {path.name for path, text in sources.items() if re.search(words, text)} == set()
+
+
+async def test_38_the_engine_shows_no_mount_of_the_host_and_no_right(subject: Subject) -> None:
+    if subject.kind.engine != "docker":
+        pytest.skip("bubblewrap has no engine to ask: see the next case")
+    await subject.start()
+    with closing(connect()) as client:
+        assert isinstance(subject.executor, DockerCommandLineCodeExecutor)
+        found = client.inspect_container(subject.executor.container_name)
+    host = found["HostConfig"]
+    assert {mount["Type"] for mount in found["Mounts"]} <= {"tmpfs"}
+    empty = (
+        "Binds",
+        "Devices",
+        "DeviceRequests",
+        "VolumesFrom",
+        "CapAdd",
+        "PortBindings",
+        "Links",
+        "ExtraHosts",
+        "GroupAdd",
+    )
+    assert {key: host[key] for key in empty if host[key]} == {}
+    assert (host["Privileged"], host["ReadonlyRootfs"], host["NetworkMode"]) == (False, True, "none")
+    assert (host["PidMode"], host["UTSMode"], host["UsernsMode"], host["CapDrop"]) == ("", "", "", ["ALL"])
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+
+
+MOUNTS = """
+    import json
+    rows = [line.split() for line in open("/proc/self/mountinfo")]
+    print(json.dumps([[row[4], row[5].split(","), row[row.index("-") + 1], row[3]] for row in rows]))
+"""
+
+
+async def test_38_what_can_be_written_to_is_the_sandboxs_own_memory(subject: Subject) -> None:
+    mounts = json.loads(await subject.out(MOUNTS))
+    own = {"tmpfs", "proc", "devpts", "mqueue", "sysfs", "cgroup", "cgroup2"}
+    writable = [(place, kind) for place, options, kind, _ in mounts if "rw" in options]
+    assert {kind for place, kind in writable if not place.startswith("/dev/")} <= own
+    assert {"/workspace", "/tmp"} <= {place for place, kind in writable if kind == "tmpfs"}
+    for place, options, kind, _ in mounts:
+        if "rw" in options and kind == "tmpfs" and place in ("/workspace", "/tmp", "/dev/shm"):
+            assert {"nosuid", "nodev"} <= set(options), place
+
+
+async def test_38_a_folder_asked_for_is_the_only_one(folder: Path, subject: Subject) -> None:
+    await subject.start({"bind_dir": folder})
+    mounts = json.loads(await subject.out(MOUNTS))
+    (workspace,) = [(options, root) for place, options, _, root in mounts if place == "/workspace"]
+    assert "rw" in workspace[0]
+    assert workspace[1].endswith(folder.name)
+    assert len([root for _, _, _, root in mounts if folder.name in root]) == 1
+    with contextlib.suppress(SandboxError):
+        result = await subject.run("import os; os.chmod('/workspace', 0o777); print(os.listdir('/workspace/..'))")
+        assert folder.name not in result.output
