@@ -183,7 +183,7 @@ class Client:
         except (OSError, wire.ProtocolError):
             frames = None
         if frames is None:
-            self.close(ENDED if self._is_ours() else LOST)
+            self.close(LOST)
             return
         for _, number, payload in frames:
             waiter = self._waiting.pop(number, None)

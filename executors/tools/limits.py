@@ -30,8 +30,8 @@ class ToolLimits(BaseModel):
         in_flight: Calls of one block that are worked on at the same time; the others wait. Default 16.
         call_bytes: Size of one call's name and arguments as JSON; at most 4m. Default 1m.
         answer_bytes: Size of one result as JSON; at most nearly 8m. Default 4m.
-        bytes_in: Size of all calls of one block. Default 64m.
-        bytes_out: Size of all results that one block gets. Default 64m.
+        bytes_in: Size of all calls of one block; the ledger keeps them. Default 16m.
+        bytes_out: Size of all results that one block gets; the ledger keeps them too. Default 64m.
         seconds: Seconds that one call may take, without the time for its approval. Default 60.
     """
 
@@ -41,6 +41,6 @@ class ToolLimits(BaseModel):
     in_flight: int = Field(default=16, ge=1, le=256)
     call_bytes: Annotated[Size, _at_most(MOST_BYTES_OF_A_CALL)] = "1m"
     answer_bytes: Annotated[Size, _at_most(MOST_BYTES_OF_AN_ANSWER)] = "4m"
-    bytes_in: Size = "64m"
+    bytes_in: Size = "16m"
     bytes_out: Size = "64m"
     seconds: float = Field(default=60, gt=0)

@@ -9,6 +9,7 @@ import asyncio
 import builtins
 import json
 import json.scanner
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from pydantic_core import from_json
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024
 SMALL_NODES = 1000
-MANY_CONTAINERS = 20_000
+# Each takes a hundred times the memory that it has bytes as JSON.
+MOST_CONTAINERS = 50_000
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
 _ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -57,7 +59,7 @@ async def read_call(payload: bytes, copies: int) -> Request:
 
 def _read_call(payload: bytes, copies: int) -> Request:
     try:
-        calls = [_decode(payload) for _ in range(copies)]
+        calls = [_decode(payload, MOST_CONTAINERS) for _ in range(copies)]
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the call is no JSON that the host reads: {error}") from None
     call = calls[0]
@@ -69,10 +71,24 @@ def _read_call(payload: bytes, copies: int) -> Request:
     return Request(call["name"], tuple(call["arguments"] for call in calls))
 
 
-def _decode(payload: bytes) -> Any:
-    if payload.count(b"[") + payload.count(b"{") <= MANY_CONTAINERS:
+def _decode(payload: bytes, most: float = math.inf) -> Any:
+    """Read JSON, with at most so many lists and objects in it."""
+    if payload.count(b"[") + payload.count(b"{") <= MOST_CONTAINERS:
         return from_json(payload)
-    decoder = json.JSONDecoder()
+    decoder: Any = json.JSONDecoder()
+    found = 0
+
+    def counted(parse: Callable[..., Any]) -> Callable[..., Any]:
+        def parse_one_more(*arguments: Any) -> Any:
+            nonlocal found
+            found += 1
+            if found > most:
+                raise ValueError(f"more than {most:,} lists and objects")
+            return parse(*arguments)
+
+        return parse_one_more
+
+    decoder.parse_array, decoder.parse_object = counted(decoder.parse_array), counted(decoder.parse_object)
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
     value = decoder.decode(payload.decode())
     if _ESCAPED_HALF.search(_ESCAPED_PAIR.sub(b"", payload)):

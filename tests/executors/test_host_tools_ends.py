@@ -62,7 +62,7 @@ class TestLimits:
                 "1",
                 "2",
                 "3",
-                "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools with 64m of arguments, and has made them",
+                "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools with 16m of arguments, and has made them",
             ]
             assert in_short(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
             assert "7 more calls to host tools were refused, because the block had used up its budget." in result.notes

@@ -1,0 +1,344 @@
+"""D. Protocol, the part about host tools: whatever the code calls and however, the host's loop and later blocks go on."""
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import pickle
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import ToolLimits
+from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
+
+from ..executors.host_tools import Tool
+from .subject import Subject
+
+STALL_S = 0.1
+# The code knows the runner's source, so it need not go through our client.
+RAW = """
+    import os, select, struct, sys
+    tools = sys.modules["codeact_runner.tools"]
+    client = tools._Running.client
+
+    def send(payload):
+        return client.call(payload).decode()
+
+    def frame(kind, number, payload=b""):
+        return struct.pack("!cII", kind, number, len(payload)) + payload
+
+    def call(number, **arguments):
+        import json
+        return frame(b"T", number, json.dumps({"name": "echo", "arguments": arguments}).encode())
+"""
+# Worse than deep: what costs much for each byte. `%` is put in place of the braces of a template.
+PAYLOADS = {
+    "deep lists": "b'[' * 100_000",
+    "deep objects": "b'{\"a\":' * 100_000",
+    "deep in an argument": 'b\'{"name":"echo","arguments":{"thing":\' + b"[" * 100_000 + b"]" * 100_000 + b"}}"',
+    "many lists": 'b\'{"name":"echo","arguments":{"thing":[\' + b"[]," * 340_000 + b"0]}}"',
+    "many objects": 'b\'{"name":"echo","arguments":{"thing":[\' + b"{}," * 340_000 + b"0]}}"',
+    "many keys": 'b\'{"name":"echo","arguments":{\' + b",".join(b\'"%x":0\' % n for n in range(90_000)) + b"}}"',
+    "many digits": "b'9' * 1_000_000",
+    "long numbers": "b'[' + (b'9' * 4000 + b',') * 250 + b'0]'",
+    "escapes": "b'\"' + b'\\\\ud800' * 150_000 + b'\"'",
+    "half an escape": 'b\'{"name":"echo","arguments":{"thing":"\\\\ud800"}}\'',
+    "not UTF-8": 'b\'{"name":"\\xff","arguments":{}}\'',
+    "nothing": "b''",
+    "zeros": "bytes(1_000_000)",
+}
+
+
+async def echo(thing: Any = None) -> Any:
+    """Give it back."""
+    return thing
+
+
+@asynccontextmanager
+async def watched_loop() -> AsyncIterator[Callable[[], float]]:
+    """Looks how long this process kept the event loop busy at a stretch.
+
+    Counted is the processor's time of all its threads, for one that works in C lets no other run: time on the clock would
+    count what other programs of this machine do.
+    """
+    worst = 0.0
+
+    async def beat() -> None:
+        nonlocal worst
+        while True:
+            before = time.process_time()
+            await asyncio.sleep(0.005)
+            worst = max(worst, time.process_time() - before)
+
+    beating = asyncio.ensure_future(beat())
+    try:
+        yield lambda: worst
+    finally:
+        beating.cancel()
+        await asyncio.wait({beating})
+
+
+async def test_59_the_watch_sees_a_stall() -> None:
+    """The control: parsing what case 59 sends without care holds up the loop."""
+    async with watched_loop() as worst:
+        await asyncio.sleep(0.02)
+        until = time.process_time() + 2 * STALL_S
+        while time.process_time() < until:
+            json.loads("[" + "[]," * 1000 + "0]")
+        await asyncio.sleep(0.02)
+        assert worst() > STALL_S
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+async def test_59_no_payload_stalls_the_hosts_loop(subject: Subject, payload: str) -> None:
+    await subject.start({"tools": [Tool(echo)]})
+    async with watched_loop() as worst:
+        answer = await subject.out(f"{RAW}\n    print(send({payload})[:120])", timeout=30)
+        assert worst() < STALL_S
+    kind = "TypeError" if payload == PAYLOADS["many keys"] else "BadCall"
+    assert answer.startswith(f'{{"error":{{"name":"{kind}",'), answer
+
+
+async def test_59_200_megabytes_are_refused(subject: Subject) -> None:
+    await subject.start({"tools": [Tool(echo)]}, memory="1g")
+    code = """
+        def attempt(size):
+            try:
+                echo("x" * size)
+            except ValueError as error:
+                print(error)
+        attempt(200_000_000)
+        attempt(2_000_000)
+    """
+    async with watched_loop() as worst:
+        output = await subject.out(code, timeout=30)
+        assert worst() < STALL_S
+    assert output.splitlines() == [
+        f"the arguments of echo have {size + 40} bytes; at most 1048576 can be sent"
+        for size in (200_000_000, 2_000_000)
+    ]
+
+
+@pytest.mark.parametrize("size", [1_048_577, 200_000_000, 2**32 - 1])
+async def test_59_a_frame_that_announces_too_much_ends_the_calls_of_its_block(subject: Subject, size: int) -> None:
+    await subject.start({"tools": [Tool(echo)]})
+    code = f"""{RAW}
+    os.write(client._fd, struct.pack("!cII", b"T", 1, {size}) + b"x" * 1000)
+    try:
+        echo(1)
+    except RuntimeError as error:
+        print(error)
+    """
+    assert await subject.out(code) == (
+        "host tools can't be called any more in this block: the code has closed, misused or interrupted their connection\n"
+    )
+
+
+async def test_60_pickles_and_tagged_payloads_are_data(subject: Subject, tmp_path: Path) -> None:
+    canary = tmp_path / "touched"
+
+    class Touch:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.system, (f"touch {canary}",)
+
+    pickled = pickle.dumps(Touch())
+    seen: list[Any] = []
+
+    async def keep(thing: Any) -> Any:
+        seen.append(thing)
+        return thing
+
+    tagged = [
+        {"py/object": "os.system", "py/reduce": [{"py/function": "os.system"}, [f"touch {canary}"]]},
+        {"__reduce__": ["os.system", [f"touch {canary}"]]},
+        {"__class__": "os.system", "args": [f"touch {canary}"]},
+        {"!!python/object/apply:os.system": [f"touch {canary}"]},
+        {"$type": "System.Diagnostics.Process", "provider": "os.system", "component_type": "tool", "config": {}},
+        {"__pickle__": base64.b64encode(pickled).decode()},
+        f"!!python/object/apply:os.system ['touch {canary}']",
+    ]
+    await subject.start({"tools": [Tool(keep)]})
+    result = await subject.run(f"{RAW}\n    things = {tagged!r}\n    print([keep(t) for t in things] == things)")
+    assert result.output == "True\n"
+    assert seen == tagged
+    assert [call.result for call in result.tool_calls] == tagged
+    answer = await subject.out(f"{RAW}\n    print(send({pickled!r}))")
+    assert answer.startswith('{"error":{"name":"BadCall"')
+    assert not canary.exists()
+
+
+async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(
+    subject: Subject,
+) -> None:
+    class Deep(Tool):
+        async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+            try:
+                return self._fail(arguments)
+            except KeyError as error:
+                raise ToolArgumentError(f"no such field: {error}") from error
+
+        def _fail(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+            return ToolAnswer(arguments["missing"])
+
+    await subject.start({"tools": [Deep(echo)]})
+    names = ["nope", "run", "__class__", "__init__", "_call", "echo.__globals__", "", "echo\0", "ECHO", "é" * 1000]
+    wrong = [
+        '{"name":"echo"}',
+        '{"name":"echo","arguments":[1]}',
+        '{"arguments":{}}',
+        '{"name":["echo"],"arguments":{}}',
+        "[]",
+        "3",
+    ]
+    code = f"""{RAW}
+    import traceback
+    from host_tools import _call
+    for name in {names!r}:
+        try:
+            _call(name, {{}})
+        except Exception:
+            traceback.print_exc()
+    for wrong in {wrong!r}:
+        print(send(wrong.encode()))
+    echo(1)
+    """
+    result = await subject.run(code)
+    assert (result.outcome, result.error and result.error.type) == ("error", "TypeError")
+    assert result.output.count("UnknownTool: there is no host tool") == len(names)
+    assert result.output.count("the call is no object with a name and arguments by name") == 6
+    assert result.output.endswith("TypeError: no such field: 'missing'\n")
+    assert str(Path(__file__).parent.parent) not in result.output
+    assert "test_d_tools" not in result.output
+    assert "_fail" not in result.output
+
+
+def resident_kib(pid: int) -> int:
+    """Memory of a process of this machine, at its most."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
+
+
+@pytest.mark.parametrize("reads", [True, False], ids=["reading", "not reading"])
+async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: bool) -> None:
+    running = most = 0
+
+    async def count(thing: Any = None) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return thing
+
+    count.__name__ = "echo"
+    await subject.start({"tools": [Tool(count)], "tool_limits": ToolLimits(calls=1000, in_flight=8)})
+    supervisor = subject.pid_one()
+    assert supervisor is not None
+    await subject.out("print(echo('x' * 1000)[:1])")
+    before = resident_kib(supervisor)
+    code = f"""{RAW}
+    fd, answered = client._fd, 0
+    frames = memoryview(b"".join(call(n, thing="x" * {10 if reads else 1000}) for n in range(1, 100_001)))
+    poll = select.poll()
+    poll.register(fd, select.POLLIN | select.POLLOUT if {reads} else select.POLLOUT)
+    while frames:
+        for _, events in poll.poll():
+            if events & select.POLLIN:
+                answered += len(os.read(fd, 1 << 16))
+            if events & select.POLLOUT:
+                frames = frames[os.write(fd, frames[:1 << 16]):]
+    print(answered > 0)
+    """
+    async with watched_loop() as worst:
+        result = await subject.run(code, timeout=15 if reads else 3)
+        assert worst() < 2 * STALL_S
+    # How far it comes depends on the machine; one that does not read its answers never comes to its end.
+    assert result.outcome in ({"ok", "timeout"} if reads else {"timeout"})
+    if reads:
+        assert any("more calls to host tools were refused" in note for note in result.notes)
+    assert 1 < most <= 8
+    assert len(result.tool_calls) <= 1000
+    assert resident_kib(supervisor) - before < 16 * 1024
+
+
+async def test_62_a_flood_of_calls_does_not_hold_up_other_blocks(subject: Subject) -> None:
+    if subject.session:
+        pytest.skip("in a session one block runs at a time")
+    await subject.start({"tools": [Tool(echo)], "timeout": 8})
+    flood = f"""{RAW}
+    while True:
+        os.write(client._fd, call(1, thing="x" * 500_000))
+        client._parser.feed(b"") or select.select([client._fd], [], [], 0.001)[0] and os.read(client._fd, 1 << 20)
+    """
+    flooding = asyncio.ensure_future(subject.run(flood, timeout=8))
+    try:
+        await asyncio.sleep(1)
+        for number in range(5):
+            assert await subject.out(f"print(echo({number}))", timeout=8) == f"{number}\n"
+    finally:
+        await flooding
+
+
+async def test_63_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(subject: Subject) -> None:
+    kinds = {
+        "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "generator": GeneratorExit(),
+        "base": BaseException("b"),
+    }
+
+    async def fail(kind: str) -> None:
+        raise kinds[kind]
+
+    def fail_in_a_thread(kind: str) -> None:
+        raise kinds[kind]
+
+    await subject.start({"tools": [Tool(fail), Tool(fail_in_a_thread)]})
+    code = f"""
+        from host_tools import ToolError
+        for function in (fail, fail_in_a_thread):
+            for kind in {list(kinds)}:
+                try: function(kind)
+                except ToolError as error: print(type(error).__name__, error.type)
+    """
+    loop = asyncio.get_running_loop()
+    names = ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException"]
+    assert await subject.out(code) == "".join(f"ToolError {name}\n" for name in names * 2)
+    assert loop.is_running()
+
+
+async def test_64_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answer_ignored(
+    subject: Subject, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = asyncio.Event()
+    heard: list[str] = []
+
+    async def deaf(who: str) -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                heard.append(who)
+        return f"late, for {who}"
+
+    async def free(who: str) -> str:
+        release.set()
+        await asyncio.sleep(0.2)
+        return f"in time, for {who}"
+
+    await subject.start({"tools": [Tool(deaf), Tool(free)]})
+    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        result = await subject.run("print(deaf('first'))", timeout=1)
+    assert (result.outcome, result.output) == ("timeout", "")
+    assert [(call.outcome, call.result) for call in result.tool_calls] == [("cancelled", None)]
+    assert heard == ["first"]
+    assert caplog.messages == ["the host tool deaf goes on though its block has ended"]
+    # Its call has the same number as that of the block before.
+    assert await subject.out("print(free('second'))") == "in time, for second\n"
