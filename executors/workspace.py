@@ -211,9 +211,7 @@ class Workspace:
         name = self._checked(name)
         sizes = self._known_sizes()
         if name not in sizes and len(sizes) >= self.max_files:
-            raise _error(
-                errno.EDQUOT, f"Can't store `{name}` in {self.root}", f"the folder holds {len(sizes)} files already."
-            )
+            raise _error(errno.EDQUOT, f"Can't store `{name}` in {self.root}", f"{len(sizes)} files are there already.")
         *folders, leaf = name.split("/")
         with self._folder(folders, f"store `{name}` in", create=True) as folder:
             self._write(folder, leaf, name, mode, chunks)

@@ -179,7 +179,7 @@ class TestStore:
             assert listing(root) == before
         workspace.store("mine", 0o644, [b"x" * 5])
         workspace.store("empty", 0o644, [])
-        with pytest.raises(SandboxFileError, match="the folder holds 3 files already") as caught:
+        with pytest.raises(SandboxFileError, match="3 files are there already") as caught:
             workspace.store("fourth", 0o644, [])
         assert caught.value.errno == errno.EDQUOT
         workspace.outgoing()
