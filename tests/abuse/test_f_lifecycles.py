@@ -1,0 +1,43 @@
+"""F. Together, 81: many lives in a row leave descriptors, threads, processes, containers and memory as they were.
+
+`benchmarks/soak.py` does the same for hundreds of cycles, by hand.
+"""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from .subject import Kind
+
+CYCLES = 15
+GROWN_KIB = 4096
+"""What the allocator may keep of that many cycles; 15 leaked connections alone would have more."""
+
+
+@pytest.fixture
+def soak() -> ModuleType:
+    """The script, which is no module of a package."""
+    path = Path(__file__).parents[2] / "benchmarks" / "soak.py"
+    spec = importlib.util.spec_from_file_location("soak", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.usefixtures("untouched")
+async def test_81_start_and_stop_cycles_leave_everything_flat(kind: Kind, soak: ModuleType) -> None:
+    before, after = await soak.soak(kind.engine, kind.mode, CYCLES, warm_up=5)
+    grown = after.pop("resident KiB") - before.pop("resident KiB")
+    assert after == before
+    assert (after["children"], after["control groups"], after["containers"]) == (0, 0, 0)
+    assert grown < GROWN_KIB
+
+
+def test_81_the_figures_see_what_is_left(soak: ModuleType) -> None:
+    before = soak.figures("bubblewrap")
+    with open(__file__, "rb"):
+        assert soak.figures("bubblewrap")["descriptors"] == before["descriptors"] + 1
