@@ -1,0 +1,292 @@
+"""F. Together: many sandboxes on one machine, and none of them hears, sees, inherits or starves another.
+
+Cases 81 and 83 have modules of their own.
+"""
+
+import asyncio
+import os
+import statistics
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxCodeExecutor, SandboxPool
+from autogen_codeact.executors.docker.engine import connect
+
+from ..executors.sandboxes import run
+from .canaries import Canaries
+from .oracles import descendants, eventually_empty, processes_in
+from .subject import SUBJECTS, Kind, Subject
+
+TINY = Limits(memory="96m", pids=24, nofile=128, workspace="2m", tmp="2m", files=100, output=16 * 1024)
+SESSIONS = [kind for kind in SUBJECTS if kind.mode == "session"]
+ENGINES = pytest.mark.parametrize("kind", SESSIONS, ids=str, indirect=True)
+MANY = 50
+
+
+@pytest.mark.timeout(150)
+@ENGINES
+async def test_77_fifty_sessions_in_parallel_do_not_mix_their_output(kind: Kind, untouched: None) -> None:
+    lines = 20
+
+    async def one(number: int) -> list[str]:
+        async with kind.make(timeout=60, limits=TINY) as executor:
+            await all_there.wait()
+            said = [(await run(executor, f"mine = 'session {number}'")).output]
+            for turn in range(3):
+                code = f"""
+                import sys, time
+                for line in range({lines}):
+                    print(mine, {turn}, line, file=(sys.stdout, sys.stderr)[line % 2], flush=True)
+                    time.sleep(0.001)
+                open("mine.txt", "a").write(mine)
+                """
+                result = await run(executor, code)
+                assert (result.outcome, result.state) == ("ok", "kept"), result
+                said.append(result.output)
+            result = await run(executor, "print(open('mine.txt').read())")
+            return [*said, result.output]
+
+    all_there = asyncio.Barrier(MANY)
+    found = await asyncio.gather(*(one(number) for number in range(MANY)))
+    for number, said in enumerate(found):
+        mine = f"session {number}"
+        blocks = ["".join(f"{mine} {turn} {line}\n" for line in range(lines)) for turn in range(3)]
+        assert said == ["", *(text + f"{len(mine)}\n" for text in blocks), mine * 3 + "\n"]
+
+
+async def test_77_fifty_blocks_at_once_in_one_sandbox_do_not_mix_their_output(subject: Subject) -> None:
+    if subject.session:
+        pytest.skip("a session runs one block after the other: case 78")
+    executor = await subject.start({"timeout": 60})
+    code = "import time\nfor line in range(20): print('block {0}', line, flush=True); time.sleep(0.002)"
+    results = await asyncio.gather(*(run(executor, code.format(number)) for number in range(MANY)))
+    for number, result in enumerate(results):
+        assert (result.outcome, result.output) == ("ok", "".join(f"block {number} {line}\n" for line in range(20)))
+
+
+LOG = """
+    import os, time
+    def note(text):
+        with open("/tmp/log", "a") as file:
+            file.write(text + "\\n")
+    note("begin {0}")
+    time.sleep(0.01)
+    note("end {0}")
+"""
+
+
+async def test_78_concurrent_calls_on_one_session_come_one_after_the_other(subject: Subject) -> None:
+    executor = await subject.start({"timeout": 30})
+    results = await asyncio.gather(*(run(executor, LOG.format(number)) for number in range(20)))
+    assert {result.outcome for result in results} == {"ok"}
+    noted = (await subject.out("print(open('/tmp/log').read(), end='')")).splitlines()
+    in_turn = [line for number in range(20) for line in (f"begin {number}", f"end {number}")]
+    if subject.session:
+        assert noted == in_turn
+    else:
+        # The control: where blocks may run at the same time, these do.
+        assert sorted(noted) == sorted(in_turn)
+        assert noted != in_turn
+
+
+async def test_78_the_blocks_of_one_call_stay_together(subject: Subject) -> None:
+    if not subject.session:
+        pytest.skip("in process mode calls may run at the same time")
+    executor = await subject.start({"timeout": 30})
+    await subject.out("seen = []")
+
+    async def call(number: int) -> None:
+        for _ in range(3):
+            result = await run(executor, f"seen.append({number})\nseen.append({number})\nassert seen[-2] == {number}")
+            assert result.outcome == "ok", result
+
+    await asyncio.gather(*(call(number) for number in range(8)))
+    pairs = "len(seen), all(a == b for a, b in zip(seen[::2], seen[1::2]))"
+    assert await subject.out(pairs) == "(48, True)\n"
+
+
+# What a tenant leaves where others might look, each under a name that can be looked for.
+LEAVE = """
+    import ctypes, mmap, os, socket, subprocess, sys, time
+    libc = ctypes.CDLL(None, use_errno=True)
+    for folder in ("/tmp", "/workspace", "/dev/shm", "/var/tmp", os.environ["HOME"]):
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(folder + "/tenant-a", "w") as file:
+                file.write("of tenant a")
+        except OSError:
+            pass
+    kept = socket.socket(socket.AF_UNIX)
+    kept.bind("\\0tenant-a")
+    kept.listen()
+    queue = libc.mq_open(b"/tenant-a", os.O_CREAT | os.O_RDWR, 0o666, None)
+    for make, extra in ((libc.msgget, ()), (libc.shmget, (4096,)), (libc.semget, (1,))):
+        make(0x7E4A47, *extra, 0o1666)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "tenant-a"])
+    os.environ["TENANT"] = "a"
+    open("/tmp/left", "w").close()
+"""
+LOOK = """
+    import ctypes, errno, os, socket
+    libc = ctypes.CDLL(None, use_errno=True)
+    seen = set()
+    for folder in ("/tmp", "/workspace", "/dev/shm", "/var/tmp", os.environ["HOME"]):
+        if os.path.exists(folder + "/tenant-a"):
+            seen.add("file")
+    with socket.socket(socket.AF_UNIX) as caller:
+        if caller.connect_ex("\\0tenant-a") == 0:
+            seen.add("socket")
+    if libc.mq_open(b"/tenant-a", os.O_RDONLY) >= 0:
+        seen.add("queue")
+    for name, get, extra in (("message", libc.msgget, ()), ("memory", libc.shmget, (0,)), ("semaphore", libc.semget, (0,))):
+        if get(0x7E4A47, *extra, 0) >= 0:
+            seen.add(name)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as file:
+                if file.read().endswith(b"tenant-a\\0"):
+                    seen.add("process")
+        except OSError:
+            pass
+    if "TENANT" in os.environ:
+        seen.add("variable")
+    print(*sorted(seen))
+"""
+# What the session of the tenant itself sees: the control.
+ALL = {"file", "memory", "message", "process", "queue", "semaphore", "socket", "variable"}
+
+
+@ENGINES
+async def test_79_a_tenant_sees_nothing_of_another_one(
+    kind: Kind, untouched: None, tmp_path: Path, canaries: Canaries
+) -> None:
+    async with kind.make(timeout=20, work_dir=tmp_path / "a") as a, kind.make(timeout=20, work_dir=tmp_path / "b") as b:
+        left = await run(a, LEAVE)
+        assert left.outcome == "ok", left
+        own = set((await run(a, LOOK)).output.split())
+        assert own >= {"file", "process", "socket", "variable"}, "not proven: the tenant does not see its own"
+        assert (await run(b, LOOK)).output == "\n"
+        assert own >= ALL, f"not proven on this kernel: {ALL - own}"
+        assert (tmp_path / "a" / "tenant-a").read_text() == "of tenant a"
+        assert list((tmp_path / "b").glob("tenant*")) == []
+        for path in ("../a/tenant-a", str(tmp_path / "a" / "tenant-a"), str(canaries.file)):
+            result = await run(b, f"open({path!r})")
+            assert (result.outcome, result.error.type if result.error else None) == ("error", "FileNotFoundError")
+
+
+@pytest.mark.parametrize("end", ["stop", "timeout", "killed"])
+@ENGINES
+async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: None, end: str) -> None:
+    daemon = """
+    import os, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            while True:
+                time.sleep(0.1)
+        os._exit(0)
+    """
+    engine: dict[str, object] = {"sandbox": kind.engine, "mode": kind.mode, "limits": TINY}
+    async with SandboxPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
+        async with pool.executor(timeout=2) as first:
+            assert (await run(first, LEAVE)).outcome == "ok"
+            assert (await run(first, daemon)).outcome == "ok"
+            if end == "timeout":
+                assert (await run(first, "while True: pass")).outcome == "timeout"
+            if end == "killed":
+                assert (
+                    await run(first, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+                ).outcome == "crashed"
+            space = _hold_namespaces(first)
+            assert processes_in(space)
+        left = await eventually_empty(lambda: {"processes": found} if (found := processes_in(space)) else {})
+        for handle in space.values():
+            os.close(handle)
+        assert left == {}
+        async with pool.executor() as second:
+            assert (await run(second, "sorted(set(globals()) & {'kept', 'child', 'libc'})")).output == "[]\n"
+            assert (await run(second, LOOK)).output == "\n"
+            assert (await run(second, "import os; os.path.exists('/tmp/left')")).output == "False\n"
+
+
+def _hold_namespaces(executor: SandboxCodeExecutor) -> dict[int, int]:
+    """Descriptors of the pid namespaces that are there now, by number, which the kernel gives to nobody else meanwhile."""
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        with closing(connect()) as client:
+            pids = {int(client.inspect_container(executor.container_name)["State"]["Pid"])}
+    else:
+        pids = descendants(os.getpid())
+    held: dict[int, int] = {}
+    for pid in pids:
+        with suppress(OSError):
+            handle = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY)
+            number = os.fstat(handle).st_ino
+            if number in held or number == os.stat("/proc/self/ns/pid").st_ino:
+                os.close(handle)
+            else:
+                held[number] = handle
+    return held
+
+
+SPIN = """
+    import os, time
+    until = time.monotonic() + {seconds}
+    children = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            while time.monotonic() < until:
+                pass
+            os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    spent = os.times()
+    print(spent.children_user + spent.children_system)
+"""
+
+
+async def test_82_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subject: Subject) -> None:
+    await subject.start(cpus=0.1)
+    subject.may_fail_without_cgroup()
+    seconds = 3
+    async with subject.kind.make(timeout=30, limits=Limits(memory="256m", cpus=2)) as unbound:
+        free = float((await run(unbound, SPIN.format(seconds=seconds))).output)
+    # Read where it was spent; the first period may be spent in a burst.
+    held = float(await subject.out(SPIN.format(seconds=seconds), timeout=30))
+    if free < 0.2 * seconds:
+        pytest.skip(f"not proven: this machine is too busy to spend {free:.1f} s on the control")
+    assert held < 0.15 * seconds, (held, free)
+    assert held < free
+
+
+async def test_82_beside_a_noisy_neighbour_blocks_stay_quick(subject: Subject) -> None:
+    executor = await subject.start({"timeout": 30})
+    subject.may_fail_without_cgroup()
+
+    async def seconds(blocks: int) -> list[float]:
+        taken = []
+        for _ in range(blocks):
+            began = time.perf_counter()
+            result = await run(executor, "print(sum(range(1000)))")
+            taken.append(time.perf_counter() - began)
+            assert (result.outcome, result.output) == ("ok", "499500\n")
+        return taken
+
+    noise = Limits(memory="128m", pids=32, cpus=0.2)
+    async with (
+        subject.kind.make(timeout=40, limits=noise) as first,
+        subject.kind.make(timeout=40, limits=noise) as second,
+    ):
+        alone, beside = [], []
+        for _ in range(3):  # in turn, because the machine has more to do than this
+            alone += await seconds(20)
+            spinning = [asyncio.ensure_future(run(each, SPIN.format(seconds=2))) for each in (first, second)]
+            await asyncio.sleep(0.3)
+            beside += await seconds(20)
+            await asyncio.gather(*spinning)
+    quiet, noisy = (statistics.quantiles(taken, n=20)[-1] for taken in (alone, beside))
+    assert noisy < 10 * quiet + 0.1, (quiet, noisy)
