@@ -22,10 +22,15 @@ from .pool import SandboxPool
 from .result import Artifact, CallOutcome, ErrorInfo, ExecutionResult, NetworkConnection, Outcome, State, ToolCall
 from .tools.approval import ToolApproval, ToolApprovalRequest
 from .tools.limits import ToolLimits
+from .tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy
+from .tools.tool import HostTool, ToolAnswer, ToolArgumentError
 
 __all__ = [
     "DEFAULT_IMAGE",
+    "AllowTools",
     "Artifact",
+    "AskModel",
+    "AskPerson",
     "BubblewrapCommandLineCodeExecutor",
     "BubblewrapCommandLineCodeExecutorConfig",
     "CallOutcome",
@@ -33,6 +38,7 @@ __all__ = [
     "DockerCommandLineCodeExecutorConfig",
     "ErrorInfo",
     "ExecutionResult",
+    "HostTool",
     "Limits",
     "NetworkConnection",
     "Outcome",
@@ -49,9 +55,12 @@ __all__ = [
     "SandboxTimeout",
     "SandboxUnavailable",
     "State",
+    "ToolAnswer",
     "ToolApproval",
     "ToolApprovalRequest",
+    "ToolArgumentError",
     "ToolCall",
     "ToolLimits",
+    "ToolPolicy",
     "choose_executor",
 ]

@@ -22,16 +22,18 @@ from .egress.gateway import Gateway
 from .egress.ledger import notes as connection_notes
 from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
-from .errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
-from .filenames import safe_name
+from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .languages import Language
 from .limits import parse_seconds
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
 from .tools.approval import ApproveTool
-from .tools.broker import ToolBroker
+from .tools.executor_tools import ExecutorTools
+from .tools.host_tools import ToolLike
 from .tools.limits import ToolLimits
+from .tools.tool import HostTool
+from .transfers import FileTransfers
 from .turns import Turns
 from .workspace import Workspace
 
@@ -45,7 +47,7 @@ LOST = (
 )
 
 
-class SandboxCodeExecutor(CodeExecutor):
+class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     """What all our executors have in common; a subclass says how its sandbox is started.
 
     Args:
@@ -83,7 +85,7 @@ class SandboxCodeExecutor(CodeExecutor):
         functions_source: str | None,
         functions_module: str,
         allow_domains: Sequence[str] = (),
-        tools: Sequence[Any] = (),
+        tools: Sequence[ToolLike] = (),
         tool_limits: ToolLimits | None = None,
         approve_tool: ApproveTool | None = None,
         pool: SandboxPool | None = None,
@@ -102,24 +104,21 @@ class SandboxCodeExecutor(CodeExecutor):
         self._functions_module = functions_module
         self._policy = Policy(allow_domains)
         self._allow_domains = tuple(allow_domains)
-        self._tools = tuple(tools)
-        self._tool_limits = tool_limits if tool_limits is not None else ToolLimits()
-        self._approve_tool = approve_tool
-        self._broker = ToolBroker(self._tools, self._tool_limits, approve_tool) if self._tools else None
+        self._tools = ExecutorTools(tools, tool_limits, approve_tool)
+        self._is_fresh, self._is_outdated = True, False
         self._pool = pool
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
         self._temporary: TemporaryFolder | None = None
         self._stopped = False
-        self._died = False
-        self._starts = 0
+        self._died, self._starts = False, 0
         self._lifecycle = Turns()
         self._calls = Turns()
         self._files = Turns()
 
     def tool_settings(self) -> dict[str, Any] | None:
         """What the runner is told of the host tools when it starts."""
-        return self._broker.settings() if self._broker is not None else None
+        return self._tools.settings()
 
     @abstractmethod
     def _new_sandbox(self) -> Sandbox:
@@ -161,6 +160,33 @@ class SandboxCodeExecutor(CodeExecutor):
             )
         return self._temporary.path
 
+    def add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None = None) -> None:
+        """Let the code call more functions of the host; agents give their `tools` so, and keep them in their own config.
+
+        Args:
+            tools: As for the constructor.
+            approve_tool: Asked before each call to any tool.
+
+        Raises:
+            RuntimeError: Code has run already, in a sandbox that does not know them.
+            TypeError: Something is no tool.
+            ValueError: A tool can't be used, or somebody else approves already.
+        """
+        alive = self._sandbox is not None and self._sandbox.alive
+        if alive and not self._is_fresh:
+            raise RuntimeError("code has run in this executor already: give tools before, or stop() the executor first")
+        self._tools.add(tools, approve_tool)
+        self._is_outdated = alive
+
+    async def list_tools(self) -> tuple[HostTool, ...]:
+        """List the functions of the host that the code can call; starts the workbenches that don't run yet, not the sandbox.
+
+        Raises:
+            Exception: What a workbench raised.
+        """
+        async with self._lifecycle:
+            return await self._tools.start()
+
     async def start(self) -> None:
         """Start the sandbox; does nothing where it runs already.
 
@@ -176,13 +202,17 @@ class SandboxCodeExecutor(CodeExecutor):
         async with self._lifecycle:
             self._stopped = True
             self._died = False
-            await self._stop()
+            try:
+                await self._stop()
+            finally:
+                await self._tools.stop()
 
     async def restart(self) -> None:
         """Start afresh: a new sandbox, with the files of `work_dir` and nothing else of before."""
         async with self._lifecycle:
             await self._stop(keep_folder=True)
             self._stopped = self._died = False
+            await self._tools.start()
             await self._start()
 
     async def _start(self) -> Sandbox:
@@ -202,6 +232,7 @@ class SandboxCodeExecutor(CodeExecutor):
                 raise
             self._sandbox = sandbox
             self._starts += 1
+            self._is_fresh, self._is_outdated = True, False
         except BaseException:
             # What earlier blocks have left in it must survive an engine that is away for a moment.
             if fresh:
@@ -345,7 +376,7 @@ class SandboxCodeExecutor(CodeExecutor):
     async def _ready(self) -> Sandbox:
         """The running sandbox: that of before, or a new one where it has ended."""
         sandbox = self._sandbox
-        if sandbox is not None and sandbox.alive and not self._stopped:
+        if sandbox is not None and sandbox.alive and not self._stopped and not self._is_outdated:
             return sandbox
         async with self._lifecycle:
             if self._stopped:
@@ -354,8 +385,9 @@ class SandboxCodeExecutor(CodeExecutor):
 
     async def _running(self) -> Sandbox:
         sandbox = self._sandbox
-        if sandbox is None or not sandbox.alive:
-            self._died = self._died or sandbox is not None
+        await self._tools.start()
+        if sandbox is None or not sandbox.alive or self._is_outdated:
+            self._died = self._died or (sandbox is not None and not sandbox.alive)
             await self._stop(keep_folder=True)
             sandbox = await self._start()
         return sandbox
@@ -369,6 +401,7 @@ class SandboxCodeExecutor(CodeExecutor):
         request = self._request(block)
         if isinstance(request, ExecutionResult):
             return _marked_lost(replace(request, notes=notes))
+        self._is_fresh = False
         workspace = self._workspace
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept = None
@@ -380,7 +413,7 @@ class SandboxCodeExecutor(CodeExecutor):
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
             kept = self._keep_code(request)
-        calls = self._broker.block(block) if self._broker is not None and message["command"] is None else None
+        calls = self._tools.block(block) if message["command"] is None else None
         try:
             reply = await sandbox.run(message, request.code, self._timeout, listener, calls)
         except SandboxError as error:
@@ -407,16 +440,6 @@ class SandboxCodeExecutor(CodeExecutor):
             return sync.keep_code(self._workspace, request.filename, request.code)
         return str(self.work_dir / request.filename)
 
-    def _dump_tools(self) -> ToolLimits | None:
-        """What the config keeps of the tools.
-
-        Raises:
-            ValueError: There are some: functions of this process are nothing that a config could hold.
-        """
-        if self._tools or self._approve_tool is not None:
-            raise ValueError("an executor with `tools` or `approve_tool` has no config yet: pass them where it is made")
-        return None if self._tool_limits == ToolLimits() else self._tool_limits
-
     async def checkpoint(self) -> None:
         """Remember the session's memory as it is now, until the next call or `stop`.
 
@@ -442,58 +465,11 @@ class SandboxCodeExecutor(CodeExecutor):
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
         return await self._ready()
 
-    async def upload(self, source: Path | str, name: str | None = None) -> None:
-        """Copy a file from the host into the workspace.
 
-        Args:
-            source: The file on the host.
-            name: Its path relative to the workspace; its own name by default.
-
-        Raises:
-            ValueError: The name could leave the workspace.
-            SandboxFileError: It can't be read, or the sandbox can't take it.
-        """
-        source = Path(source)
-        target = safe_name(name if name is not None else source.name)
-        sandbox = await self._ready()
-        try:
-            content = await asyncio.to_thread(source.read_bytes)
-        except OSError as error:
-            raise SandboxFileError(error.errno, f"can't read: {error.strerror}", str(source)) from error
-        chunks = (content[start : start + sync.CHUNK] for start in range(0, max(len(content), 1), sync.CHUNK))
-        await sandbox.write_file(target, 0o644, chunks)
-
-    async def download(self, name: str, target: Path | str) -> Path:
-        """Copy a file from the workspace to the host.
-
-        Args:
-            name: Its path relative to the workspace.
-            target: The file on the host, replaced where it exists.
-
-        Returns:
-            The file on the host.
-
-        Raises:
-            ValueError: The name could leave the workspace.
-            SandboxFileError: It is not there, not a regular file, too large, or the host can't write.
-        """
-        target = Path(target)
-        sandbox = await self._ready()
-        folder = Workspace(target.parent)
-        folder.prepare()
-        chunks = await sync.read_whole(sandbox, safe_name(name), folder.max_file_bytes)
-        return folder.store(target.name, 0o644, chunks)
-
-    async def list_files(self) -> list[str]:
-        """Names of the regular files in the workspace."""
-        sandbox = await self._ready()
-        return [entry["name"] for entry in await sandbox.list_files()]
+def _marked_lost(result: ExecutionResult) -> ExecutionResult:
+    return replace(result, state="lost") if LOST in result.notes else result
 
 
 def _with_connections(result: ExecutionResult, sandbox: Sandbox, mark: int) -> ExecutionResult:
     found = sandbox.gateway.ledger.since(mark) if sandbox.gateway is not None else ()
     return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
-
-
-def _marked_lost(result: ExecutionResult) -> ExecutionResult:
-    return replace(result, state="lost") if LOST in result.notes else result

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from autogen_core import Component
+from autogen_core import Component, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import environment as variables
@@ -18,7 +18,9 @@ from autogen_codeact.executors.languages import merge
 from autogen_codeact.executors.limits import Limits, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.limits import ToolLimits
+from autogen_codeact.executors.tools.policies import loaded
 
 from .launcher import BubblewrapLauncher, BubblewrapOptions
 from .view import check_readable
@@ -50,7 +52,9 @@ class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
     split_streams: bool = False
     checkpoint: bool = True
     allow_domains: list[str] = Field(default_factory=list)
+    tools: list[ComponentModel] = Field(default_factory=list)
     tool_limits: ToolLimits | None = None
+    approve_tool: ComponentModel | None = None
     python: str | None = None
     readable: list[str] = Field(default_factory=list)
 
@@ -78,9 +82,10 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         split_streams: Whether `stdout` and `stderr` of the result are kept apart.
         checkpoint: Whether a session is checkpointed before each block. Default True.
         allow_domains: Hosts that the code may reach, as for Docker. Default none.
-        tools: Functions of this process that the code can call (docs/tools.md).
+        tools: What the code can call in this process: typed functions, AutoGen tools, workbenches (docs/tools.md).
         tool_limits: How much of them a block may use; see `ToolLimits`.
-        approve_tool: Asked before each call to a tool; a call is made only on a yes.
+        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`; a call is made only on a
+            yes.
         python: The interpreter. By default the running one with what is installed for it, if the sandbox's user can reach
             it, else the system's.
         readable: Further folders of the host that the code can read.
@@ -111,7 +116,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         split_streams: bool = False,
         checkpoint: bool = True,
         allow_domains: Sequence[str] = (),
-        tools: Sequence[Any] = (),
+        tools: Sequence[ToolLike] = (),
         tool_limits: ToolLimits | None = None,
         approve_tool: ApproveTool | None = None,
         python: str | None = None,
@@ -192,7 +197,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
-            tool_limits=self._dump_tools(),
+            **self._tools.dump(),
             python=self._python,
             readable=[str(folder) for folder in self._readable],
         )
@@ -201,6 +206,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
     def _from_config(cls, config: BubblewrapCommandLineCodeExecutorConfig) -> Self:
         arguments: dict[str, Any] = {name: getattr(config, name) for name in type(config).model_fields}
         source = arguments.pop("functions_source")
+        arguments |= loaded(config.tools, config.approve_tool)
         executor = cls(**arguments)
         # The functions themselves are not rebuilt: loading a config must not run code on the host.
         executor._functions_source = source

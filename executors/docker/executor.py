@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from autogen_core import Component
+from autogen_core import Component, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.executors import environment as variables
@@ -27,7 +27,9 @@ from autogen_codeact.executors.limits import Limits, parse_seconds, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.seccomp import docker_profile
 from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.limits import ToolLimits
+from autogen_codeact.executors.tools.policies import loaded
 
 from .image import DEFAULT_IMAGE, Progress
 from .launcher import ContainerOptions, DockerLauncher
@@ -78,7 +80,9 @@ class DockerCommandLineCodeExecutorConfig(BaseModel):
     split_streams: bool = False
     checkpoint: bool = True
     allow_domains: list[str] = Field(default_factory=list)
+    tools: list[ComponentModel] = Field(default_factory=list)
     tool_limits: ToolLimits | None = None
+    approve_tool: ComponentModel | None = None
     docker_host: str | None = None
     lease: float = Field(default=60, gt=0)
 
@@ -126,9 +130,10 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         allow_domains: Hosts that the code may reach although the sandbox has no network, such as "api.example.com" or
             "*.example.org:443"; docs/network.md. Default none.
         docker_host: Address of the engine. By default DOCKER_HOST, else the current Docker context.
-        tools: Functions of this process that the code can call (docs/tools.md).
+        tools: What the code can call in this process: typed functions, AutoGen tools, workbenches (docs/tools.md).
         tool_limits: How much of them a block may use; see `ToolLimits`.
-        approve_tool: Asked before each call to a tool; a call is made only on a yes.
+        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`; a call is made only on a
+            yes.
         lease: Seconds after which a sandbox that is reached over a network ends itself when it hears nothing of this process.
             Default 60.
         progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
@@ -174,7 +179,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         split_streams: bool = False,
         checkpoint: bool = True,
         allow_domains: Sequence[str] = (),
-        tools: Sequence[Any] = (),
+        tools: Sequence[ToolLike] = (),
         tool_limits: ToolLimits | None = None,
         approve_tool: ApproveTool | None = None,
         docker_host: str | None = None,
@@ -252,6 +257,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             await super().stop()
         else:
             self._stopped = True
+            await self._tools.stop()
 
     def _new_sandbox(self) -> Sandbox:
         gateway = self._new_gateway()
@@ -331,7 +337,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             split_streams=self._split_streams,
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
-            tool_limits=self._dump_tools(),
+            **self._tools.dump(),
             docker_host=self._docker_host,
             lease=self._lease,
         )
@@ -341,6 +347,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         arguments = {name: getattr(config, name) for name in type(config).model_fields}
         source, packages = arguments.pop("functions_source"), arguments.pop("functions_packages")
         arguments["device_requests"] = [_load_device(request) for request in config.device_requests]
+        arguments |= loaded(config.tools, config.approve_tool)
         executor = cls(**arguments)
         # The functions themselves are not rebuilt: loading a config must not run code on the host.
         executor._functions_source = source

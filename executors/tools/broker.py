@@ -20,6 +20,7 @@ from autogen_codeact.executors.limits import parse_size
 from autogen_codeact.executors.result import CallOutcome, ErrorInfo, ToolCall
 
 from .approval import ApproveTool, ToolApproval, ToolApprovalRequest
+from .host_tools import sources
 from .limits import ToolLimits
 from .payloads import describe_error, read_call, write_answer, write_error
 from .tool import HostTool, ToolArgumentError
@@ -59,21 +60,34 @@ class ToolBroker:
     """
 
     def __init__(self, tools: Sequence[HostTool], limits: ToolLimits, approve: ApproveTool | None = None) -> None:
-        self.tools = {tool.name: tool for tool in tools}
+        self.tools: dict[str, HostTool] = {}
         self.limits = limits
         self.approve = approve
-        if len(self.tools) < len(tools):
-            names = [tool.name for tool in tools]
-            double = sorted({name for name in names if names.count(name) > 1})
+        self.swap((), tools)
+
+    def swap(self, old: Sequence[HostTool], new: Sequence[HostTool]) -> None:
+        """Replace some of the tools by others.
+
+        Args:
+            old: Those that go.
+            new: Those that come.
+
+        Raises:
+            ValueError: Two tools have the same name, or one has a name that is none; nothing has changed.
+        """
+        staying = {name: tool for name, tool in self.tools.items() if tool not in old}
+        names = [*staying, *(tool.name for tool in new)]
+        if double := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two host tools have the same name ({', '.join(double)}): rename one")
-        for name in self.tools:
+        for name in names:
             if not name.isidentifier() or name.startswith("_"):
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
+        self.tools = {**staying, **{tool.name: tool for tool in new}}
 
     def settings(self) -> dict[str, Any]:
         """What the runner has to know."""
         return {
-            "sources": [[tool.name, tool.source] for tool in self.tools.values()],
+            "sources": sources(list(self.tools.values())),
             "in_flight": self.limits.in_flight,
             "call_bytes": parse_size(self.limits.call_bytes),
         }

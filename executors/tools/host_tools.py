@@ -39,33 +39,43 @@ class HostTools:
     """
 
     def __init__(self, tools: Sequence[ToolLike] = ()) -> None:
-        if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
-            raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
-        self._given = tuple(tools)
+        self._given: tuple[ToolLike, ...] = ()
+        self._added: tuple[ToolLike, ...] = ()
         self._threads = Threads()
-        self._ready = self._adapted()
+        self._names = Names()
+        self._ready: list[HostTool | Workbench] = []
         self._open: tuple[HostTool, ...] | None = None
         self._benches: list[OpenWorkbench] = []
-        self._names = Names()
+        self._given = self._take(tools)
 
     def __len__(self) -> int:
-        return len(self._given)
-
-    @property
-    def given(self) -> tuple[ToolLike, ...]:
-        """What was passed."""
-        return self._given
+        return len(self._ready)
 
     @property
     def tools(self) -> tuple[HostTool, ...] | None:
         """The host tools, or None before `start` where there are workbenches."""
-        if self._open is None and not any(isinstance(each, Workbench) for each in self._given):
+        if self._open is None and not any(isinstance(each, Workbench) for each in self._ready):
             return tuple(cast(list[HostTool], self._ready))
         return self._open
 
-    def _adapted(self) -> list[HostTool | Workbench]:
-        self._names = names = Names()
-        return [each if isinstance(each, Workbench) else self._adapt(each, names) for each in self._given]
+    def add(self, tools: Sequence[ToolLike]) -> None:
+        """Take more tools, which `dump` leaves to whoever gave them; there must be a `start` before they are known.
+
+        Raises:
+            TypeError: Something is no tool.
+            ValueError: A tool can't be used.
+        """
+        self._added += self._take(tools)
+        self._open = None
+
+    def _take(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
+            raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
+        names = self._names.copy()
+        ready = [each if isinstance(each, Workbench) else self._adapt(each, names) for each in tools]
+        self._names = names
+        self._ready += ready
+        return tuple(tools)
 
     def _adapt(self, tool: ToolLike, names: Names) -> HostTool:
         if is_host_tool(tool):
@@ -94,15 +104,17 @@ class HostTools:
         if self._open is not None:
             return self._open
         tools: list[HostTool] = []
-        names = self._names
+        names = self._names.copy()
+        running = {id(bench.workbench): bench for bench in self._benches}
         try:
             for each in self._ready:
-                if isinstance(each, Workbench):
-                    bench = OpenWorkbench(each)
-                    self._benches.append(bench)
-                    tools += await bench.start(names)
-                else:
+                if not isinstance(each, Workbench):
                     tools.append(each)
+                    continue
+                bench = running.get(id(each)) or OpenWorkbench(each)
+                if bench not in self._benches:
+                    self._benches.append(bench)
+                tools += await bench.start(names)
         except BaseException:
             with contextlib.suppress(Exception):
                 await self.stop()
@@ -117,7 +129,7 @@ class HostTools:
             Exception: What the first one raised that did not stop; the others are stopped all the same.
         """
         benches, self._benches, self._open = self._benches, [], None
-        self._ready = self._adapted()
+        self._threads.close()
         ends = await asyncio.gather(*(bench.stop() for bench in benches), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):

@@ -74,6 +74,12 @@ class Names:
     def __init__(self) -> None:
         self._taken: dict[str, str] = dict.fromkeys(_OWN_NAMES, "")
 
+    def copy(self) -> Names:
+        """The same names, for who may take more of them in vain."""
+        names = Names()
+        names._taken = dict(self._taken)
+        return names
+
     def tool(self, name: str, origin: str) -> None:
         """Take a name for a tool.
 

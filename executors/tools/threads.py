@@ -17,6 +17,9 @@ MAX_THREADS = 16
 IDLE_S = 10.0
 
 
+Job = tuple[Future[Any], Callable[[], Any]]
+
+
 class Threads:
     """A few daemon threads, made when they are needed; they end when nothing has come for a while.
 
@@ -28,7 +31,7 @@ class Threads:
 
     def __init__(self, most: int = MAX_THREADS) -> None:
         self._most = most
-        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = self._alive = 0
 
@@ -59,7 +62,18 @@ class Threads:
             _do(*item)
             del item
 
-    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+    def _next(self) -> Job | None:
+        """The next job; None where the thread is to end."""
+        while True:
+            job = self._wait()
+            if job is not None:
+                return job
+            with self._lock:
+                if self._jobs.empty():
+                    self._alive -= 1
+                    return None
+
+    def _wait(self) -> Job | None:
         try:
             return self._jobs.get_nowait()
         except queue.Empty:
@@ -73,9 +87,15 @@ class Threads:
         with self._lock:
             if self._idle:
                 self._idle -= 1
-                self._alive -= 1
                 return None
         return self._jobs.get()  # somebody counts on this thread
+
+    def close(self) -> None:
+        """Let the threads end as soon as they have nothing to do; a later call makes new ones."""
+        with self._lock:
+            for _ in range(self._alive):
+                self._jobs.put(None)
+            self._idle = 0
 
 
 def _do(job: Future[Any], function: Callable[[], Any]) -> None:

@@ -44,7 +44,7 @@ class OpenWorkbench:
         kind = type(self.workbench).__name__
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                if not is_running(self.workbench):  # of AutoGen's only this one can tell
+                if not self._started and not is_running(self.workbench):  # of AutoGen's only McpWorkbench can tell
                     self._started = True
                     await self.workbench.start()
                 self._loop = asyncio.get_running_loop()

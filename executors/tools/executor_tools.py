@@ -1,0 +1,120 @@
+"""The tools of one executor: started and stopped with it, and what its config keeps of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from autogen_core import ComponentBase, ComponentModel
+from autogen_core.code_executor import CodeBlock
+
+from .approval import ApproveTool
+from .broker import BlockCalls, ToolBroker
+from .host_tools import HostTools, ToolLike
+from .limits import ToolLimits
+from .tool import HostTool
+
+
+class ExecutorTools:
+    """The tools of one executor.
+
+    Args:
+        tools: Functions, AutoGen tools, workbenches and host tools.
+        limits: How much a block may use of them, or None for the default.
+        approve: Asked before each call, or None to allow all.
+
+    Raises:
+        TypeError: Something is no tool, or `approve` can't be called.
+        ValueError: A tool can't be used; the message says why.
+    """
+
+    def __init__(self, tools: Sequence[ToolLike], limits: ToolLimits | None, approve: ApproveTool | None) -> None:
+        self._limits = limits if limits is not None else ToolLimits()
+        self._approve = _checked(approve)
+        self._tools = HostTools(tools)
+        self._mine: tuple[HostTool, ...] = ()
+        self.broker = ToolBroker((), self._limits, self._approve)
+        self._hand_over(self._tools.tools or ())
+
+    def add(self, tools: Sequence[ToolLike], approve: ApproveTool | None) -> None:
+        """Take an agent's tools; its config keeps them.
+
+        Raises:
+            TypeError: Something is no tool, or `approve` can't be called.
+            ValueError: A tool can't be used, or somebody else approves already.
+        """
+        if approve is not None and self.broker.approve not in (None, approve):
+            raise ValueError(
+                "two would approve the calls to host tools: give approve_tool to one of agents and executor"
+            )
+        checked = _checked(approve)
+        self._tools.add(tools)
+        self.broker.approve = self.broker.approve or checked
+        self._hand_over(self._tools.tools or ())
+
+    async def start(self) -> tuple[HostTool, ...]:
+        """Start the workbenches that don't run yet.
+
+        Returns:
+            All tools.
+
+        Raises:
+            Exception: What a workbench raised.
+        """
+        self._hand_over(await self._tools.start())
+        return self._mine
+
+    async def stop(self) -> None:
+        """Stop the workbenches that were started here."""
+        await self._tools.stop()
+
+    def _hand_over(self, tools: Sequence[HostTool]) -> None:
+        self.broker.swap(self._mine, tools)
+        self._mine = tuple(tools)
+
+    def settings(self) -> dict[str, Any] | None:
+        """What the runner has to know; None where there are no tools."""
+        return self.broker.settings() if self.broker.tools else None
+
+    def block(self, block: CodeBlock) -> BlockCalls | None:
+        """What takes the calls of one block; None where there are no tools."""
+        return self.broker.block(block) if self.broker.tools else None
+
+    def dump(self) -> dict[str, Any]:
+        """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.
+
+        Raises:
+            ValueError: Some tools are no components, or `approve_tool` isn't; the message names them.
+        """
+        return {
+            "tools": self._tools.dump(),
+            "tool_limits": None if self._limits == ToolLimits() else self._limits,
+            "approve_tool": dump_approval(self._approve),
+        }
+
+
+def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
+    """Write who approves for a config.
+
+    Args:
+        approve: A policy that is a component, or None.
+
+    Raises:
+        ValueError: It is no component.
+    """
+    if approve is None:
+        return None
+    if not isinstance(approve, ComponentBase):
+        name = getattr(approve, "__qualname__", None) or type(approve).__name__
+        raise ValueError(  # noqa: TRY004 - the value is right, it just can't be written
+            f"approve_tool=`{name}` can't be written into a config: use a policy such as AllowTools, AskPerson or AskModel, "
+            "or pass it where the config is loaded."
+        )
+    return approve.dump_component()
+
+
+def _checked(approve: ApproveTool | None) -> ApproveTool | None:
+    if approve is not None and (not callable(approve) or inspect.isclass(approve)):
+        raise TypeError(f"approve_tool must be a function or a policy such as AskPerson(), not {approve!r}")
+    return approve

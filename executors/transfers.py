@@ -1,0 +1,68 @@
+"""Files that users move into and out of a sandbox by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from . import sync
+from .errors import SandboxFileError
+from .filenames import safe_name
+from .sandbox import Sandbox
+from .workspace import Workspace
+
+
+class FileTransfers(ABC):
+    """What an executor can do with single files."""
+
+    @abstractmethod
+    async def _ready(self) -> Sandbox:
+        """The running sandbox."""
+
+    async def upload(self, source: Path | str, name: str | None = None) -> None:
+        """Copy a file from the host into the workspace.
+
+        Args:
+            source: The file on the host.
+            name: Its path relative to the workspace; its own name by default.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It can't be read, or the sandbox can't take it.
+        """
+        source = Path(source)
+        target = safe_name(name if name is not None else source.name)
+        sandbox = await self._ready()
+        try:
+            content = await asyncio.to_thread(source.read_bytes)
+        except OSError as error:
+            raise SandboxFileError(error.errno, f"can't read: {error.strerror}", str(source)) from error
+        chunks = (content[start : start + sync.CHUNK] for start in range(0, max(len(content), 1), sync.CHUNK))
+        await sandbox.write_file(target, 0o644, chunks)
+
+    async def download(self, name: str, target: Path | str) -> Path:
+        """Copy a file from the workspace to the host.
+
+        Args:
+            name: Its path relative to the workspace.
+            target: The file on the host, replaced where it exists.
+
+        Returns:
+            The file on the host.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It is not there, not a regular file, too large, or the host can't write.
+        """
+        target = Path(target)
+        sandbox = await self._ready()
+        folder = Workspace(target.parent)
+        folder.prepare()
+        chunks = await sync.read_whole(sandbox, safe_name(name), folder.max_file_bytes)
+        return folder.store(target.name, 0o644, chunks)
+
+    async def list_files(self) -> list[str]:
+        """Names of the regular files in the workspace."""
+        sandbox = await self._ready()
+        return [entry["name"] for entry in await sandbox.list_files()]

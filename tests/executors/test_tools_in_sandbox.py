@@ -1,0 +1,215 @@
+"""What users pass as `tools=[…]`, called from code in a real sandbox."""
+
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import pytest_asyncio
+from autogen_core import ComponentLoader, Image
+from autogen_core.tools import FunctionTool
+from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
+from PIL import Image as PILImage
+from pydantic import BaseModel
+
+from autogen_codeact.executors import (
+    AllowTools,
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    SandboxCodeExecutor,
+)
+
+from .sandboxes import out, run, told
+
+pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
+
+Make = Callable[..., Awaitable[SandboxCodeExecutor]]
+SERVER = Path(__file__).with_name("mcp_server.py")
+
+
+@pytest_asyncio.fixture(params=["docker-process", "docker-session", "bubblewrap-session"])
+async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
+    """Makes an executor with these tools, and stops it after the test."""
+    engine, mode = request.param.split("-")
+    made: list[SandboxCodeExecutor] = []
+
+    async def make(*tools: Any, **options: Any) -> SandboxCodeExecutor:
+        kind = DockerCommandLineCodeExecutor if engine == "docker" else BubblewrapCommandLineCodeExecutor
+        made.append(kind(mode=mode, tools=tools, **{"timeout": 30, **options}))
+        await made[-1].start()
+        return made[-1]
+
+    yield make
+    for executor in made:
+        await executor.stop()
+
+
+class Level(Enum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass
+class Customer:
+    name: str
+    since: date = date(2020, 1, 1)
+    level: Level = Level.LOW
+
+
+class Invoice(BaseModel):
+    """What a customer owes."""
+
+    customer: Customer
+    amount: Decimal
+    paid: bool = False
+
+
+def bill(customers: list[Customer], amount: Decimal, *, how: Literal["post", "mail"] = "mail") -> list[Invoice]:
+    """Write invoices."""
+    return [Invoice(customer=each, amount=amount) for each in customers]
+
+
+async def double(number: int, times: int = 2) -> int:
+    """Multiply."""
+    return number * times
+
+
+def mcp() -> McpWorkbench:
+    return McpWorkbench(StdioServerParams(command=sys.executable, args=[str(SERVER)]))
+
+
+class TestFunctions:
+    async def test_take_and_give_objects(self, make: Make):
+        code = """
+            import asyncio, datetime, decimal, host_tools, inspect
+            customer = Customer("Ann", level=Level.HIGH)
+            (invoice,) = bill([customer], decimal.Decimal("1.50"), how="post")
+            print(invoice)
+            print(invoice.customer == Customer("Ann", datetime.date(2020, 1, 1), Level.HIGH), customer.level is Level.HIGH)
+            print(inspect.signature(bill).parameters["how"], "|", bill.__doc__, host_tools.Customer is Customer)
+            print(double(4), double(number=3, times=3), asyncio.run(double.aio(5)))
+        """
+        executor = await make(bill, double)
+        result = await run(executor, code)
+        assert told(result) == (
+            "ok",
+            0,
+            "Invoice(customer=Customer(name='Ann', since=datetime.date(2020, 1, 1), level=<Level.HIGH: 2>), "
+            "amount=Decimal('1.50'), paid=False)\n"
+            "True True\n"
+            "how: Literal['post', 'mail'] = 'mail' | Write invoices. True\n"
+            "8 9 10\n",
+        )
+        assert [(call.name, call.arguments) for call in result.tool_calls] == [
+            (
+                "bill",
+                {"customers": [{"name": "Ann", "level": 2, "since": "2020-01-01"}], "amount": "1.50", "how": "post"},
+            ),
+            ("double", {"number": 4}),
+            ("double", {"number": 3, "times": 3}),
+            ("double", {"number": 5}),
+        ]
+
+    async def test_arguments_that_do_not_fit_raise_a_type_error(self, make: Make):
+        code = """
+            for call in (lambda: double(), lambda: double("x"), lambda: double(1, 2, 3), lambda: bill([{"name": 1}], 1)):
+                try:
+                    call()
+                except TypeError as error:
+                    print(error)
+        """
+        executor = await make(bill, double)
+        assert await out(executor, code) == (
+            "double() missing 1 required positional argument: 'number'\n"
+            "number: Input should be a valid integer, unable to parse string as an integer, not 'x'\n"
+            "double() takes from 1 to 2 positional arguments but 3 were given\n"
+            "customers[0].name: Input should be a valid string, not 1\n"
+        )
+
+    async def test_can_be_looked_up_with_help(self, make: Make):
+        executor = await make(double)
+        assert await out(executor, "help(double)") == (
+            "Help on function double in module host_tools:\n\ndouble(number: int, times: int = 2) -> int\n    Multiply.\n\n"
+        )
+
+    async def test_pictures_are_in_the_ledger(self, make: Make):
+        def plot() -> Image:
+            return Image.from_pil(PILImage.new("RGB", (3, 2)))
+
+        result = await run(await make(plot), "print(plot())")
+        assert told(result) == ("ok", 0, "[image 1: 3×2 pixels]\n")
+        assert [[image.image.size for image in call.images] for call in result.tool_calls] == [[(3, 2)]]
+
+
+class TestAnMcpServer:
+    async def test_is_started_called_and_stopped(self, make: Make):
+        executor = await make(mcp())
+        code = """
+            print(add(1) * 2, shop_stock_take("apple"))
+            receipt = place_order([Line("pear", amount=2)], paid_by="cash")
+            print(receipt.total, receipt.lines[0].sku)
+            try:
+                fail("out of paper")
+            except RuntimeError as error:
+                print(error)
+        """
+        for _ in range(2):  # a new server each time, since the stock is whole again
+            assert await out(executor, code) == ("6 2 left\n2.0 pear\nError executing tool fail: out of paper\n")
+            await executor.stop()
+            await executor.start()
+        await executor.stop()  # in this task, which the server's must not outlive
+
+    async def test_survives_a_restart_of_the_sandbox(self, make: Make):
+        executor = await make(mcp())
+        assert await out(executor, "print(shop_stock_take('apple'))") == "2 left\n"
+        await executor.restart()
+        assert await out(executor, "print(shop_stock_take('apple'))") == "1 left\n"
+        await executor.stop()
+
+
+class TestToolsAddedLater:
+    async def test_are_there_also_where_the_sandbox_runs_already(self, make: Make):
+        executor = await make(double)
+        executor.add_tools([bill, mcp()])
+        assert [tool.name for tool in await executor.list_tools()][:3] == ["double", "bill", "add"]
+        assert await out(executor, "print(double(1), len(bill([], 1)), add(1))") == "2 0 3\n"
+        with pytest.raises(
+            RuntimeError, match=r"^code has run in this executor already: give tools before, or stop\(\)"
+        ):
+            executor.add_tools([bill])
+        await executor.stop()
+
+    async def test_of_a_name_that_is_taken_are_refused_and_change_nothing(self, make: Make):
+        executor = await make(double)
+        with pytest.raises(ValueError, match="would be called `double`"):
+            executor.add_tools([bill, double])
+        assert [tool.name for tool in await executor.list_tools()] == ["double"]
+        assert await out(executor, "print(double(1))") == "2\n"
+
+
+class TestTheConfig:
+    @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
+    async def test_keeps_tools_and_policy(self, kind: Any):
+        tool = FunctionTool(double, "Multiply.")
+        config = kind(tools=[tool], approve_tool=AllowTools(["double"])).dump_component()
+        with pytest.warns(UserWarning, match="SECURITY WARNING"):
+            loaded = ComponentLoader.load_component(config, kind)
+        assert loaded.dump_component() == config
+        try:
+            assert await out(loaded, "print(double(4))") == "8\n"
+        finally:
+            await loaded.stop()
+
+    def test_names_what_it_cannot_keep(self):
+        with pytest.raises(ValueError, match="These tools can't be written into a config: `double`, `bill`"):
+            DockerCommandLineCodeExecutor(tools=[double, bill]).dump_component()
+
+        async def approve(request: Any) -> Any: ...
+
+        with pytest.raises(ValueError, match=r"^approve_tool=`.*approve` can't be written into a config: use a policy"):
+            DockerCommandLineCodeExecutor(approve_tool=approve).dump_component()
