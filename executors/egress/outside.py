@@ -8,6 +8,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from .addresses import Address
 from .hostnames import is_address, with_port
@@ -120,7 +121,7 @@ async def _in_thread(resolve: Resolver, host: str) -> Sequence[str]:
 async def _connect_one_of(host: str, port: int, addresses: Sequence[Address]) -> Streams:
     """Try the addresses one after the other."""
     problem: Exception = TimeoutError()
-    tried = addresses[:MOST_ADDRESSES]
+    tried = _alternating(addresses)[:MOST_ADDRESSES]
     for address in tried:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S / len(tried)):
@@ -137,16 +138,24 @@ async def _connect_one_of(host: str, port: int, addresses: Sequence[Address]) ->
     raise Refused(f"{where} can't be reached: {_short(problem)}", 502)
 
 
+def _alternating(addresses: Sequence[Address]) -> list[Address]:
+    """Both kinds of addresses in turn, so that many of a kind that does not work here don't hide the other."""
+    kinds = [[each for each in addresses if each.version == version] for version in (6, 4)]
+    if addresses and addresses[0].version == 4:
+        kinds.reverse()
+    return [each for pair in zip_longest(*kinds) for each in pair if each is not None]
+
+
 def _short(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__
 
 
 def _is_ours(address: Address) -> bool:
-    """Whether it is an address of this machine: only to such a one can a socket be bound."""
+    """Whether it is an address of this machine: what would be sent there would come from there."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((str(address), 0))
+            probe.connect((str(address), 9))  # which sends nothing
+            return ipaddress.ip_address(probe.getsockname()[0]) == address
     except OSError:
         return False
-    return True

@@ -1,4 +1,4 @@
-"""C, case 45. Network with an allow-list: what is not on the list stays out of reach, by whatever trick it is asked for."""
+"""C, cases 45 and 46. Network with an allow-list: what is not on it stays out of reach, by whatever trick it is asked for."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,8 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.tools.fetch import FetchUrlTool
+from autogen_codeact.executors.tools.host_tools import host_tools
 
 from ..executors.egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
 from ..executors.sandboxes import block
@@ -577,3 +579,23 @@ async def test_45_an_upload_and_a_reader_that_does_not_read(subject: Subject, ho
     finally:
         flood.stop.set()
         deaf.set()
+
+
+async def test_46_a_tool_that_fetches_does_not_reach_the_hosts_own_network(subject: Subject, hosts: Hosts) -> None:
+    """The calls are made on the host, which could reach all of it: the list and the addresses are checked there, too."""
+    server, inside = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request)
+    for number, address in enumerate(INSIDE):
+        hosts.addresses[f"n{number}.inside.example"] = [address]
+    tool = FetchUrlTool([allowed(server), f"*.inside.example:{inside.port}"], resolve=hosts.resolve)
+    await subject.start({"tools": host_tools([tool]).tools})
+    names = [*NAMES, *[f"n{number}.inside.example" for number in range(len(INSIDE))]]
+    code = f"""
+    print(fetch_url("http://ok.example:{server.port}/")[:14])
+    for url in [f"http://{{name}}:{inside.port}/" for name in {names!r}] + ["file:///etc/passwd", "http:///etc/passwd"]:
+        try:
+            print(fetch_url(url))
+        except Exception:
+            print("refused")
+    """
+    assert await out(subject, code) == ["GET / HTTP/1.1"] + ["refused"] * (len(names) + 2)
+    assert (server.connections, inside.connections) == (1, 0)

@@ -1,6 +1,6 @@
 """C. Network: there is none, and what tries to use it hears so at once.
 
-Case 45 (allow-list) is in test_c_allow_list.py; case 46 (host tools that fetch) is left out: there are no host tools yet.
+Cases 45 (allow-list) and 46 (host tools that fetch) are in test_c_allow_list.py.
 """
 
 import asyncio

@@ -1,0 +1,111 @@
+"""From a name to a connection: which address is taken, and what is said where there is none."""
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors.egress import outside
+from autogen_codeact.executors.egress.outside import Outside, _alternating, _is_ours
+from autogen_codeact.executors.egress.policy import Policy, Refused
+from tests.abuse.canaries import host_addresses
+
+from .servers import echo_request, hosts_in
+
+
+def addresses(*texts: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    return [ipaddress.ip_address(text) for text in texts]
+
+
+def test_both_kinds_of_addresses_are_tried_in_turn() -> None:
+    assert _alternating(addresses("2606::1", "2606::2", "2606::3", "1.1.1.1")) == addresses(
+        "2606::1", "1.1.1.1", "2606::2", "2606::3"
+    )
+    assert _alternating(addresses("1.1.1.1", "1.1.1.2", "2606::1")) == addresses("1.1.1.1", "2606::1", "1.1.1.2")
+    assert _alternating([]) == []
+
+
+def test_this_machines_own_addresses_are_known() -> None:
+    own = [ipaddress.ip_address(text) for text in host_addresses() if not text.startswith("127.")]
+    assert own
+    assert all(map(_is_ours, own))
+    assert not any(map(_is_ours, addresses("1.1.1.1", "8.8.8.8", "192.0.2.1", "2606:4700:4700::1111")))
+
+
+async def test_one_that_does_not_answer_gives_way_to_the_next(tmp_path: Path) -> None:
+    with hosts_in(tmp_path) as hosts:
+        server = hosts.serve(echo_request, "ok.example")
+        hosts.addresses["ok.example"] = ["127.0.0.9", "127.0.0.1"]
+        _, writer = await Outside(Policy([f"ok.example:{server.port} in 127.0.0.0/8"]), hosts.resolve).connect(
+            "ok.example", server.port
+        )
+        assert writer.get_extra_info("peername") == ("127.0.0.1", server.port)
+        writer.transport.abort()
+
+
+def resolver(*answers: str) -> outside.Resolver:
+    return lambda _: list(answers)
+
+
+def unknown(name: str) -> Sequence[str]:
+    raise socket.gaierror(-2, "Name or service not known")
+
+
+def broken(name: str) -> Sequence[str]:
+    raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("resolve", "status", "said"),
+    [
+        (resolver(), 502, "ok.example:1 can't be reached: it has no address"),
+        (resolver("x"), 502, "ok.example:1 can't be reached: its address was not found ('x' does not appear to be"),
+        (unknown, 502, "ok.example:1 can't be reached: its address was not found (Name or service not known)"),
+        (broken, 502, "ok.example:1 can't be reached: its address was not found (RuntimeError('not today'))"),
+        (resolver("127.0.0.1"), 502, "ok.example:1 can't be reached: "),
+    ],
+)
+async def test_what_can_t_be_reached_says_why(resolve: outside.Resolver, status: int, said: str) -> None:
+    with pytest.raises(Refused) as caught:
+        await Outside(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
+    assert caught.value.status == status
+    assert said in str(caught.value)
+
+
+async def test_a_resolver_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "RESOLVE_TIMEOUT_S", 0.1)
+    release = threading.Event()
+
+    def slow(name: str) -> Sequence[str]:
+        release.wait(30)
+        return []
+
+    try:
+        with pytest.raises(Refused, match=r"^ok\.example:443 can't be reached: its address was not found in 0\.1 s$"):
+            await Outside(Policy(["ok.example"]), slow).connect("ok.example", 443)
+    finally:
+        release.set()
+
+
+async def test_a_host_that_takes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full queue answers nothing, as a firewall does."""
+    monkeypatch.setattr(outside, "CONNECT_TIMEOUT_S", 0.3)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            for sock in waiting:
+                sock.setblocking(False)
+                sock.connect_ex(("127.0.0.1", port))
+            with pytest.raises(Refused, match=rf"^ok\.example:{port} can't be reached: no connection within 0\.3 s$"):
+                await Outside(Policy([f"ok.example:{port} in 127.0.0.1"]), resolver("127.0.0.1")).connect(
+                    "ok.example", port
+                )
+        finally:
+            for sock in waiting:
+                sock.close()
