@@ -46,6 +46,14 @@ WorkDirOption = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Its files are there for the code, and what the code writes comes back to it."),
 ]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-domain",
+        metavar="HOST",
+        help="A host that the code may reach, such as api.example.com or '*.example.org:443'; can be repeated.",
+    ),
+]
 ModeOption = Annotated[Mode, typer.Option(help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
@@ -109,6 +117,7 @@ def _exec(
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
+    allow_domain: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the code blocks of a markdown file, one after the other, up to the first that fails. No model.
@@ -119,7 +128,7 @@ def _exec(
         from autogen_codeact.cli.run_blocks import run_file
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir)
+        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, tuple(allow_domain or ()))
         raise typer.Exit(run_file(file, choice, as_json=as_json))
 
 
@@ -150,6 +159,7 @@ def _run(
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
+    allow_domain: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let an agent solve one task by writing code and running it in the sandbox.
@@ -164,7 +174,7 @@ def _run(
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env),
-            sandbox=SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir),
+            sandbox=SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, tuple(allow_domain or ())),
             retries=retries,
             team=team,
             stream=stream,

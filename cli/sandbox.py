@@ -34,6 +34,7 @@ class SandboxChoice:
         mode: `process` or `session`.
         timeout: Seconds for one block.
         work_dir: Folder of the host that is kept in step; None for a temporary one.
+        allow_domains: Hosts that the code may reach.
     """
 
     kind: str = "auto"
@@ -41,12 +42,15 @@ class SandboxChoice:
     mode: str = "process"
     timeout: float = 60
     work_dir: Path | None = None
+    allow_domains: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
         """What the executor is made with."""
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
         if self.image is not None:
             options["image"] = self.image
+        if self.allow_domains:
+            options["allow_domains"] = list(self.allow_domains)
         if self.kind != "none":
             # The folder is the user's: what the code made belongs there, the code itself does not.
             options["delete_tmp_files"] = True
@@ -67,6 +71,10 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
     _say_warnings()
     if choice.image is not None and choice.kind in ("bubblewrap", "none"):
         raise CommandError(f"--image is for Docker: leave it out, or use --sandbox docker instead of {choice.kind}.")
+    if choice.allow_domains and choice.kind == "none":
+        raise CommandError(
+            "--allow-domain is for a sandbox: without one the code reaches every host. Leave one of them out."
+        )
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=UNSANDBOXED)  # it is said below

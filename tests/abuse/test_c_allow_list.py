@@ -14,7 +14,6 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.executors.tools.fetch import FetchUrlTool
-from autogen_codeact.executors.tools.host_tools import host_tools
 
 from ..executors.egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
 from ..executors.sandboxes import block
@@ -587,7 +586,7 @@ async def test_46_a_tool_that_fetches_does_not_reach_the_hosts_own_network(subje
     for number, address in enumerate(INSIDE):
         hosts.addresses[f"n{number}.inside.example"] = [address]
     tool = FetchUrlTool([allowed(server), f"*.inside.example:{inside.port}"], resolve=hosts.resolve)
-    await subject.start({"tools": host_tools([tool]).tools})
+    await subject.start({"tools": [tool]})
     names = [*NAMES, *[f"n{number}.inside.example" for number in range(len(INSIDE))]]
     code = f"""
     print(fetch_url("http://ok.example:{server.port}/")[:14])

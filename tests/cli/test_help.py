@@ -11,10 +11,10 @@ from tests.cli.support import codeact
 OPTIONS = {
     (): ["--version", "demo", "exec", "run", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
-    ("exec",): ["FILE.md", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--json"],
+    ("exec",): ["FILE.md", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--allow-domain", "--json"],
     ("run",): [
         *("TASK", "--model", "replay:FILE", "--base-url", "--api-key-env", "--retries", "--team", "--stream"),
-        *("--json", "--mode", "--sandbox", "--image", "--timeout", "--work-dir"),
+        *("--json", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--allow-domain"),
     ],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],

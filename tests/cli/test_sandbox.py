@@ -75,6 +75,10 @@ def test_none_is_never_taken_by_itself(tmp_path):
         (["--sandbox", "none", "--image", "python:3"], "--image is for Docker"),
         (["--image", "python:3"], "image= needs Docker. No Docker engine at unix:///nowhere"),
         (["--sandbox", "none", "--mode", "session"], "mode='session' is not for sandbox='none'"),
+        (
+            ["--sandbox", "none", "--allow-domain", "ok.example"],
+            "--allow-domain is for a sandbox: without one the code reaches",
+        ),
         (["--sandbox", "chroot"], "Invalid value for '--sandbox'"),
     ],
 )
@@ -82,6 +86,25 @@ def test_what_a_sandbox_does_not_have_is_status_2(arguments, complaint):
     done = codeact("exec", "-", *arguments, stdin=WHERE, env={**NOWHERE, "COLUMNS": "200"})
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
+
+
+def test_named_hosts_can_be_reached(bubblewrap):
+    """Which they are is said where another one is asked for; a real host would be on the network."""
+    fetching = """
+import urllib.request
+for host in ("no-such-name.invalid", "evil.example"):
+    try:
+        urllib.request.urlopen(f"http://{host}/")
+    except OSError as error:
+        print(error.code)
+"""
+    allowed = ["--allow-domain", "api.example.com", "--allow-domain", "*.invalid:80"]
+    done = codeact("exec", "-", "--sandbox", "bubblewrap", *allowed, "--json", stdin=code(fetching))
+    (result,) = done.objects
+    assert result["output"] == "502\n403\n"
+    assert [note.split(";")[0] for note in result["notes"]] == [
+        "A connection was refused: evil.example:80 is not in allow_domains"
+    ]
 
 
 def test_a_session_keeps_its_variables_in_bubblewrap(bubblewrap):

@@ -13,7 +13,6 @@ from autogen_core.tools import BaseTool
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.tools.fetch import FetchUrlArguments, FetchUrlTool
-from autogen_codeact.executors.tools.host_tools import host_tools
 
 from .egress.servers import Hosts, Server, answer, echo_request, hosts_in, read_request
 from .sandboxes import out
@@ -181,7 +180,7 @@ def test_a_config_keeps_the_list_and_the_bounds() -> None:
 async def test_code_in_the_sandbox_calls_it(hosts: Hosts, sandbox_image: str) -> None:
     server = hosts.serve(echo_request, "ok.example", tls=True)
     tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=20, tools=host_tools([tool]).tools) as executor:
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=20, tools=[tool]) as executor:
         code = f"""
         print(fetch_url("https://ok.example:{server.port}/a").splitlines()[0])
         try:

@@ -241,13 +241,16 @@ class TestFromStartToStop:
         assert (await run(executor, "print('again')")).state == "kept"
 
     async def test_a_config_makes_the_same_again(self, backend):
-        executor = backend.make(timeout=7, limits=Limits(pids=77), environment={"A": "b"})
+        executor = backend.make(
+            timeout=7, limits=Limits(pids=77), environment={"A": "b"}, allow_domains=["*.ok.example:1"]
+        )
         loaded = CodeExecutor.load_component(executor.dump_component())
         assert type(loaded) is backend.kind
         config = loaded.dump_component().config
         assert config == executor.dump_component().config
         assert (config["mode"], config["timeout"], config["limits"]["pids"]) == (backend.mode, 7, 77)
         assert config["environment"] == {"A": "${A}"}  # never the value
+        assert config["allow_domains"] == ["*.ok.example:1"]
 
     async def test_what_is_asked_for_at_the_start_is_there(self, make):
         def double(x: int) -> int:
