@@ -41,6 +41,7 @@ class Block:
     def __init__(self, supervisor, ident, request, code):
         self.supervisor = supervisor
         self.ident = ident
+        self.token = wire.unguessable()
         self.request = request
         self.code = code
         self.report = None
@@ -73,7 +74,7 @@ class Block:
         self.worker.on_exit = self.worker_exited
         self.worker.on_hang_up = self.worker_hung_up
         self.began = time.monotonic()
-        self.worker.peer.send(wire.pack(b"X", self.ident, message, self.code, wire.MAX_REQUEST), ends)
+        self.worker.peer.send(wire.pack(b"X", self.token, message, self.code, wire.MAX_REQUEST), ends)
         if self.relay is not None:
             self.relay.theirs.close()
         for capture in self.captures:
@@ -111,7 +112,7 @@ class Block:
 
     def hear(self, kind, ident, message):
         """Take what the worker says of this block."""
-        if kind == b"D" and ident == self.ident and self.report is None:
+        if kind == b"D" and ident == self.token and self.report is None:
             self.report = checked(message)
 
     def _keep_awake(self):
@@ -314,7 +315,7 @@ class CellBlock(Block):
         theirs.close()
 
     def hear(self, kind, ident, message):
-        if ident != self.ident or self.finished:
+        if ident != self.token or self.finished:
             return
         if kind == b"C" and self.checkpoint is not None:
             self.checkpoint.taken(message)

@@ -185,4 +185,7 @@ def _say(text):
         sys.stderr.write(text)
         sys.stderr.flush()
     except Exception:  # the block may have closed or replaced it
-        os.write(2, text.encode("utf-8", "replace"))
+        try:
+            os.write(2, text.encode("utf-8", "replace"))
+        except OSError:
+            pass  # also the descriptor: then nobody hears it, and the result has it

@@ -145,6 +145,7 @@ class Taking:
     def __init__(self, session, ident, done):
         self.session = session
         self.ident = ident
+        self.token = wire.unguessable()
         self.done = done
         self.worker = session.worker
         ours, theirs = socket.socketpair()
@@ -154,11 +155,11 @@ class Taking:
         self.timer = session.supervisor.after(CHECKPOINT_PATIENCE, lambda: self._end("the session does not answer"))
         self.worker.on_frame = self._hear
         self.worker.on_exit = self.worker.on_hang_up = lambda: self._end("the session has ended")
-        self.worker.peer.send(wire.pack(b"P", ident, {"fds": 1}), [theirs.fileno()])
+        self.worker.peer.send(wire.pack(b"P", self.token, {"fds": 1}), [theirs.fileno()])
         theirs.close()
 
     def _hear(self, kind, ident, message):
-        if kind == b"C" and ident == self.ident:
+        if kind == b"C" and ident == self.token:
             self.checkpoint.taken(message)
             self._end(self.checkpoint.skipped)
 

@@ -13,6 +13,8 @@ from . import system
 LATE_LIMIT = 64 * 1024
 FULL = 8 * 1024
 QUIET_S = 0.02
+# Taken here, because each line that is printed needs them, and user code may come to replace what the modules hold.
+_set_handler, _main_thread, _this_thread = signal.signal, threading.main_thread, threading.current_thread
 
 
 def point_at(stdout_fd, stderr_fd):
@@ -41,7 +43,7 @@ def open_streams(is_late=lambda: False, keep_late=None):
     stdout = Output(1, None, is_late, keep_late)
     stderr = Output(2, stdout, is_late, keep_late)
     # The supervisor's last word before it kills the block: what is held back must not be lost.
-    signal.signal(system.LAST_WORDS, lambda *_: (stdout.flush(), stderr.flush()))
+    _set_handler(system.LAST_WORDS, lambda *_: (stdout.flush(), stderr.flush()))
     for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
@@ -115,8 +117,8 @@ class SessionStreams:
 
     def is_late(self):
         """Whether the running thread was started by an earlier block."""
-        thread = threading.current_thread()
-        if thread is threading.main_thread():
+        thread = _this_thread()
+        if thread is _main_thread():
             return False
         return not self.running or getattr(thread, "_codeact_block", self.block) != self.block
 
@@ -136,7 +138,7 @@ class SessionStreams:
         return text
 
     def _start_marked(self, start, thread, args, kwargs):
-        thread._codeact_block = getattr(threading.current_thread(), "_codeact_block", self.block)
+        thread._codeact_block = getattr(_this_thread(), "_codeact_block", self.block)
         return start(thread, *args, **kwargs)
 
     def _submit_marked(self, submit, pool, args, kwargs):
@@ -145,7 +147,7 @@ class SessionStreams:
         block = self.block
 
         def call(*call_args, **call_kwargs):
-            threading.current_thread()._codeact_block = block
+            _this_thread()._codeact_block = block
             return args[0](*call_args, **call_kwargs)
 
         return submit(pool, call, *args[1:], **kwargs)

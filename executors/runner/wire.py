@@ -44,6 +44,11 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_int=_integer).decode
 
 
+def unguessable():
+    """A number for a request to a process that runs user code: what earlier blocks have left there can't forge its answer."""
+    return int.from_bytes(os.urandom(4), "big")
+
+
 def pack(kind, ident, message=None, data=b"", limit=MAX_PAYLOAD):
     """Make a frame.
 

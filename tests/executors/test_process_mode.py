@@ -314,7 +314,7 @@ class TestCodeThatTurnsOnTheSandbox:
         code = (
             FORGE
             + """
-    for ident in range(1000):
+    for ident in (*range(1000), own_ident()):
         os.write(control_socket(), frame(b"D", ident, {"exit_code": 0, "value": "forged", "error": None}))
     raise ValueError("mine")
 """
@@ -335,8 +335,8 @@ class TestCodeThatTurnsOnTheSandbox:
             "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 100004, 100000) + b'[' * 100000)",
             "os.write(control_socket(), struct.pack('!cIII', b'D', 1, 1000004, 1000000) + b'9' * 1000000)",
             "os.write(control_socket(), frame(b'?', 1, {}) * 1000)",
-            "os.write(control_socket(), frame(b'C', 1, {'pid': [1]}) + frame(b'S', 1, {'pid': 1}) + frame(b'X', 1, {}))",
-            "os.write(control_socket(), frame(b'D', 1, {'exit_code': 'x', 'error': [], 'value': {}, 'late': 3}))",
+            "os.write(control_socket(), frame(b'C', own_ident(), {'pid': [1]}) + frame(b'S', 1, {'pid': 1}))",
+            "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 'x', 'error': [], 'value': {}, 'late': 3}))",
             "s = socket.socket(fileno=os.dup(control_socket())); socket.send_fds(s, [b'x'] * 1, [0, 1, 2] * 50)",
             "os.close(control_socket())",
         ],

@@ -579,18 +579,18 @@ class TestCodeThatTurnsOnTheSandbox:
     @pytest.mark.parametrize(
         "send",
         [
-            "frame(b'C', ident, {'pid': [1]})",
-            "frame(b'C', ident, {'pid': 1})",
-            "frame(b'C', ident, {'pid': os.getpid()})",
-            "frame(b'C', ident, {'skipped': 3})",
-            "frame(b'C', ident, {'skipped': 'x' * 100000})",
-            "frame(b'X', ident, {'pid': 1, 'status': 0})",
+            "frame(b'C', own_ident(), {'pid': [1]})",
+            "frame(b'C', own_ident(), {'pid': 1})",
+            "frame(b'C', own_ident(), {'pid': os.getpid()})",
+            "frame(b'C', own_ident(), {'skipped': 3})",
+            "frame(b'C', own_ident(), {'skipped': 'x' * 100000})",
+            "frame(b'X', own_ident(), {'pid': 1, 'status': 0})",
         ],
     )
     async def test_by_forged_checkpoints_has_the_true_one(self, make_executor: MakeExecutor, send: str) -> None:
         executor = await make_executor(mode="session", timeout=5)
         await out(executor, FORGE + "\n    mark = 1")
-        forge = f"for ident in range(20): os.write(control_socket(), {send})\n"
+        forge = f"os.write(control_socket(), {send})\n"
         assert await out(executor, forge + "'done'") == "'done'\n"
         result = await run(executor, forge + "os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "restored")
@@ -598,9 +598,7 @@ class TestCodeThatTurnsOnTheSandbox:
 
     async def test_without_checkpoints_a_forged_one_is_nothing(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
-        code = (
-            FORGE + "    for ident in range(20): os.write(control_socket(), frame(b'C', ident, {'pid': 2}))\n    'done'"
-        )
+        code = FORGE + "    os.write(control_socket(), frame(b'C', own_ident(), {'pid': 2}))\n    'done'"
         assert await out(executor, code) == "'done'\n"
         assert await out(executor, "'next'") == "'next'\n"
 
@@ -624,8 +622,8 @@ class TestCodeThatTurnsOnTheSandbox:
     ) -> None:
         executor = await make_executor(mode="session", timeout=5)
         await out(executor, FORGE)
-        # The numbers of later blocks come first: while this one runs they mean nothing.
-        code = f"for ident in range(30, -1, -1): os.write(control_socket(), frame(b'D', ident, {message!r}))"
+        # The host's numbers of this block and later ones mean nothing here.
+        code = f"for ident in (*range(30), own_ident()): os.write(control_socket(), frame(b'D', ident, {message!r}))"
         await run(executor, code)
         results = [await run(executor, "print('next')"), await run(executor, "echo next", "sh")]
         assert [told(result) for result in results] == [("ok", 0, "next\n")] * 2
@@ -649,7 +647,7 @@ class TestCodeThatTurnsOnTheSandbox:
 
     async def test_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=1)
-        forge = "for ident in range(30, -1, -1): os.write(control_socket(), frame(b'D', ident, {'exit_code': 0}))"
+        forge = "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 0}))"
         await run(
             executor, FORGE + f"    {forge}\n    import time; time.sleep(60)"
         )  # ends by the forged word, while its code goes on
