@@ -223,8 +223,10 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             if self._mounted is None:
                 self._workspace = self._new_workspace(self.work_dir)
                 self._workspace.prepare()
-            sandbox = await (self._pool.acquire() if self._pool is not None else self.bare_sandbox())
+            sandbox = await self._pool.acquire() if self._pool is not None else self._new_sandbox()
             self._moved_into(sandbox)
+            if self._pool is None:
+                await sandbox.start()
             try:
                 await self._furnish(sandbox)
             except BaseException:
@@ -251,7 +253,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         return sandbox
 
     def _moved_into(self, sandbox: Sandbox) -> None:
-        """Take note of the sandbox that blocks will run in."""
+        """Take note of the sandbox that blocks will run in; it may not have been started."""
 
     def _new_workspace(self, root: Path) -> Workspace:
         return Workspace(root)
