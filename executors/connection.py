@@ -175,7 +175,8 @@ class Connection:
         except SandboxError as broken:
             error = broken
         except OSError as broken:
-            error = SandboxDied(f"the stream to the sandbox {self._name} broke: {broken}")
+            detail = self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)
+            error = SandboxDied(f"the stream to the sandbox {self._name} broke ({broken}); {detail}")
         except Exception as broken:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = SandboxProtocolError(f"talking to the sandbox {self._name} failed: {broken!r}")
         self._end(error)
