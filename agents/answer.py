@@ -3,18 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
 from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage
+from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
 MAX_TRIED_PLACES = 200
+
+STUB = '''
+def final_answer(value):
+    """Give the final answer, which ends the code and the task."""
+
+    def plain(thing, depth=0):
+        import dataclasses
+
+        if depth > 50 or thing is None or isinstance(thing, (str, int, float)):
+            return thing
+        if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+            return {field.name: plain(getattr(thing, field.name), depth + 1) for field in dataclasses.fields(thing)}
+        if hasattr(thing, "model_dump"):
+            return thing.model_dump(mode="json")
+        if hasattr(thing, "to_dict") and hasattr(thing, "columns"):
+            return plain(thing.to_dict("records"), depth + 1)
+        if hasattr(thing, "to_dict"):
+            return plain(thing.to_dict(), depth + 1)
+        if hasattr(thing, "tolist"):
+            return plain(thing.tolist(), depth + 1)
+        if isinstance(thing, dict):
+            return {str(key): plain(item, depth + 1) for key, item in thing.items()}
+        if isinstance(thing, (list, tuple, set, frozenset)):
+            return [plain(item, depth + 1) for item in thing]
+        if hasattr(thing, "isoformat"):
+            return thing.isoformat()
+        return str(thing)
+
+    _call("final_answer", {"value": plain(value)})
+    raise SystemExit
+'''
+"""What `final_answer` is in the session. It ends the block as `sys.exit()` does."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +74,70 @@ class Answer:
             return TextMessage(content=self.text, **more)
         kind = cast(type[BaseChatMessage], StructuredMessage[type(self.value)])  # type: ignore[misc]
         return kind(content=self.value, **more)
+
+
+class Receiver:
+    """Takes the answer that code gives.
+
+    Args:
+        output_type: What it must fit, or None.
+    """
+
+    def __init__(self, output_type: type[BaseModel] | None) -> None:
+        self._output_type = output_type
+        self.answer: Answer | None = None
+
+    def take(self, value: Any) -> None:
+        """Take a value.
+
+        Raises:
+            ValueError: It does not fit, or there is an answer already.
+        """
+        if self.answer is not None:
+            raise ValueError("final_answer has been called before; the first answer counts")
+        self.answer = from_value(value, self._output_type)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take what the code gives that is run inside."""
+        reset = _RECEIVER.set(self)
+        try:
+            yield
+        finally:
+            _RECEIVER.reset(reset)
+
+
+_RECEIVER: ContextVar[Receiver | None] = ContextVar("receiver", default=None)
+
+
+class FinalAnswerTool:
+    """The host tool by which code gives the answer: only a call that reached the host counts, whatever the code prints or raises.
+
+    There is one for all agents, since several may share a session; the answer goes to the one whose code it is.
+    """
+
+    name = "final_answer"
+    signature = "(value)"
+    description = "Give the final answer, which ends the code and the task."
+    source = STUB
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+        """Take the answer.
+
+        Raises:
+            ToolArgumentError: There is not one argument, the value.
+            ValueError: The value does not fit.
+        """
+        if set(arguments) != {"value"}:
+            raise ToolArgumentError("final_answer takes one argument, the value")
+        receiver = _RECEIVER.get()
+        if receiver is None:
+            raise ValueError("there is no agent here that could give an answer")
+        receiver.take(arguments["value"])
+        return ToolAnswer(None)
+
+
+FINAL_ANSWER = FinalAnswerTool()
 
 
 def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:

@@ -25,11 +25,19 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
-from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part
+from autogen_codeact.agents.codeact_prompt import describe_tools
+from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part, refuse_functions
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
+from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
+from autogen_codeact.agents.replay import Replay
+from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.executor_tools import dump_approval
+from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+from autogen_codeact.executors.tools.policies import loaded
+from autogen_codeact.executors.tools.tool import HostTool
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
@@ -63,6 +71,12 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         stream_output: Also yield what running code writes, as it writes it: in `ModelClientStreamingChunkEvent`s whose
             metadata have `chunk_of: execution`, because AutoGen's teams take no events of others. Needs one of our
             executors. Default: no.
+        tools: Functions of this process that the code can call, beside those that the executor has: typed functions, AutoGen
+            tools, workbenches. The model is told of them all. Needs one of our executors. Default: none.
+        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`. Default: whom the executor
+            asks, if anybody.
+        redact: Given a host tool's name and a result of it, gives what the saved state keeps of that, without secrets; the
+            conversation is another matter. Default: all of it. It can't be dumped.
 
     Raises:
         ValueError: `max_retries_on_error` is negative, or given without a model.
@@ -98,6 +112,9 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         supported_languages: list[str] | None = None,
         approval_func: ApprovalFuncType | None = None,
         stream_output: bool = False,
+        tools: Sequence[ToolLike] = (),
+        approve_tool: ApproveTool | None = None,
+        redact: RedactResult | None = None,
     ) -> None:
         if max_retries_on_error < 0:
             raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
@@ -118,12 +135,18 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
         self._languages = runnable_languages(languages)
         self._approval_func = approval_func
+        self._redact = redact
+        self._tools = tuple(tools)
+        self._approve_tool = approve_tool
         self._runner = CodeRunner(
             code_executor,
             source=name,
             context=self._model_context,
             approval_func=approval_func,
             stream=stream_output,
+            tools=self._tools,
+            approve_tool=approve_tool,
+            redact=redact,
         )
         self._conversation = self._asker = None
         if model_client is not None:
@@ -196,11 +219,21 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
     ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
         conversation = self._conversation
         assert conversation is not None
-        async with conversation.restored_on_error():
-            await conversation.listen(messages)
+        async with conversation.restored_on_error(), self._runner.turn():
+            conversation.system_message = self._whole_system_message(await self._runner.list_tools())
+            await conversation.listen(messages, self._runner.interruption)
+            if (replayed := await self._runner.rebuild(token)) is not None:
+                if not replayed.same:
+                    await conversation.tell(replayed.describe())
+                yield replayed.event(self.name)
             async with aclosing(self._solve(conversation, token)) as steps:
                 async for item in steps:
                     yield item
+
+    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+        if self._system_message is None or not tools:
+            return self._system_message
+        return f"{self._system_message}\n\n{describe_tools(tools)}"
 
     async def _solve(
         self, conversation: Conversation, token: CancellationToken
@@ -250,6 +283,8 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         elif not code.blocks:
             yield TextMessage(content=self._nothing_to_run(messages), source=self.name)
         else:
+            if (replayed := await self._runner.rebuild(token)) is not None:
+                yield replayed.event(self.name)
             async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
                 yield chunk
             result = self._runner.result
@@ -338,7 +373,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         await self._runner.reset(cancellation_token)
 
     async def close(self) -> None:
-        """Stop the executor and close the model client of an agent that was loaded from a config.
+        """Stop the executor, with what its tools have started, and the model of an agent that was loaded from a config.
 
         What was given to the constructor belongs to whoever gave it and is left alone.
 
@@ -355,11 +390,15 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
                     await self._model_client.close()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the conversation with the model, ready for JSON."""
-        return CodeExecutorAgentState(llm_context=await self._model_context.save_state()).model_dump()
+        """Return the conversation with the model and, where there is one, the session's journal, ready for JSON."""
+        context = await self._model_context.save_state()
+        return CodeExecutorAgentState(llm_context=context, journal=self._runner.save_journal()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up a conversation from `save_state`; a state of AutoGen's own agent (it keeps none) empties it.
+
+        The session, where there is one, is rebuilt at the beginning of the next turn, or by `rebuild_session`: its blocks are
+        run again in a fresh sandbox, and calls to host tools are answered from the record.
 
         Raises:
             ValueError: The state is another kind of component's.
@@ -368,15 +407,23 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         if loaded.type not in {"CodeExecutorAgentState", "BaseState"}:
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeExecutorAgent.")
         await self._model_context.load_state(loaded.llm_context)
+        self._runner.load_journal(loaded.journal)
+
+    async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
+        """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.
+
+        Args:
+            cancellation_token: Ends it. Default: none.
+
+        Returns:
+            Where it differs from what it was; None where there was nothing to rebuild.
+        """
+        return await self._runner.rebuild(cancellation_token or CancellationToken())
 
     # Configuration
 
     def _to_config(self) -> CodeExecutorAgentConfig:
-        if self._approval_func is not None:
-            raise ValueError(
-                "An agent with an approval_func can't be dumped, because a function has no configuration; "
-                "dump it without one and pass approval_func again after loading."
-            )
+        refuse_functions(approval_func=self._approval_func, redact=self._redact)
         return CodeExecutorAgentConfig(
             name=self.name,
             code_executor=self._code_executor.dump_component(),
@@ -389,6 +436,8 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             sources=self._sources,
             supported_languages=self._supported_languages,
             stream_output=self._stream_output,
+            tools=dump_tools(self._tools),
+            approve_tool=dump_approval(self._approve_tool),
         )
 
     @classmethod
@@ -408,6 +457,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             sources=config.sources,
             supported_languages=config.supported_languages,
             stream_output=config.stream_output,
+            **loaded(config.tools, config.approve_tool),
         )
         agent._owns_parts = True
         return agent

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,26 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 
+from autogen_codeact.agents.answer import FINAL_ANSWER, Receiver
 from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
+from autogen_codeact.agents.journal import Journal, RedactResult, SessionRecord, record_of
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.agents.observation import describe
-from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
+from autogen_codeact.agents.observation import describe, describe_calls
+from autogen_codeact.agents.replay import Replay, replay
+from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor, ToolCall
+from autogen_codeact.executors.block_reply import combine
+from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.broker import heard_by
+from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.executors.tools.tool import HostTool
 
 logger = logging.getLogger("autogen_codeact")
 
 RESTART_DEADLINE_S = 120.0
+INTERRUPTED = (
+    "You were interrupted at this before, and don't remember it. Your code had made these calls to host tools by then; "
+    "what is done is done, so don't repeat it:"
+)
 OUTPUT_FILE = ".codeact/output-{}.txt"
 OUTPUT_FILES = 100
 OUTPUT_CHUNK = {"chunk_of": "execution"}
@@ -39,6 +51,10 @@ class CodeRunner:
         approval_func: Asked before any code runs; None for nobody.
         stream: Whether output is passed on as it comes, where the executor can do that.
         setup: Python that runs in each new session before anything else; None for nothing.
+        tools: Host tools that the agent brings along.
+        approve_tool: Asked before each call to a host tool; None for who is asked by the executor, if anybody.
+        answers: Whether code can give the answer, where the executor is one of ours.
+        redact: Gives what is recorded of a tool's result; None for all of it.
     """
 
     def __init__(
@@ -50,23 +66,45 @@ class CodeRunner:
         approval_func: ApprovalFuncType | None = None,
         stream: bool = False,
         setup: str | None = None,
+        answers: bool = False,
+        tools: Sequence[ToolLike] = (),
+        approve_tool: ApproveTool | None = None,
+        redact: RedactResult | None = None,
     ) -> None:
         self.executor = executor
         self.ran_code = False
         self.result: CodeResult
+        self.receiver = Receiver(None)
+        self.calls: list[ToolCall] = []
+        self._interrupted: list[ToolCall] = []
         self._source = source
         self._context = context
         self._approval_func = approval_func
         self._stream = stream
         self._setup = setup
-        self._set_up_for: int | None = None
+        self.takes_answers = answers and isinstance(executor, SandboxCodeExecutor)
+        self._redact = redact
+        self._record = record_of(executor)
+        self._prepared_for: int | None = None
         self._outputs_kept = 0
         self._output: asyncio.Queue[str | None] | None = None
+        self._give(tools, approve_tool)
 
-    @property
-    def takes_answers(self) -> bool:
-        """Whether code can give the answer."""
-        return False
+    def _give(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None) -> None:
+        """Give the executor what is the agent's."""
+        if isinstance(self.executor, SandboxCodeExecutor):
+            self.executor.add_tools(tools, approve_tool)
+            if self.takes_answers:
+                self.executor.offer_tool(FINAL_ANSWER)
+        elif tools or approve_tool is not None:
+            raise ValueError(
+                f"A {type(self.executor).__name__} lets no code call tools: use one of our executors, such as "
+                "DockerCommandLineCodeExecutor, or leave tools and approve_tool away."
+            )
+
+    async def list_tools(self) -> Sequence[HostTool]:
+        """List what functions of the host the code can call, `final_answer` left out."""
+        return await self.executor.list_tools() if isinstance(self.executor, SandboxCodeExecutor) else ()
 
     async def run(self, blocks: list[CodeBlock], cancellation_token: CancellationToken) -> CodeResult:
         """Run the blocks, if they are approved.
@@ -106,34 +144,95 @@ class CodeRunner:
         self._outputs_kept += 1
         return name
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A turn of the agent: of one that is cut short, it is remembered which calls to host tools had been made."""
+        self.calls = []
+        try:
+            yield
+        except BaseException:
+            self._interrupted += [call for call in self.calls if call.name != FINAL_ANSWER.name]
+            raise
+        self._interrupted = []
+
+    @property
+    def interruption(self) -> str | None:
+        """What the model should know of turns that were cut short, and that it does not remember; None for nothing."""
+        if not self._interrupted:
+            return None
+        return f"{INTERRUPTED}\n{describe_calls(tuple(self._interrupted))}"
+
+    async def rebuild(self, cancellation_token: CancellationToken) -> Replay | None:
+        """Rebuild the session, where a state was loaded that is about another one.
+
+        Args:
+            cancellation_token: Ends it; it is begun anew the next time.
+
+        Returns:
+            How that went, or None where there was nothing to run again.
+        """
+        if self._record is None or self._record.pending is None:
+            return None
+        return await awaited(self._rebuild(self._record, self._record.pending, cancellation_token), cancellation_token)
+
+    async def _rebuild(self, record: SessionRecord, journal: Journal, token: CancellationToken) -> Replay | None:
+        assert isinstance(self.executor, SandboxCodeExecutor)
+        if self.executor.starts:
+            await self._restart(token)
+        self.ran_code = True
+        await self._prepare(token)
+        made = await replay(self.executor, record, journal, token)
+        record.pending = None
+        return made if made.blocks or made.left_out else None
+
     async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
-        before = await self._set_up(token)
-        result = await self._run_in_executor(blocks, token)
+        if self._record is not None and self._record.pending is not None:
+            await self._rebuild(self._record, self._record.pending, token)
+        before = await self._prepare(token)
+        with self.receiver.listening(), heard_by(self.calls.append):
+            result = await self._run_all(blocks, token)
         if not isinstance(result, ExecutionResult):
             return result
         if before is not None and before.state == "lost":
             result = replace(result, state="lost", notes=(*before.notes, *result.notes))
         elif result.state == "lost":
-            self._set_up_for = None
+            self._prepared_for = None
         return result
 
-    async def _set_up(self, token: CancellationToken) -> ExecutionResult | None:
-        """Run the setup in a session that has not had it, and return its result.
+    async def _prepare(self, token: CancellationToken) -> ExecutionResult | None:
+        """Run the setup, where the session is a new one.
+
+        Returns:
+            What came of it, or None where nothing was to be done.
 
         Raises:
             ValueError: It failed.
         """
-        if self._setup is None or self._set_up_for == self._session_number():
+        if self._setup is None or self._prepared_for == self._session_number():
             return None
-        block = CodeBlock(code=self._setup, language="python")
-        result = await self.executor.execute_code_blocks([block], cancellation_token=token)
+        code = [CodeBlock(code=self._setup, language="python")]
+        result = await self.executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:
             raise ValueError(f"The agent's setup failed. {describe(result)}")
-        self._set_up_for = self._session_number()
+        self._prepared_for = self._session_number()
         return result if isinstance(result, ExecutionResult) else None
 
     def _session_number(self) -> int:
         return self.executor.starts if isinstance(self.executor, SandboxCodeExecutor) else 0
+
+    async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
+        if self._record is None or not isinstance(self.executor, SandboxCodeExecutor):
+            return await self._run_in_executor(blocks, token)
+        # One by one, because each is an entry of its own in the journal.
+        results: list[ExecutionResult] = []
+        for block in blocks:
+            result = await self._run_in_executor([block], token)
+            assert isinstance(result, ExecutionResult)
+            self._record.note(self.executor, block, result, self._redact)
+            results.append(result)
+            if result.exit_code != 0 or self.receiver.answer is not None:
+                break
+        return combine(results)
 
     async def _run_in_executor(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
         output = self._output
@@ -182,12 +281,33 @@ class CodeRunner:
         """
         if not self.ran_code:
             return  # most executors refuse to restart before they were started
+        await self._restart(cancellation_token)
+        self.ran_code = False
+        self._interrupted = []
+
+    async def _restart(self, token: CancellationToken) -> None:
         try:
             async with asyncio.timeout(RESTART_DEADLINE_S):
-                await awaited(self.executor.restart(), cancellation_token)
+                await awaited(self.executor.restart(), token)
         except TimeoutError as error:
             raise TimeoutError(
                 f"The code executor did not restart within {RESTART_DEADLINE_S:g} s; stop it and start it again."
             ) from error
-        self.ran_code = False
-        self._set_up_for = None
+        self._prepared_for = None
+        if self._record is not None:
+            self._record.forget()
+
+    # What is kept of the session
+
+    def save_journal(self) -> Journal | None:
+        """Return the session's journal; None for an executor without a session."""
+        if self._record is None:
+            return None
+        if self._record.pending is None and isinstance(self.executor, SandboxCodeExecutor):
+            self._record.see(self.executor)
+        return self._record.pending or self._record.journal
+
+    def load_journal(self, journal: Journal | None) -> None:
+        """Have the session rebuilt before it is used next, unless it is the one that the journal is about."""
+        if self._record is not None and journal is not None:
+            self._record.load(journal)

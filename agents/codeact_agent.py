@@ -25,15 +25,29 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import Answer, from_text
+from autogen_codeact.agents.answer import Answer, Receiver, from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.budget import Budget, TimeIsUp, limited
 from autogen_codeact.agents.code_runner import CodeRunner
-from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_part, load_type
+from autogen_codeact.agents.config import (
+    CodeActAgentConfig,
+    CodeActAgentState,
+    dump_type,
+    load_part,
+    load_type,
+    refuse_functions,
+)
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.agents.journal import RedactResult
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadata_of
+from autogen_codeact.agents.replay import Replay
+from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
+from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.executor_tools import dump_approval
+from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+from autogen_codeact.executors.tools.policies import loaded
+from autogen_codeact.executors.tools.tool import HostTool
 
 CLOSING_DEADLINE_S = 120.0
 CLOSE_DEADLINE_S = 120.0
@@ -61,6 +75,10 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         supported_languages: Languages that are run. Default: Python.
         output_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it. What
             does not fit is sent back to the model. Default: none, the answer is text.
+        tools: Functions of this process that the code can call, beside those that the executor has: typed functions, AutoGen
+            tools, workbenches. The model is told of them all. Needs one of our executors. Default: none.
+        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`. Default: whom the executor
+            asks, if anybody.
         setup: Python that runs in the session before the first block, such as `import numpy as np`, and again in each new
             session. The model is told of it.
         max_steps: Messages of the model in a turn, at least 1. Default 20.
@@ -70,6 +88,8 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         max_output_chars: Characters of an output that the model sees, head and tail together; a longer one is put into a
             file in the sandbox, whose name the model is told. Default 20,000.
         approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
+        redact: Given a host tool's name and a result of it, gives what the saved state keeps of that, without secrets; the
+            conversation is another matter. Default: all of it. It can't be dumped.
 
     When a limit is reached, the model is asked once for an answer without code, which then is the agent's, with
     `stopped` and the name of the limit in its metadata. That request comes on top of the limit.
@@ -104,12 +124,15 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         prompt_style: prompt.PromptStyle = "markdown",
         supported_languages: list[str] | None = None,
         output_type: type[BaseModel] | None = None,
+        tools: Sequence[ToolLike] = (),
+        approve_tool: ApproveTool | None = None,
         setup: str | None = None,
         max_steps: int = 20,
         max_tokens: int | None = None,
         max_seconds: float | None = None,
         max_output_chars: int = MAX_OUTPUT_CHARS,
         approval_func: ApprovalFuncType | None = None,
+        redact: RedactResult | None = None,
     ) -> None:
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
         if max_seconds is not None and not max_seconds > 0:
@@ -130,11 +153,15 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         self._languages = runnable_languages(supported_languages or self.DEFAULT_SUPPORTED_LANGUAGES)
         self._output_type = output_type
         self._setup = setup
+        self._tools = tuple(tools)
+        self._approve_tool = approve_tool
         self._max_steps = max_steps
         self._max_tokens = max_tokens
         self._max_seconds = max_seconds
         self._max_output_chars = max_output_chars
         self._approval_func = approval_func
+        self._redact = redact
+        self._broke = False
         self._runner = CodeRunner(
             code_executor,
             source=name,
@@ -142,22 +169,27 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             approval_func=approval_func,
             stream=stream_output,
             setup=setup,
+            answers=True,
+            tools=self._tools,
+            approve_tool=approve_tool,
+            redact=redact,
         )
         self._conversation = Conversation(
             self._model_context,
             model_client,
             source=name,
-            system_message=self._whole_system_message(),
+            system_message=self._whole_system_message(()),
             stream=model_client_stream,
         )
         self._owns_parts = False
 
-    def _whole_system_message(self) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
         if self._system_message is None:
             return None
         return prompt.system_message(
             self._system_message,
             style=self._prompt_style,
+            tools=tools,
             setup=self._setup,
             output_type=self._output_type,
             by_call=self._runner.takes_answers,
@@ -208,7 +240,11 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             ValueError: There is no task: nothing was said, now or before.
         """
         events: list[BaseAgentEvent | BaseChatMessage] = []
-        async with self._conversation.restored_on_error(), aclosing(self._act(messages, cancellation_token)) as turn:
+        async with (
+            self._conversation.restored_on_error(),
+            self._runner.turn(),
+            aclosing(self._act(messages, cancellation_token)) as turn,
+        ):
             async for item in turn:
                 if isinstance(item, BaseChatMessage):
                     answer = item
@@ -222,7 +258,12 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         self, messages: Sequence[BaseChatMessage], token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage, None]:
         """Take step after step, up to an answer or a limit. The last item is the answer."""
-        await self._conversation.listen(messages)
+        self._conversation.system_message = self._whole_system_message(await self._runner.list_tools())
+        await self._conversation.listen(messages, self._runner.interruption)
+        if (replayed := await self._runner.rebuild(token)) is not None:
+            if not replayed.same:
+                await self._conversation.tell(replayed.describe())
+            yield replayed.event(self.name)
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
         while budget.used_up is None:
             try:
@@ -266,9 +307,16 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
     async def _run(
         self, step: int, blocks: list[CodeBlock], token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage, None]:
-        async for chunk in self._runner.following(self._runner.run(blocks, token)):
-            yield chunk
-        result = self._runner.result
+        receiver = self._runner.receiver = Receiver(self._output_type)
+        try:
+            async for chunk in self._runner.following(self._runner.run(blocks, token)):
+                yield chunk
+            result = self._runner.result
+            self._broke = False
+        except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
+            if self._broke:  # twice running is no accident
+                raise
+            self._broke, result = True, broken(error)
         await self._observe(result)
         yield CodeExecutionEvent(
             retry_attempt=step - 1,
@@ -276,6 +324,8 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             source=self.name,
             metadata=metadata_of(result) | {"step": str(step)},
         )
+        if receiver.answer is not None:
+            yield receiver.answer.message(self.name, metadata={"steps": str(step), "answered_by": "final_answer"})
 
     def _problem_with(self, text: str) -> str | None:
         """Why a message without code is no answer; None where it is one."""
@@ -354,7 +404,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         await self._runner.reset(cancellation_token)
 
     async def close(self) -> None:
-        """Stop the executor and close the model client of an agent that was loaded from a config.
+        """Stop the executor, with what its tools have started, and the model of an agent that was loaded from a config.
 
         What was given to the constructor belongs to whoever gave it and is left alone.
 
@@ -370,11 +420,15 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
                 await self._model_client.close()
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the conversation with the model, ready for JSON."""
-        return CodeActAgentState(llm_context=await self._model_context.save_state()).model_dump()
+        """Return the conversation with the model and the session's journal, ready for JSON."""
+        context = await self._model_context.save_state()
+        return CodeActAgentState(llm_context=context, journal=self._runner.save_journal()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take up a conversation from `save_state`.
+        """Take up a conversation and a session from `save_state`.
+
+        The session is rebuilt at the beginning of the next turn, or by `rebuild_session`: its blocks are run again in a
+        fresh sandbox, and calls to host tools are answered from the record.
 
         Raises:
             ValueError: The state is another kind of component's.
@@ -383,15 +437,23 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         if loaded.type != "CodeActAgentState":
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeActAgent.")
         await self._model_context.load_state(loaded.llm_context)
+        self._runner.load_journal(loaded.journal)
+
+    async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
+        """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.
+
+        Args:
+            cancellation_token: Ends it. Default: none.
+
+        Returns:
+            Where it differs from what it was; None where there was nothing to rebuild.
+        """
+        return await self._runner.rebuild(cancellation_token or CancellationToken())
 
     # Configuration
 
     def _to_config(self) -> CodeActAgentConfig:
-        if self._approval_func is not None:
-            raise ValueError(
-                "An agent with an approval_func can't be dumped, because a function has no configuration; "
-                "dump it without one and pass approval_func again after loading."
-            )
+        refuse_functions(approval_func=self._approval_func, redact=self._redact)
         return CodeActAgentConfig(
             name=self.name,
             code_executor=self._code_executor.dump_component(),
@@ -404,6 +466,8 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             prompt_style=self._prompt_style,
             supported_languages=self._supported_languages,
             output_type=dump_type(self._output_type),
+            tools=dump_tools(self._tools),
+            approve_tool=dump_approval(self._approve_tool),
             setup=self._setup,
             max_steps=self._max_steps,
             max_tokens=self._max_tokens,
@@ -416,13 +480,14 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         executor = load_part(CodeExecutor, config.code_executor, "code_executor")
         client = load_part(ChatCompletionClient, config.model_client, "model_client")
         context = load_part(ChatCompletionContext, config.model_context, "model_context")
-        parts = {"code_executor", "model_client", "model_context", "output_type"}
+        parts = {"code_executor", "model_client", "model_context", "output_type", "tools", "approve_tool"}
         plain = {name: getattr(config, name) for name in CodeActAgentConfig.model_fields if name not in parts}
         agent = cls(
             code_executor=executor,
             model_client=client,
             model_context=context,
             output_type=load_type(config.output_type),
+            **loaded(config.tools, config.approve_tool),
             **plain,
         )
         agent._owns_parts = True

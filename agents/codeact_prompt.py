@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel
+
+from autogen_codeact.executors.tools.tool import HostTool
 
 PromptStyle = Literal["markdown", "execute"]
 
@@ -36,6 +40,7 @@ ANSWER_BY_CALL = (
     "`final_answer(value)` in code, which ends there."
 )
 TYPED = "The answer must fit this JSON schema; in a message without code, it is JSON and nothing else:\n{schema}"
+TOOLS = "These functions of the host can be called in code, as any others; each call is made at once:"
 SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
 
 EMPTY = "Your message was empty. Go on: act in code, or give the answer."
@@ -57,11 +62,29 @@ WHY = {
 NOT_RUN = "[The code in this answer was not run: {why}.]"
 
 
+def describe_tools(tools: Sequence[HostTool]) -> str:
+    """Show the model what host tools there are, as Python: signature and docstring.
+
+    Args:
+        tools: The tools.
+
+    Returns:
+        The words; "" for no tools.
+    """
+    if not tools:
+        return ""
+    shown = []
+    for tool in tools:
+        words = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
+        shown.append(f'def {tool.name}{tool.signature}:\n    """{words}"""')
+    return "{}\n```python\n{}\n```".format(TOOLS, "\n\n".join(shown))
+
+
 def system_message(
     task: str,
     *,
     style: PromptStyle,
-    tools: str = "",
+    tools: Sequence[HostTool] = (),
     setup: str | None = None,
     output_type: type[BaseModel] | None = None,
     by_call: bool = True,
@@ -71,12 +94,12 @@ def system_message(
     Args:
         task: What the agent is for, in the user's words.
         style: How code is written.
-        tools: What host tools there are; "" for none.
+        tools: What host tools there are.
         setup: Code that has been run ahead.
         output_type: What the answer must fit.
         by_call: Whether code can give the answer.
     """
-    parts = [task, HOW[style], RULES, tools.strip()]
+    parts = [task, HOW[style], RULES, describe_tools(tools)]
     if setup is not None:
         parts.append(SETUP.format(setup=setup.strip("\n")))
     parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)

@@ -12,6 +12,7 @@ from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
+from autogen_codeact.agents.journal import Journal
 
 
 class CodeExecutorAgentConfig(BaseModel):
@@ -30,6 +31,8 @@ class CodeExecutorAgentConfig(BaseModel):
     sources: list[str] | None = None
     supported_languages: list[str] | None = None
     stream_output: bool = False
+    tools: list[ComponentModel] = Field(default_factory=list)
+    approve_tool: ComponentModel | None = None
 
     @model_serializer(mode="wrap")
     def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -53,6 +56,8 @@ class CodeActAgentConfig(BaseModel):
     prompt_style: PromptStyle = "markdown"
     supported_languages: list[str] | None = None
     output_type: ComponentModel | None = None
+    tools: list[ComponentModel] = Field(default_factory=list)
+    approve_tool: ComponentModel | None = None
     setup: str | None = None
     max_steps: int = Field(default=20, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
@@ -66,19 +71,39 @@ class CodeActAgentConfig(BaseModel):
 
 
 class CodeExecutorAgentState(BaseModel):
-    """What `save_state` keeps: the conversation with the model."""
+    """What `save_state` keeps: the conversation with the model, and what was run in the session, where there is one."""
 
     type: str = "CodeExecutorAgentState"
     version: str = "1.0.0"
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
+    journal: Journal | None = None
 
 
 class CodeActAgentState(BaseModel):
-    """What `save_state` keeps: the conversation with the model."""
+    """What `save_state` keeps: the conversation with the model, and what was run in the session."""
 
     type: str = "CodeActAgentState"
     version: str = "1.0.0"
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
+    journal: Journal | None = None
+
+
+def refuse_functions(**functions: object) -> None:
+    """Refuse to dump an agent that holds functions.
+
+    Args:
+        functions: What may be one, by argument.
+
+    Raises:
+        ValueError: There are some; the message names them.
+    """
+    given = [name for name, function in functions.items() if function is not None]
+    if given:
+        article = "an" if given[0][0] in "aeiou" else "a"
+        raise ValueError(
+            f"An agent with {article} {' and '.join(given)} can't be dumped, because a function has no configuration; "
+            f"dump it without one and pass {' and '.join(given)} again after loading."
+        )
 
 
 def dump_type(output_type: type[BaseModel] | None) -> ComponentModel | None:

@@ -45,16 +45,20 @@ class Conversation:
         self._context = context
         self._client = client
         self._source = source
-        self._system_message = system_message
+        self.system_message = system_message
         self._stream = stream
 
     async def messages(self) -> list[LLMMessage]:
         """All that the model is told when it is asked next."""
-        system = [SystemMessage(content=self._system_message)] if self._system_message is not None else []
+        system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         return [*system, *await self._context.get_messages()]
 
-    async def listen(self, messages: Sequence[BaseChatMessage]) -> None:
+    async def listen(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
         """Take in what others said.
+
+        Args:
+            messages: It.
+            interruption: What is to be known of turns that were cut short, or None.
 
         Raises:
             ValueError: There is no task: nothing was said, now or before.
@@ -68,6 +72,8 @@ class Conversation:
                 await self._context.add_message(told)
         if not any(map(says_something, await self._context.get_messages())):
             raise ValueError("There is no task: give the agent a message that says what to do.")
+        if interruption is not None:
+            await self.tell(interruption)
 
     async def tell(self, words: str) -> None:
         """Tell the model something in the agent's name."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
+from autogen_codeact.executors.errors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_IMAGES = 4
@@ -20,9 +24,13 @@ MAX_IMAGE_PIXELS = 40_000_000
 MAX_IMAGE_SIDE = 1536
 MAX_FILES_NAMED = 10
 MAX_NAME_CHARS = 120
+MAX_CALLS_SHOWN = 40
+MAX_CALL_CHARS = 500
 
 # Formats whose readers are plain decoders; PIL's EPS reader, for one, starts Ghostscript on the file.
 _IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
+_BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
+CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
 _SILENT = "The code ran without an error and printed nothing. Print what you want to see."
 _NOT_RUN = "The code was not approved, so nothing was run."
 _STATES = {
@@ -68,7 +76,24 @@ def metadata_of(result: CodeResult) -> dict[str, str]:
         metadata |= {"state": result.state, "duration_s": f"{result.duration_s:.3f}"}
         if result.error is not None:
             metadata["error"] = result.error.type
+        if result.tool_calls:
+            metadata["tool_calls"] = json.dumps(list(map(_as_object, result.tool_calls)), ensure_ascii=False)
     return metadata
+
+
+def _as_object(call: ToolCall) -> dict[str, Any]:
+    # A ledger in a message is for people and logs; the result itself has all of it.
+    ended: dict[str, Any] = {"result": _json(call.result)} if call.outcome == "ok" else {}
+    if call.error is not None:
+        ended = {"error": _shortened(f"{call.error.type}: {call.error.message}")}
+    arguments = {name: _json(value) for name, value in call.arguments.items()}
+    return {
+        "name": call.name,
+        "arguments": arguments,
+        "outcome": call.outcome,
+        **ended,
+        "duration_s": round(call.duration_s, 3),
+    }
 
 
 async def as_message(
@@ -88,8 +113,57 @@ async def as_message(
     return UserMessage(content=[words, *images] if images else words, source=source)
 
 
+def describe_calls(calls: Sequence[ToolCall]) -> str:
+    """Put calls to host tools into words, one a line, so that it is plain which of them took effect.
+
+    Args:
+        calls: The calls; the first and the last are shown where they are many.
+    """
+    lines = [f"- {_shortened(_call(call))}" for call in calls]
+    if len(lines) > MAX_CALLS_SHOWN:
+        half = MAX_CALLS_SHOWN // 2
+        lines[half:-half] = [f"- [… {len(lines) - 2 * half} more …]"]
+    return "\n".join(lines)
+
+
+def _call(call: ToolCall) -> str:
+    made = f"{call.name}({', '.join(f'{name}={_json(value)}' for name, value in call.arguments.items())})"
+    error = f"{call.error.type}: {call.error.message}" if call.error is not None else ""
+    match call.outcome:
+        case "ok":
+            return f"{made} was done and gave {_json(call.result)}"
+        case "refused":
+            return f"{made} was not made: {error}"
+        case "error":
+            return f"{made} failed: {error}"
+        case _:
+            return f"{made} was under way when it was stopped; it may have been done or not"
+
+
+def _json(value: Any) -> str:
+    return _shortened(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _shortened(text: str) -> str:
+    text = "".join(char if char.isprintable() else " " for char in text)
+    return text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…"
+
+
+def broken(error: SandboxError) -> ExecutionResult:
+    """Return the result of code whose sandbox broke under it."""
+    return ExecutionResult(
+        exit_code=1,
+        output="",
+        code_file=None,
+        outcome="crashed",
+        error=ErrorInfo(type(error).__name__, str(error)),
+        tool_calls=tuple(error.tool_calls),
+        state="lost",
+    )
+
+
 def images_of(result: CodeResult) -> list[Image]:
-    """Load the first four images that the code made, each scaled to at most 1,536 pixels a side.
+    """Load the first four images that the code made or host tools gave it, each scaled to at most 1,536 pixels a side.
 
     What is larger than 8 MiB or 40 megapixels, or no image after all, is left out; it is still named in the words.
     """
@@ -100,7 +174,20 @@ def images_of(result: CodeResult) -> list[Image]:
         if artifact.media_type.startswith("image/") and artifact.path is not None:
             image = _load_image(artifact.path)
             images += [image] if image is not None else []
-    return images
+    of_tools = [image for call in _tool_calls(result) for image in call.images]
+    return [*images, *map(_scaled, of_tools[: MAX_IMAGES - len(images)])]
+
+
+def _tool_calls(result: CodeResult) -> tuple[ToolCall, ...]:
+    return result.tool_calls if isinstance(result, ExecutionResult) else ()
+
+
+def _scaled(image: Image) -> Image:
+    if max(image.image.size) <= MAX_IMAGE_SIDE:
+        return image
+    picture = image.image.copy()
+    picture.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
+    return Image.from_pil(picture)
 
 
 def bounded(text: str, limit: int, whole: str | None = None) -> str:
@@ -129,6 +216,8 @@ def _headline(result: CodeResult) -> str:
             return f"The code took too long and was stopped{after}{why}."
         case "oom":
             return f"The code was killed because it used more memory than the sandbox has{why}."
+        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type in _BROKEN:
+            return f"The sandbox broke while the code ran ({result.error.message}). What it did before that is done."
         case "crashed":
             return f"The code crashed its process (exit code {result.exit_code}){why}."
         case _:
@@ -153,8 +242,8 @@ def _remarks(result: CodeResult) -> str:
         lines.append(f"{result.truncated} bytes of output were too much to keep and are gone.")
     if result.state in _STATES:
         lines.append(_STATES[result.state])
-    if result.exit_code != 0 and result.tool_calls:
-        lines.append(f"Calls that had already gone out to host tools: {_calls(result.tool_calls)}.")
+    if result.exit_code != 0 and result.tool_calls and not _is_denied(result):
+        lines.append(f"{CALLS_MADE}\n{describe_calls(result.tool_calls)}")
     lines += result.notes
     if result.artifacts:
         lines.append(f"Files made or changed: {_files(result.artifacts)}.")
@@ -170,10 +259,6 @@ def _hidden_value(result: CodeResult) -> str | None:
 
 def _is_denied(result: CodeResult) -> bool:
     return outcome_of(result) == "denied"
-
-
-def _calls(calls: tuple[object, ...]) -> str:
-    return _listed([str(getattr(call, "name", call)) for call in calls])
 
 
 def _files(artifacts: tuple[Artifact, ...]) -> str:

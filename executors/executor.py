@@ -105,7 +105,6 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._policy = Policy(allow_domains)
         self._allow_domains = tuple(allow_domains)
         self._tools = ExecutorTools(tools, tool_limits, approve_tool)
-        self._is_fresh, self._is_outdated = True, False
         self._pool = pool
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
@@ -116,7 +115,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._calls = Turns()
         self._files = Turns()
 
-    def tool_settings(self) -> dict[str, Any] | None:
+    def tool_settings(self) -> dict[str, Any]:
         """What the runner is told of the host tools when it starts."""
         return self._tools.settings()
 
@@ -161,22 +160,27 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         return self._temporary.path
 
     def add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None = None) -> None:
-        """Let the code call more functions of the host; agents give their `tools` so, and keep them in their own config.
+        """Let the code call more functions of the host, from the next block on; agents give their `tools` so.
+
+        A config keeps only what the constructor was given: agents keep theirs in their own.
 
         Args:
-            tools: As for the constructor.
+            tools: As for the constructor; what is there already is left alone.
             approve_tool: Asked before each call to any tool.
 
         Raises:
-            RuntimeError: Code has run already, in a sandbox that does not know them.
             TypeError: Something is no tool.
             ValueError: A tool can't be used, or somebody else approves already.
         """
-        alive = self._sandbox is not None and self._sandbox.alive
-        if alive and not self._is_fresh:
-            raise RuntimeError("code has run in this executor already: give tools before, or stop() the executor first")
         self._tools.add(tools, approve_tool)
-        self._is_outdated = alive
+
+    def offer_tool(self, tool: HostTool) -> None:
+        """Let the code call a function that belongs to an agent itself: it is not listed, and its calls need no approval.
+
+        Raises:
+            ValueError: Another tool has its name.
+        """
+        self._tools.offer(tool)
 
     async def list_tools(self) -> tuple[HostTool, ...]:
         """List the functions of the host that the code can call; starts the workbenches that don't run yet, not the sandbox.
@@ -227,6 +231,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             self._moved_into(sandbox)
             if self._pool is None:
                 await sandbox.start()
+            self._tools.started(sandbox.settings.tools)
             try:
                 await self._furnish(sandbox)
             except BaseException:
@@ -234,7 +239,6 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
                 raise
             self._sandbox = sandbox
             self._starts += 1
-            self._is_fresh, self._is_outdated = True, False
         except BaseException:
             # What earlier blocks have left in it must survive an engine that is away for a moment.
             if fresh:
@@ -378,7 +382,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     async def _ready(self) -> Sandbox:
         """The running sandbox: that of before, or a new one where it has ended."""
         sandbox = self._sandbox
-        if sandbox is not None and sandbox.alive and not self._stopped and not self._is_outdated:
+        if sandbox is not None and sandbox.alive and not self._stopped and not self._tools.wait_for_start:
             return sandbox
         async with self._lifecycle:
             if self._stopped:
@@ -388,8 +392,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     async def _running(self) -> Sandbox:
         sandbox = self._sandbox
         await self._tools.start()
-        if sandbox is None or not sandbox.alive or self._is_outdated:
-            self._died = self._died or (sandbox is not None and not sandbox.alive)
+        if sandbox is None or not sandbox.alive:
+            self._died = self._died or sandbox is not None
             await self._stop(keep_folder=True)
             sandbox = await self._start()
         return sandbox
@@ -403,7 +407,6 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         request = self._request(block)
         if isinstance(request, ExecutionResult):
             return _marked_lost(replace(request, notes=notes))
-        self._is_fresh = False
         workspace = self._workspace
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept = None
@@ -415,7 +418,9 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
             kept = self._keep_code(request)
-        calls = self._tools.block(block) if message["command"] is None else None
+        calls = None
+        if message["command"] is None:
+            calls, message["tool_sources"] = self._tools.block(block), self._tools.later()
         try:
             reply = await sandbox.run(message, request.code, self._timeout, listener, calls)
         except SandboxError as error:

@@ -180,7 +180,7 @@ class Supervisor:
     # Blocks
 
     def _execute(self, ident, request, code):
-        for name in ("command", "path", "keep_state", "scan", "hide", "delete", "tools"):
+        for name in ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources"):
             request.setdefault(name, None)
         self._count += 1
         request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)

@@ -23,7 +23,11 @@ _UNFIT = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationErro
     "ExceptionGroup",
 }
 
+BROKEN = "def %s(*arguments, **named):\n    raise RuntimeError(%r)"
+
+_made = {}
 _public = {}
+_added = {}
 
 
 class _Running:
@@ -83,16 +87,49 @@ def install(sources):
     Returns:
         What went wrong, by tool.
     """
-    module = types.ModuleType(MODULE, "Functions of the host. Each has an awaitable twin: `await add.aio(1, 2)`.")
-    module.__spec__ = importlib.machinery.ModuleSpec(MODULE, None)
-    module.__dict__.update(ToolError=ToolError, ToolRefused=ToolRefused, _call=call, _call_async=call_async)
-    sys.modules[MODULE] = module
+    if not sources:
+        return {}
+    module = _module()
     problems = {}
     for name, source in sources:
         try:
             _define(module, name, source)
         except Exception as error:
             problems[name] = "%s: %s" % (type(error).__name__, error)
+    _publish(module, sources)
+    return problems
+
+
+def add(sources):
+    """Define the tools of the host that have come since the start, unless they are there by now.
+
+    Args:
+        sources: As above.
+
+    Returns:
+        What `__main__` gets of them; one that could not be defined says so when it is called.
+    """
+    fresh = [(name, source) for name, source in sources if _added.get(name) != source]
+    if not fresh:
+        return {}
+    before = public()
+    for name, problem in install(fresh).items():
+        _define(_module(), name, BROKEN % (name, "the source of this host tool failed in the sandbox: " + problem))
+    _publish(_module(), fresh)
+    _added.update(fresh)
+    return {name: thing for name, thing in _public.items() if before.get(name) is not thing}
+
+
+def _module():
+    if MODULE not in _made:
+        module = types.ModuleType(MODULE, "Functions of the host. Each has an awaitable twin: `await add.aio(1, 2)`.")
+        module.__spec__ = importlib.machinery.ModuleSpec(MODULE, None)
+        module.__dict__.update(ToolError=ToolError, ToolRefused=ToolRefused, _call=call, _call_async=call_async)
+        _made[MODULE] = sys.modules[MODULE] = module
+    return _made[MODULE]
+
+
+def _publish(module, sources):
     names = {name for name, _ in sources}
     _public.update(
         (name, thing)
@@ -100,7 +137,6 @@ def install(sources):
         if (not name.startswith("_") or name in names) and getattr(thing, "__module__", None) == MODULE
     )
     module.__all__ = sorted(_public)
-    return problems
 
 
 def _define(module, name, source):

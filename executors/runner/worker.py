@@ -107,6 +107,7 @@ class Worker:
         sys.argv = [path]
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
         namespace = python.new_main(path)
+        tools.add(request["tool_sources"] or ())
         namespace.update(tools.public())
         outcome = python.run_script(source, path, namespace)
         self._leave_if_forked(outcome)
@@ -127,6 +128,7 @@ class Worker:
         if self.session is None:
             self.session = Session()
             self.checkpoints.hide()
+        self.session.namespace.update(tools.add(request["tool_sources"] or ()))
         self.checkpoints.reap()
         if request["checkpoint"] and self._checkpoint(ident, fds.pop()):
             _close(fds)

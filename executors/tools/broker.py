@@ -8,7 +8,7 @@ import contextvars
 import logging
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +22,41 @@ from autogen_codeact.executors.result import CallOutcome, ErrorInfo, ToolCall
 from .approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from .host_tools import sources
 from .limits import ToolLimits
-from .payloads import describe_error, read_call, write_answer, write_error
-from .tool import HostTool, ToolArgumentError
+from .payloads import Request, describe_error, read_call, write_answer, write_error
+from .tool import HostTool, ToolAnswer, ToolArgumentError
 
 logger = logging.getLogger("autogen_codeact")
 
 CANCEL_GRACE_S = 1.0
 _NUMBER = struct.Struct("!I")
+
+
+Record = Callable[[str, Mapping[str, Any]], ToolAnswer]
+"""Answers a call, or raises `NotAllowed`."""
+
+_RECORD: contextvars.ContextVar[Record | None] = contextvars.ContextVar("record", default=None)
+
+_LISTENER: contextvars.ContextVar[Callable[[ToolCall], None] | None] = contextvars.ContextVar("listener", default=None)
+
+
+@contextlib.contextmanager
+def answered_by(record: Record) -> Iterator[None]:
+    """Have the calls of blocks that are run inside answered from a record: no tool is run, and nobody is asked."""
+    reset = _RECORD.set(record)
+    try:
+        yield
+    finally:
+        _RECORD.reset(reset)
+
+
+@contextlib.contextmanager
+def heard_by(listener: Callable[[ToolCall], None]) -> Iterator[None]:
+    """Have the calls of blocks that are run inside told as they end, also of a block whose result nobody gets to see."""
+    reset = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(reset)
 
 
 class NotAllowed(Exception):
@@ -63,6 +91,7 @@ class ToolBroker:
         self.tools: dict[str, HostTool] = {}
         self.limits = limits
         self.approve = approve
+        self.unasked: set[str] = set()
         self.swap((), tools)
 
     def swap(self, old: Sequence[HostTool], new: Sequence[HostTool]) -> None:
@@ -84,8 +113,12 @@ class ToolBroker:
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
 
+    def asks_for(self, tool: HostTool) -> ApproveTool | None:
+        """Who is asked before a call to a tool; None for nobody."""
+        return None if tool.name in self.unasked else self.approve
+
     def settings(self) -> dict[str, Any]:
-        """What the runner has to know."""
+        """What the runner has to know when it starts."""
         return {
             "sources": sources(list(self.tools.values())),
             "in_flight": self.limits.in_flight,
@@ -128,6 +161,7 @@ class BlockCalls:
         self._loop = asyncio.get_running_loop()
         # Tools see the context variables of who runs the block, not those of the connection's thread.
         self._context = contextvars.copy_context()
+        self._listener = _LISTENER.get()
         self._send: Callable[[bytes], None] | None = None
         self._open: set[int] = set()
         self._undone: set[int] = set()
@@ -205,9 +239,12 @@ class BlockCalls:
     async def _serve(self, call: _Call, payload: bytes) -> None:
         """Make one call; nothing that a tool raises gets past this."""
         try:
-            tool, arguments = await self._admit(call, payload)
-            call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
-            answer = await tool.run(arguments, call.token)
+            request = await self._read(call, payload)
+            record = _RECORD.get()
+            if record is None:
+                answer = await self._make(call, request)
+            else:
+                answer = record(request.name, request.copies[1])
             body, result = await self._written(answer.value)
             if call.outcome is None:
                 call.images = tuple(answer.images)
@@ -227,27 +264,31 @@ class BlockCalls:
             raise ValueError(f"the results that one block gets may have {self._limits.bytes_out}; this one has no room")
         return body, result
 
-    async def _admit(self, call: _Call, payload: bytes) -> tuple[HostTool, dict[str, Any]]:
-        """Read the call and see whether it may be made."""
-        approve = self._broker.approve
+    async def _read(self, call: _Call, payload: bytes) -> Request:
         try:
-            request = await read_call(payload, 3 if approve is not None else 2)
+            request = await read_call(payload, 3 if self._broker.approve is not None else 2)
         except ValueError as error:
             raise NotAllowed("BadCall", str(error), "ValueError") from None
         call.name, call.arguments = request.name, request.copies[0]
+        return request
+
+    async def _make(self, call: _Call, request: Request) -> ToolAnswer:
+        """See whether the call may be made, and make it."""
         tool = self._broker.tools.get(request.name)
         if tool is None:
             known = ", ".join(self._broker.tools)
             raise NotAllowed(
                 "UnknownTool", f"there is no host tool {request.name[:200]!r}; there are: {known}", "NameError"
             )
+        approve = self._broker.asks_for(tool)
         if approve is not None:
             block, token = self._block, call.token
             asked = ToolApprovalRequest(
                 tool.name, request.copies[2], tool.signature, tool.description, block.code, block.language, token
             )
             await self._ask(approve, asked)
-        return tool, request.copies[1]
+        call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
+        return await tool.run(request.copies[1], call.token)
 
     async def _ask(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
         try:
@@ -288,6 +329,8 @@ class BlockCalls:
         if call.timer is not None:
             call.timer.cancel()
         del self._running[call.number]
+        if self._listener is not None:
+            self._listener(_record(call))
         if not self._ended:
             self._answer(call.number, body)
 

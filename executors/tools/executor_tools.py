@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autogen_core import ComponentBase, ComponentModel
@@ -11,7 +11,7 @@ from autogen_core.code_executor import CodeBlock
 
 from .approval import ApproveTool
 from .broker import BlockCalls, ToolBroker
-from .host_tools import HostTools, ToolLike
+from .host_tools import HostTools, ToolLike, sources
 from .limits import ToolLimits
 from .tool import HostTool
 
@@ -34,6 +34,7 @@ class ExecutorTools:
         self._approve = _checked(approve)
         self._tools = HostTools(tools)
         self._mine: tuple[HostTool, ...] = ()
+        self._at_start: frozenset[str] = frozenset()
         self.broker = ToolBroker((), self._limits, self._approve)
         self._hand_over(self._tools.tools or ())
 
@@ -52,6 +53,24 @@ class ExecutorTools:
         self._tools.add(tools)
         self.broker.approve = self.broker.approve or checked
         self._hand_over(self._tools.tools or ())
+
+    def offer(self, tool: HostTool) -> None:
+        """Take a tool of ours: no config keeps it, no list shows it, and nobody need approve its calls.
+
+        Args:
+            tool: The tool; if it is there already, nothing is done.
+
+        Raises:
+            ValueError: Another tool has its name.
+        """
+        if self.broker.tools.get(tool.name) is not tool:
+            self.broker.swap((), [tool])
+            self.broker.unasked.add(tool.name)
+
+    @property
+    def wait_for_start(self) -> bool:
+        """Whether there are workbenches that have not been asked for their tools."""
+        return self._tools.tools is None
 
     async def start(self) -> tuple[HostTool, ...]:
         """Start the workbenches that don't run yet.
@@ -73,9 +92,25 @@ class ExecutorTools:
         self.broker.swap(self._mine, tools)
         self._mine = tuple(tools)
 
-    def settings(self) -> dict[str, Any] | None:
-        """What the runner has to know; None where there are no tools."""
-        return self.broker.settings() if self.broker.tools else None
+    def settings(self) -> dict[str, Any]:
+        """What the runner has to know when it starts."""
+        return self.broker.settings()
+
+    def started(self, settings: Mapping[str, Any] | None) -> None:
+        """Take note of which tools a sandbox has known since its start.
+
+        Args:
+            settings: What its runner was told.
+        """
+        self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
+
+    def later(self) -> list[tuple[str, str]]:
+        """Name and source of each tool that has come since; every block is sent them, whatever became of the one before."""
+        names = self.broker.tools.keys()
+        if names <= self._at_start:
+            return []
+        tools = sorted(self.broker.tools.values(), key=lambda tool: tool.name not in self._at_start)
+        return [(name, source) for name, source in sources(tools) if name not in self._at_start]
 
     def block(self, block: CodeBlock) -> BlockCalls | None:
         """What takes the calls of one block; None where there are no tools."""

@@ -59,14 +59,20 @@ class HostTools:
         return self._open
 
     def add(self, tools: Sequence[ToolLike]) -> None:
-        """Take more tools, which `dump` leaves to whoever gave them; there must be a `start` before they are known.
+        """Take more tools, which `dump` leaves to whoever gave them; there must be a `start` before workbenches are known.
+
+        What is there already is left alone, so that agents can share an executor.
 
         Raises:
             TypeError: Something is no tool.
             ValueError: A tool can't be used.
         """
+        if isinstance(tools, Sequence) and not isinstance(tools, str):
+            here = (*self._given, *self._added)
+            tools = [each for each in tools if not any(each is tool or each == tool for tool in here)]
         self._added += self._take(tools)
-        self._open = None
+        if tools:
+            self._open = None
 
     def _take(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
         if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
@@ -141,28 +147,7 @@ class HostTools:
         Raises:
             ValueError: Some are no components; the message names all of them.
         """
-        dumped: list[ComponentModel] = []
-        refused: list[str] = []
-        for each in self._given:
-            if not isinstance(each, ComponentBase):
-                refused.append(_label(each))
-                continue
-            if each in _LOADED:
-                dumped.append(_LOADED[each])  # a FunctionTool that was loaded has no source to write
-                continue
-            try:
-                dumped.append(each.dump_component())
-            except NotImplementedError:
-                refused.append(_label(each))
-            except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
-                refused.append(f"{_label(each)} ({type(error).__name__}: {error})")
-        if refused:
-            raise ValueError(
-                f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
-                "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
-                "the config is loaded."
-            )
-        return dumped
+        return dump_tools(self._given)
 
 
 def host_tools(tools: Sequence[ToolLike]) -> HostTools:
@@ -179,6 +164,39 @@ def host_tools(tools: Sequence[ToolLike]) -> HostTools:
         ValueError: A tool can't be used; the message says why.
     """
     return HostTools(tools)
+
+
+def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
+    """Write tools for a config.
+
+    Args:
+        tools: What was given as `tools=[…]`.
+
+    Raises:
+        ValueError: Some are no components; the message names all of them.
+    """
+    dumped: list[ComponentModel] = []
+    refused: list[str] = []
+    for each in tools:
+        if not isinstance(each, ComponentBase):
+            refused.append(_label(each))
+            continue
+        if each in _LOADED:
+            dumped.append(_LOADED[each])  # a FunctionTool that was loaded has no source to write
+            continue
+        try:
+            dumped.append(each.dump_component())
+        except NotImplementedError:
+            refused.append(_label(each))
+        except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
+            refused.append(f"{_label(each)} ({type(error).__name__}: {error})")
+    if refused:
+        raise ValueError(
+            f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
+            "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
+            "the config is loaded."
+        )
+    return dumped
 
 
 def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:

@@ -43,7 +43,7 @@ ARGUMENTS: dict[str, Any] = {
     "supported_languages": ["py", "bash"],
     "stream_output": True,
 }
-OURS = {"stream_output"}
+OURS = {"stream_output", "tools", "approve_tool", "redact"}
 """Arguments that AutoGen's agent does not have."""
 
 
@@ -72,8 +72,8 @@ def test_the_parts_come_back(executor: CodeExecutor) -> None:
 def test_no_argument_is_forgotten() -> None:
     arguments = set(inspect.signature(CodeExecutorAgent).parameters)
     assert arguments == set(inspect.signature(UpstreamAgent).parameters) | OURS
-    assert arguments == set(CodeExecutorAgentConfig.model_fields) | {"approval_func"}
-    tested = {"name", "code_executor", "model_client", "model_context", *ARGUMENTS}
+    assert arguments == set(CodeExecutorAgentConfig.model_fields) | {"approval_func", "redact"}
+    tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
     assert set(CodeExecutorAgentConfig.model_fields) == tested
 
 

@@ -37,7 +37,7 @@ fib(10)"""
 
 
 def system(agent: CodeActAgent) -> SystemMessage:
-    words = agent._whole_system_message()
+    words = agent._whole_system_message(())
     assert words is not None
     return SystemMessage(content=words)
 

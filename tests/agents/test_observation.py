@@ -1,7 +1,6 @@
 """The words that a result becomes, and the pictures that go with them."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from autogen_core import Image
@@ -10,14 +9,23 @@ from autogen_core.models import UserMessage
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 from PIL import Image as PILImage
 
-from autogen_codeact.agents.observation import as_message, bounded, describe, images_of, metadata_of
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult
+from autogen_codeact.agents.observation import as_message, bounded, broken, describe, images_of, metadata_of
+from autogen_codeact.executors import SandboxDied
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
 
 SILENT = "The code ran without an error and printed nothing. Print what you want to see."
 
 
 def result(exit_code: int = 0, output: str = "", **more) -> ExecutionResult:
     return ExecutionResult(exit_code=exit_code, output=output, code_file=None, **more)
+
+
+CALLS = (
+    ToolCall("pay", {"to": "Ann", "euros": 3}, "ok", {"id": 7}),
+    ToolCall("pay", {"to": "Bob"}, "error", error=ErrorInfo("ValueError", "no such account")),
+    ToolCall("ask", {}, "refused", error=ErrorInfo("ToolRefused", "no")),
+    ToolCall("wait", {}, "cancelled", error=ErrorInfo("CancelledError", "the block ended first")),
+)
 
 
 @pytest.mark.parametrize("output", ["42\n", "  spaced \n\n", "x" * 20_000])
@@ -67,13 +75,20 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
         (result(1, "", outcome="denied"), "The code was not approved, so nothing was run."),
         (result(0, "42\n", truncated=10), "42\n\n10 bytes of output were too much to keep and are gone."),
         (
-            result(
-                1, "x", outcome="error", tool_calls=(SimpleNamespace(name="send_mail"), SimpleNamespace(name="ask"))
-            ),
+            result(1, "x", outcome="error", tool_calls=CALLS),
             "The code failed with exit code 1.\nIts output was:\nx\n\n"
-            "Calls that had already gone out to host tools: send_mail, ask.",
+            "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:\n"
+            '- pay(to="Ann", euros=3) was done and gave {"id": 7}\n'
+            '- pay(to="Bob") failed: ValueError: no such account\n'
+            "- ask() was not made: ToolRefused: no\n"
+            "- wait() was under way when it was stopped; it may have been done or not",
         ),
-        (result(0, "x", tool_calls=(SimpleNamespace(name="send_mail"),)), "x"),
+        (result(0, "x", tool_calls=CALLS), "x"),
+        (
+            broken(SandboxDied("gone")),
+            "The sandbox broke while the code ran (gone). What it did before that is done.\nIt printed nothing.\n\n"
+            "The session's memory is lost: import, load and define again what you need.",
+        ),
     ],
 )
 def test_words(made: CodeResult, words: str) -> None:

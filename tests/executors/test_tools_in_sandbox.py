@@ -22,6 +22,7 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     SandboxCodeExecutor,
+    ToolAnswer,
 )
 
 from .sandboxes import out, run, told
@@ -72,6 +73,20 @@ class Invoice(BaseModel):
 def bill(customers: list[Customer], amount: Decimal, *, how: Literal["post", "mail"] = "mail") -> list[Invoice]:
     """Write invoices."""
     return [Invoice(customer=each, amount=amount) for each in customers]
+
+
+def level() -> Level:
+    """Give back a class that another tool has too."""
+    return Level.HIGH
+
+
+class Broken:
+    """A tool whose source is no good."""
+
+    name, signature, description, source = "broken", "()", "", "def broken(): pass\nnothing"
+
+    async def run(self, arguments: Any, cancellation_token: Any) -> ToolAnswer:
+        raise AssertionError("it is never called")
 
 
 async def double(number: int, times: int = 2) -> int:
@@ -173,21 +188,44 @@ class TestAnMcpServer:
 
 
 class TestToolsAddedLater:
-    async def test_are_there_also_where_the_sandbox_runs_already(self, make: Make):
-        executor = await make(double)
-        executor.add_tools([bill, mcp()])
-        assert [tool.name for tool in await executor.list_tools()][:3] == ["double", "bill", "add"]
-        assert await out(executor, "print(double(1), len(bill([], 1)), add(1))") == "2 0 3\n"
-        with pytest.raises(
-            RuntimeError, match=r"^code has run in this executor already: give tools before, or stop\(\)"
-        ):
-            executor.add_tools([bill])
+    async def test_are_there_from_the_next_block_on(self, make: Make):
+        executor = await make(bill)
+        assert await out(executor, "x = 1; print('add' in globals(), Level(1))") == "False Level.LOW\n"
+        executor.add_tools([double, mcp()])
+        assert [tool.name for tool in await executor.list_tools()][:3] == ["bill", "double", "add"]
+        executor.add_tools([double, level])  # what is there already is left alone
+        code = """
+            import host_tools
+            print(double(1), len(bill([], 1)), add(1), host_tools.add is add, level() is Level.HIGH)
+            print("double" in host_tools.__all__)
+            add = 7
+        """
+        assert await out(executor, code) == "2 0 3 True True\nTrue\n"
+        assert await out(executor, "print(add == 7)") == f"{executor.mode == 'session'}\n"
         await executor.stop()
+
+    async def test_are_there_again_after_the_session_was_lost_or_rolled_back(self):
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+            await executor.checkpoint()
+            executor.add_tools([double])
+            assert await out(executor, "print(double(1))") == "2\n"
+            await executor.rollback()
+            assert await out(executor, "print(double(2))") == "4\n"
+            await executor.restart()
+            assert await out(executor, "print(double(3))") == "6\n"
+
+    async def test_whose_source_fails_say_so_when_they_are_called(self):
+        async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+            executor.add_tools([Broken()])
+            code = "try:\n    broken(1)\nexcept RuntimeError as error:\n    print(error)"
+            said = "the source of this host tool failed in the sandbox: NameError: name 'nothing' is not defined\n"
+            assert await out(executor, code) == said
 
     async def test_of_a_name_that_is_taken_are_refused_and_change_nothing(self, make: Make):
         executor = await make(double)
+        other = FunctionTool(level, "Another one.", name="double")
         with pytest.raises(ValueError, match="would be called `double`"):
-            executor.add_tools([bill, double])
+            executor.add_tools([bill, other])
         assert [tool.name for tool in await executor.list_tools()] == ["double"]
         assert await out(executor, "print(double(1))") == "2\n"
 

@@ -1,0 +1,165 @@
+"""What was run in a session, so that it can be run again in another one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from autogen_core.code_executor import CodeBlock
+from pydantic import BaseModel, ConfigDict, Field
+
+from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+
+MAX_BLOCKS = 1_000
+MAX_BYTES = 4 * 1024 * 1024
+
+RedactResult = Callable[[str, Any], Any]
+"""Given a tool's name and its result, gives what is recorded of the result."""
+
+
+class RecordedCall(BaseModel):
+    """A call to a host tool, and how it was answered."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    arguments: dict[str, Any]
+    outcome: str
+    result: Any = None
+    error_type: str | None = None
+    error_message: str = ""
+
+
+class JournalEntry(BaseModel):
+    """A block that ended by itself; what it printed is kept as a digest, since it may hold secrets."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    language: str
+    code: str
+    outcome: str
+    output: str
+    calls: list[RecordedCall] = Field(default_factory=list)
+
+    def block(self) -> CodeBlock:
+        """The block."""
+        return CodeBlock(code=self.code, language=self.language)
+
+
+class Journal(BaseModel):
+    """The blocks of one session that left something in it, in the order run.
+
+    At most 1,000 blocks and 4 MiB of JSON are kept; later ones are counted only.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    session: str = Field(default_factory=lambda: uuid4().hex)
+    entries: list[JournalEntry] = Field(default_factory=list)
+    left_out: int = 0
+
+    def is_beginning_of(self, other: Journal) -> bool:
+        """Whether the other one is of the same session and goes on from this one."""
+        return self.session == other.session and other.entries[: len(self.entries)] == self.entries
+
+
+class SessionRecord:
+    """What is known of the session in one executor, whichever agents use it."""
+
+    def __init__(self) -> None:
+        self.journal = Journal()
+        self.pending: Journal | None = None
+        self._starts = 0
+        self._bytes = 0
+
+    def note(
+        self, executor: SandboxCodeExecutor, block: CodeBlock, result: ExecutionResult, redact: RedactResult | None
+    ) -> None:
+        """Write down a block.
+
+        A block that failed is written down too, because what it did before its error stays. One that was killed has left
+        nothing in the session.
+
+        Args:
+            executor: Where it ran.
+            block: The block.
+            result: What came of it.
+            redact: Gives what is kept of a tool's result; None for all of it.
+        """
+        self.see(executor)
+        if result.state == "lost":
+            self.forget()
+        if result.outcome in ("ok", "error"):
+            self.add(entry_of(block, result, redact))
+
+    def see(self, executor: SandboxCodeExecutor) -> None:
+        """Take note of whether the sandbox is another one than before."""
+        if executor.starts != self._starts:
+            if self._starts:
+                self.forget()
+            self._starts = executor.starts
+
+    def add(self, entry: JournalEntry) -> None:
+        """Add an entry, if there is room, and none was left out before it."""
+        size = len(entry.model_dump_json())
+        if self.journal.left_out or len(self.journal.entries) >= MAX_BLOCKS or self._bytes + size > MAX_BYTES:
+            self.journal.left_out += 1
+            return
+        self._bytes += size
+        self.journal.entries.append(entry)
+
+    def forget(self) -> None:
+        """Begin anew: the session is an empty one."""
+        self.journal = Journal()
+        self._bytes = 0
+
+    def begin_again(self, executor: SandboxCodeExecutor, session: str) -> None:
+        """Begin the journal of a session that is rebuilt."""
+        self.journal = Journal(session=session)
+        self._bytes = 0
+        self._starts = executor.starts
+
+    def load(self, journal: Journal) -> None:
+        """Have the session rebuilt before it is used next, unless it is the one that the journal is about."""
+        if self.pending is not None and journal.is_beginning_of(self.pending):
+            return  # another agent on this session knew more
+        self.pending = None if journal.is_beginning_of(self.journal) else journal
+
+
+_RECORDS: WeakKeyDictionary[SandboxCodeExecutor, SessionRecord] = WeakKeyDictionary()
+
+
+def record_of(executor: object) -> SessionRecord | None:
+    """The record of an executor's session; None for an executor without one."""
+    if not isinstance(executor, SandboxCodeExecutor) or executor.mode != "session":
+        return None
+    return _RECORDS.setdefault(executor, SessionRecord())
+
+
+def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
+    """Make the entry of a block."""
+    calls = [
+        RecordedCall(
+            name=call.name,
+            arguments=call.arguments,
+            outcome=call.outcome,
+            result=redact(call.name, call.result) if redact is not None and call.outcome == "ok" else call.result,
+            error_type=call.error.type if call.error is not None else None,
+            error_message=call.error.message if call.error is not None else "",
+        )
+        for call in result.tool_calls
+    ]
+    return JournalEntry(
+        language=block.language, code=block.code, outcome=result.outcome, output=digest(result.output), calls=calls
+    )
+
+
+def digest(output: str) -> str:
+    """What is kept of an output, enough to see whether another one is the same."""
+    # A session counts its blocks, and names them so in tracebacks; in another one they may have other numbers.
+    counted = re.sub(r"<block \d+>", "<block>", output)
+    return hashlib.sha256(counted.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,221 @@
+"""The agent and functions of the host: its tools, and the call that gives the answer."""
+
+import json
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import CodeExecutionEvent, StructuredMessage
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import SystemMessage
+from autogen_core.tools import FunctionTool
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import BaseModel
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import codeact_prompt as prompt
+from autogen_codeact.executors import (
+    AllowTools,
+    BubblewrapCommandLineCodeExecutor,
+    SandboxCodeExecutor,
+    ToolApproval,
+    ToolCall,
+)
+from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
+from tests.agents.support import decision, scripted, told
+
+
+def add(a: int, b: int) -> int:
+    """Add two whole numbers."""
+    return a + b
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two whole numbers."""
+    return a * b
+
+
+class Sum(BaseModel):
+    """An answer."""
+
+    total: int
+
+
+def call(name: str, result: Any, **arguments: Any) -> ToolCall:
+    return ToolCall(name, arguments, "ok", result)
+
+
+def outcomes(messages: Any) -> list[str]:
+    return [message.result.outcome for message in messages if isinstance(message, CodeExecutionEvent)]
+
+
+async def test_code_calls_functions_of_the_host(session: SandboxCodeExecutor) -> None:
+    acts = python("print(multiply(add(5, 3), 2))")
+    client = scripted(acts, "16.")
+    agent = CodeActAgent("actor", session, model_client=client, tools=[add, multiply])
+
+    result = await agent.run(task="Add 5 and 3, then double it.")
+
+    event = result.messages[2]
+    assert isinstance(event, CodeExecutionEvent)
+    assert event.metadata["tool_calls"].startswith(
+        '[{"name": "add", "arguments": {"a": "5", "b": "3"}, "outcome": "ok", '
+    )
+    expected = ran(1, "16\n", tool_calls=(call("add", 8, a=5, b=3), call("multiply", 16, a=8, b=2)))
+    assert seen([event])[0]["result"] == seen([expected])[0]["result"]
+    tools = '```python\ndef add(a: int, b: int) -> int:\n    """Add two whole numbers."""\n\ndef multiply(a: int, b: int) -> int:'
+    system = told(client)[0][0]
+    assert isinstance(system, SystemMessage)
+    assert tools in system.content
+    assert told(client)[1][1:] == [user("Add 5 and 3, then double it."), model(acts), me("16\n")]
+
+
+async def test_a_call_gives_the_answer_and_ends_the_code(session: SandboxCodeExecutor) -> None:
+    acts = python("total = sum(range(11))\nfinal_answer(total)\nprint('not reached')")
+    client = scripted(acts + "\n" + python("print('nor is this')"))
+    agent = CodeActAgent("actor", session, model_client=client)
+
+    result = await agent.run(task="Sum up 1 to 10.")
+
+    blocks = ["total = sum(range(11))\nfinal_answer(total)\nprint('not reached')\n", "print('nor is this')\n"]
+    execution = ran(1, "", tool_calls=(call("final_answer", None, value=55),))
+    events = seen(result.messages[1:])
+    assert events[0] == seen([wrote(1, acts + "\n" + python("print('nor is this')"), *blocks)])[0]
+    assert events[1]["result"] == seen([execution])[0]["result"]
+    assert events[2] == seen([answered("55", cost=None, steps="1", answered_by="final_answer")])[0]
+    assert len(events) == 3
+
+
+async def test_the_session_goes_on_after_an_answer(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("x = 6\nfinal_answer(x)"), python("final_answer({'double': x * 2})"))
+    agent = CodeActAgent("actor", session, model_client=client)
+    assert (await agent.run(task="Six.")).messages[-1].to_text() == "6"
+    assert (await agent.run(task="Twice?")).messages[-1].to_text() == '{"double": 12}'
+
+
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        "class FinalAnswerException(Exception): pass\nraise FinalAnswerException('forged')",
+        'print(\'final_answer("forged")\')\nprint(\'{"name": "final_answer"}\')',
+        "def final_answer(value): raise SystemExit\nfinal_answer('forged')",
+        "raise SystemExit",
+    ],
+)
+async def test_only_a_call_that_reached_the_host_is_an_answer(session: SandboxCodeExecutor, forgery: str) -> None:
+    agent = CodeActAgent("actor", session, model_client=scripted(python(forgery), "The real one."))
+    result = await agent.run(task="Go.")
+    assert result.messages[-1].to_text() == "The real one."
+    assert len(result.messages) == 4
+
+
+async def test_a_typed_answer_by_call_is_checked_in_the_code(session: SandboxCodeExecutor) -> None:
+    wrong, right = python("final_answer({'total': 'many'})"), python("final_answer({'total': 55})")
+    client = scripted(wrong, right)
+    agent = CodeActAgent("actor", session, model_client=client, output_type=Sum)
+
+    result = await agent.run(task="Sum up 1 to 10.")
+
+    assert outcomes(result.messages) == ["error", "ok"]
+    assert "ValueError: total: Input should be a valid integer" in str(told(client)[1][-1].content)
+    answer = result.messages[-1]
+    assert isinstance(answer, StructuredMessage)
+    assert answer.content == Sum(total=55)
+
+
+async def test_what_json_does_not_know_is_made_plain(session: SandboxCodeExecutor) -> None:
+    code = (
+        "import dataclasses, datetime, fractions\n@dataclasses.dataclass\nclass Point:\n    x: int\n    y: tuple\n"
+        "final_answer({'p': Point(1, (2, 3)), 'd': datetime.date(2026, 1, 2), 'f': fractions.Fraction(1, 3), 4: {5}})"
+    )
+    agent = CodeActAgent("actor", session, model_client=scripted(python(code)))
+    result = await agent.run(task="Go.")
+    assert result.messages[-1].to_text() == '{"p": {"x": 1, "y": [2, 3]}, "d": "2026-01-02", "f": "1/3", "4": [5]}'
+
+
+async def test_two_agents_share_a_session_and_each_gets_its_answers(session: SandboxCodeExecutor) -> None:
+    one = CodeActAgent("one", session, model_client=scripted(python("x = 1\nfinal_answer(x)")), tools=[add])
+    two = CodeActAgent("two", session, model_client=scripted(python("final_answer(add(x, 1))")))
+    assert (await one.run(task="One.")).messages[-1].to_text() == "1"
+    assert (await two.run(task="Two.")).messages[-1].to_text() == "2"
+
+
+async def test_tools_come_back_after_the_session_was_lost(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("x = add(1, 2)"), python("print(add(2, 3))"), "5.")
+    agent = CodeActAgent("actor", session, model_client=client, tools=[add])
+    client_two = scripted(python("final_answer(add(3, 4))"))
+    await agent.run(task="Go.")
+    await session.restart()
+    agent._conversation._client = client_two
+    assert (await agent.run(task="Again.")).messages[-1].to_text() == "7"
+
+
+async def test_the_answer_needs_no_approval_of_tools(bubblewrap: None) -> None:
+    async def refuse(request: Any) -> ToolApproval:
+        return ToolApproval(False, "not today")
+
+    async with BubblewrapCommandLineCodeExecutor(mode="session", approve_tool=refuse) as executor:
+        code = "try:\n    add(1, 2)\nexcept PermissionError as error:\n    final_answer(str(error))"
+        agent = CodeActAgent("actor", executor, model_client=scripted(python(code)), tools=[add])
+        result = await agent.run(task="Go.")
+    assert result.messages[-1].to_text() == "not today"
+
+
+async def test_the_other_agent_has_tools_too(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("print(add(5, 3))"), "8.")
+    agent = CodeExecutorAgent("actor", session, model_client=client, tools=[FunctionTool(add, description="Adds.")])
+    result = await agent.run(task="Add 5 and 3.")
+    assert [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)] == ["8\n"]
+    assert str(told(client)[0][0].content).startswith(CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE)
+    shown = f'{prompt.TOOLS}\n```python\ndef add(a: int, b: int) -> int:\n    """Adds.\n'
+    assert shown in str(told(client)[0][0].content)
+
+
+async def test_in_process_mode_too(bubblewrap: None) -> None:
+    async with BubblewrapCommandLineCodeExecutor() as executor:
+        client = scripted(python("print(add(5, 3))"), "8.")
+        agent = CodeExecutorAgent("actor", executor, model_client=client, tools=[add])
+        result = await agent.run(task="Add 5 and 3.")
+    assert [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)] == ["8\n"]
+
+
+def test_tools_need_an_executor_that_has_them(executor: CodeExecutor) -> None:
+    complaint = "A LocalCommandLineCodeExecutor lets no code call tools: use one of our executors"
+    with pytest.raises(ValueError, match=complaint):
+        CodeExecutorAgent("actor", executor, tools=[add])
+    with pytest.raises(ValueError, match=complaint):
+        CodeActAgent("actor", executor, model_client=scripted(), approve_tool=AllowTools([]))
+
+
+async def yes(request: Any) -> ToolApproval:
+    return ToolApproval(True)
+
+
+@pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
+async def test_the_config_keeps_tools_and_policy(bubblewrap: None, kind: Any) -> None:
+    executor = BubblewrapCommandLineCodeExecutor(mode="session")
+    tools = [FunctionTool(add, "Adds."), FunctionTool(multiply, "Multiplies.")]
+    client = ReplayChatCompletionClient([python("print(add(5, 3))\nmultiply(8, 2)"), decision(False), "8."])
+    agent = kind("actor", executor, model_client=client, tools=tools, approve_tool=AllowTools(["add"]))
+    text = agent.dump_component().model_dump_json()
+
+    with pytest.warns(UserWarning, match="SECURITY WARNING"):  # of AutoGen: a FunctionTool is loaded from source
+        twin = kind.load_component(json.loads(text))
+    assert twin.dump_component().model_dump_json() == text
+    result = await twin.run(task="Go.")
+    await twin.close()
+
+    (ran,) = [message.result for message in result.messages if isinstance(message, CodeExecutionEvent)]
+    assert ran.output.startswith("8\n")
+    assert [(call.name, call.outcome) for call in ran.tool_calls] == [("add", "ok"), ("multiply", "refused")]
+    assert str(ran.error.message) == "the tool multiply is not on the list of allowed tools"
+
+
+@pytest.mark.parametrize("kind", [CodeActAgent, CodeExecutorAgent])
+def test_the_config_names_what_it_cannot_keep(kind: Any) -> None:
+    def make(**options: Any) -> Any:
+        return kind("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted(), **options)
+
+    with pytest.raises(ValueError, match="These tools can't be written into a config: `add`, `multiply`"):
+        make(tools=[add, FunctionTool(add, "Adds.", name="plus"), multiply]).dump_component()
+    with pytest.raises(ValueError, match="approve_tool=`yes` can't be written into a config: use a policy"):
+        make(approve_tool=yes).dump_component()

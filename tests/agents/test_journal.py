@@ -1,0 +1,316 @@
+"""Sessions that outlive their sandbox: what was run is in the state, and is run again where the state is loaded."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
+from autogen_core import CancellationToken
+from autogen_core.models import UserMessage
+from pydantic import ValidationError
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.teams import Team
+from tests.agents.codeact import me, python
+from tests.agents.support import scripted, told
+
+Make = Callable[[], Awaitable[SandboxCodeExecutor]]
+SAME = "The session was rebuilt: its {} were run again in a fresh sandbox, and host tools were not called. All went as before."
+DIFFERENT = (
+    "The session was rebuilt: its {} were run again in a fresh sandbox, and host tools were not called.\nIt differs from what "
+    "it was:\n"
+)
+
+
+class World:
+    """A tool whose answers can't be had twice."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def ticket(self, name: str) -> dict[str, Any]:
+        """Buy a ticket."""
+        self.asked += 1
+        if name == "nobody":
+            raise KeyError(name)
+        return {"name": name, "number": 100 + self.asked, "secret": "s3cr3t"}
+
+
+@pytest_asyncio.fixture
+async def make(bubblewrap: None) -> AsyncIterator[Make]:
+    """Makes sessions."""
+    made: list[SandboxCodeExecutor] = []
+
+    async def start() -> SandboxCodeExecutor:
+        executor = BubblewrapCommandLineCodeExecutor(mode="session", timeout=5)
+        await executor.start()
+        made.append(executor)
+        return executor
+
+    yield start
+    for executor in made:
+        await executor.stop()
+
+
+def through_json(state: Any) -> Any:
+    return json.loads(json.dumps(state))
+
+
+def outputs(messages: Any) -> list[str]:
+    return [message.result.output for message in messages if isinstance(message, CodeExecutionEvent)]
+
+
+def replays(messages: Any) -> list[CodeGenerationEvent]:
+    return [m for m in messages if isinstance(m, CodeGenerationEvent) and "replayed" in m.metadata]
+
+
+async def saved(executor: SandboxCodeExecutor, *code: str, tools: Any = (), **options: Any) -> Any:
+    """The state after some code."""
+    agent = CodeActAgent("actor", executor, model_client=scripted(*map(python, code), "Done."), tools=tools, **options)
+    await agent.run(task="Go.")
+    return through_json(await agent.save_state())
+
+
+async def test_a_session_goes_on_in_another_sandbox_and_the_world_is_not_asked(make: Make) -> None:
+    world = World()
+    state = await saved(
+        await make(),
+        "ann = ticket('Ann')",
+        "try:\n    ticket('nobody')\nexcept KeyError as error:\n    print(failed := str(error))\ndef double(x): return 2 * x",
+        "half = 1\nraise RuntimeError('half way')",
+        tools=[world.ticket],
+    )
+    assert world.asked == 2
+
+    client = scripted(python("print(double(ann['number']), failed, half)"), "Done.")
+    other = CodeActAgent("actor", await make(), model_client=client, tools=[world.ticket])
+    await other.load_state(state)
+    result = await other.run(task="Go on.")
+
+    assert world.asked == 2
+    assert [(event.content, event.metadata) for event in replays(result.messages)] == [
+        (SAME.format("3 blocks"), {"replayed": "3", "differences": "0"})
+    ]
+    assert outputs(result.messages) == ["202 nobody 1\n"]
+    assert told(client)[0][-1] == UserMessage(content="Go on.", source="user")
+    again = through_json(await other.save_state())
+    assert again["journal"]["entries"][:3] == state["journal"]["entries"]
+    assert len(again["journal"]["entries"]) == 4
+
+
+async def test_it_is_said_where_the_replay_differs(make: Make, tmp_path: Path) -> None:
+    world = World()
+    state = await saved(
+        await make(),
+        "import uuid\nprint(uuid.uuid4())",
+        "n = ticket(uuid.uuid4().hex)",
+        "import os\nprint('made' if os.path.exists('given.txt') else 'absent')",
+        tools=[world.ticket],
+    )
+    client = scripted("I see.")
+    executor = await make()
+    (executor.work_dir / "given.txt").touch()
+    other = CodeActAgent("actor", executor, model_client=client, tools=[world.ticket])
+    await other.load_state(state)
+
+    result = await other.run(task="Go on.")
+
+    assert world.asked == 1
+    words = replays(result.messages)[0].content
+    assert told(client)[0][-2:] == [UserMessage(content="Go on.", source="user"), me(words)]
+    head, *lines = words.removeprefix(DIFFERENT.format("3 blocks")).split("\n")
+    assert head.startswith("- block 1 printed something else than before: ")
+    kinds = [" ".join(line.split()[:6]) for line in lines]
+    assert (
+        kinds
+        == [
+            "- block 2 ended with `error`",
+            "- block 2 wanted to call",
+            "- block 2 did not call",
+            "- block 3 printed something else",
+        ]
+        or len(lines) == 4
+    )
+    assert "NotOnRecord" in lines[0]
+    assert lines[3] == "- block 3 printed something else than before: made"
+
+
+async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
+    state = await saved(await make(), "x = 1", "while True: pass", "import os\nos.abort()", "x += 1")
+    assert [entry["code"] for entry in state["journal"]["entries"]] == ["x = 1\n", "x += 1\n"]
+
+    other = CodeActAgent("actor", await make(), model_client=scripted(python("print(x)"), "Done."))
+    await other.load_state(state)
+    assert outputs((await other.run(task="x?")).messages) == ["2\n"]
+
+
+async def test_secrets_can_be_kept_out(make: Make) -> None:
+    def redact(name: str, result: Any) -> Any:
+        return {**result, "secret": "***"} if name == "ticket" else result
+
+    world = World()
+    state = await saved(await make(), "ann = ticket('Ann')\nprint(ann['secret'])", tools=[world.ticket], redact=redact)
+    assert "s3cr3t" not in json.dumps(state["journal"])
+
+    other = CodeActAgent(
+        "actor", await make(), model_client=scripted(python("print(ann)"), "Done."), tools=[world.ticket]
+    )
+    await other.load_state(state)
+    result = await other.run(task="Go on.")
+    assert outputs(result.messages) == ["{'name': 'Ann', 'number': 101, 'secret': '***'}\n"]
+    assert "- block 1 printed something else than before: ***" in replays(result.messages)[0].content
+
+
+async def test_both_agents_keep_it_and_setup_is_not_part_of_it(make: Make) -> None:
+    executor = await make()
+    agent = CodeExecutorAgent("actor", executor, model_client=scripted(python("x = 5"), "Done."))
+    await agent.run(task="Go.")
+    state = through_json(await agent.save_state())
+
+    other = CodeExecutorAgent("actor", await make(), model_client=scripted(python("print(x)"), "Done."))
+    await other.load_state(state)
+    result = await other.run(task="x?")
+    assert outputs(result.messages) == ["5\n"]
+    assert replays(result.messages)[0].content == SAME.format("1 block")
+
+    with_setup = await saved(await make(), "print(y)", setup="y = 7")
+    assert [entry["code"] for entry in with_setup["journal"]["entries"]] == ["print(y)\n"]
+    last = CodeActAgent("actor", await make(), model_client=scripted("Done."), setup="y = 7")
+    await last.load_state(with_setup)
+    assert replays((await last.run(task="Go.")).messages)[0].content == SAME.format("1 block")
+
+
+async def test_the_session_that_it_is_about_is_left_alone(make: Make) -> None:
+    executor = await make()
+    client = scripted(python("runs = globals().get('runs', 0) + 1"), "Done.", python("print(runs)"), "Done.")
+    agent = CodeActAgent("actor", executor, model_client=client)
+    before = await agent.save_state()
+    await agent.run(task="Go.")
+    await agent.load_state(before)  # as a team does after a turn that was cut short
+    result = await agent.run(task="Go on.")
+    assert replays(result.messages) == []
+    assert outputs(result.messages) == ["1\n"]
+    assert executor.starts == 1
+
+
+async def test_another_session_is_put_away_before(make: Make) -> None:
+    state = await saved(await make(), "x = 1")
+    executor = await make()
+    client = scripted(python("y = 2"), "Done.", python("print(x, 'y' in globals())"), "Done.")
+    agent = CodeActAgent("actor", executor, model_client=client)
+    await agent.run(task="Go.")
+    await agent.load_state(state)
+    assert outputs((await agent.run(task="Go on.")).messages) == ["1 False\n"]
+
+
+async def test_agents_that_share_a_session_rebuild_it_once(make: Make) -> None:
+    first = await make()
+    one, two = ("one", python("x = 1")), ("two", python("y = x + 1"))
+    team = Team(
+        [CodeActAgent(name, first, model_client=scripted(code, "Done.")) for name, code in (one, two)],
+        termination_condition=MaxMessageTermination(3),
+    )
+    await team.run(task="Go.")
+    state = through_json(await team.save_state())
+
+    second = await make()
+    again = Team(
+        [
+            CodeActAgent("one", second, model_client=scripted(python("print(x, y)"), "Done.")),
+            CodeActAgent("two", second, model_client=scripted(python("print(y)"), "Done.")),
+        ],
+        termination_condition=MaxMessageTermination(3),
+    )
+    await again.load_state(state)
+    result = await again.run(task="Go on.")
+    assert outputs(result.messages) == ["1 2\n", "2\n"]
+    assert [event.content for event in replays(result.messages)] == [SAME.format("2 blocks")]
+
+
+async def test_it_can_be_rebuilt_at_once(make: Make) -> None:
+    state = await saved(await make(), "x = 1")
+    executor = await make()
+    agent = CodeActAgent("actor", executor, model_client=scripted())
+    await agent.load_state(state)
+
+    replayed = await agent.rebuild_session(CancellationToken())
+
+    assert replayed is not None
+    assert (replayed.blocks, replayed.same) == (1, True)
+    assert await agent.rebuild_session() is None
+
+
+async def test_reset_forgets_it(make: Make) -> None:
+    executor = await make()
+    agent = CodeActAgent("actor", executor, model_client=scripted(python("x = 1"), "Done."))
+    await agent.run(task="Go.")
+    await agent.on_reset(CancellationToken())
+    assert (await agent.save_state())["journal"]["entries"] == []
+
+
+async def test_it_is_bounded_and_says_what_is_missing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MAX_BLOCKS", 2)
+    state = await saved(await make(), "a = 1", "b = 2", "c = 3", "d = 4")
+    assert (len(state["journal"]["entries"]), state["journal"]["left_out"]) == (2, 2)
+
+    other = CodeActAgent("actor", await make(), model_client=scripted("Done."))
+    await other.load_state(state)
+    words = replays((await other.run(task="Go.")).messages)[0].content
+    assert words == DIFFERENT.format("2 blocks") + (
+        "- 2 later blocks were too many to be recorded and were not run again; what they defined is missing."
+    )
+    assert (await other.save_state())["journal"]["left_out"] == 2
+
+
+async def test_a_journal_that_is_none_is_refused_and_changes_nothing(make: Make) -> None:
+    agent = CodeActAgent("actor", await make(), model_client=scripted())
+    with pytest.raises(ValidationError, match="entries"):
+        await agent.load_state({"type": "CodeActAgentState", "journal": {"entries": 7}})
+
+
+PROCESS = """
+import asyncio, json, sys
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+def price(name: str) -> float:
+    "Ask the shop."
+    print("asked for", name)
+    return 2.5
+
+async def main():
+    before, *answers = json.loads(sys.argv[1])
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
+        agent = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient(answers), tools=[price])
+        if before is not None:
+            await agent.load_state(before)
+        result = await agent.run(task="Go.")
+        print("answer:", result.messages[-1].to_text())
+        print("state:", json.dumps(await agent.save_state()))
+
+asyncio.run(main())
+"""
+
+
+async def test_it_works_across_processes(bubblewrap: None) -> None:
+    def run(before: Any, *answers: str) -> list[str]:
+        arguments = json.dumps([before, *answers])
+        done = subprocess.run(
+            [sys.executable, "-c", PROCESS, arguments], capture_output=True, text=True, timeout=50, check=True
+        )
+        return done.stdout.splitlines()
+
+    first = await asyncio.to_thread(run, None, python("cost = price('tea')\ndef total(n): return n * cost"), "Done.")
+    assert first[:2] == ["asked for tea", "answer: Done."]
+    state = json.loads(first[2].removeprefix("state: "))
+    second = await asyncio.to_thread(run, state, python("final_answer(total(4))"))
+    assert second[0] == "answer: 10.0"

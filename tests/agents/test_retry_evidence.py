@@ -1,0 +1,187 @@
+"""What a model knows when it decides whether to try again, and in the next attempt: real sandbox, exact messages."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import CodeExecutionEvent
+from autogen_core import CancellationToken
+from autogen_core.models import AssistantMessage, UserMessage
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.code_executor_agent import CARRY_ON
+from autogen_codeact.agents.code_runner import INTERRUPTED
+from autogen_codeact.agents.decision import QUESTION
+from autogen_codeact.agents.observation import CALLS_MADE
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxCodeExecutor,
+    SandboxDied,
+)
+from tests.agents.codeact import me, model, python, user
+from tests.agents.support import decision, scripted, told
+from tests.executors.bubblewrapped import descendants, pid_one
+
+PAYS = "print('paying')\nprint(pay('Ann', 3))\n"
+RESTORED = (
+    "The session's memory was put back to before this code: variables and imports from earlier code are there, those of this "
+    "code are not."
+)
+LOST = "The session's memory is lost: import, load and define again what you need."
+
+
+class Bank:
+    """A tool with effects."""
+
+    def __init__(self) -> None:
+        self.paid: list[tuple[str, int]] = []
+
+    def pay(self, to: str, euros: int) -> str:
+        """Pay somebody."""
+        self.paid.append((to, euros))
+        return f"receipt {len(self.paid)}"
+
+
+def contents(client: Any, call: int) -> list[Any]:
+    return told(client)[call][1:]
+
+
+async def decided(executor: SandboxCodeExecutor, code: str, bank: Bank) -> tuple[Any, list[Any]]:
+    """Let code fail and be repaired; gives the model's client and what it was told in the next attempt."""
+    client = scripted(python(code), decision(True, "skip the payment"), python("print('ok')"), "Done.")
+    agent = CodeExecutorAgent("actor", executor, model_client=client, max_retries_on_error=1, tools=[bank.pay])
+    await agent.run(task="Pay Ann 3.")
+    return client, contents(client, 2)
+
+
+async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor) -> None:
+    bank = Bank()
+    client, next_attempt = await decided(session, PAYS + "1 / 0", bank)
+
+    failure = me(
+        "The code failed with exit code 1.\nIts output was:\npaying\nreceipt 1\nTraceback (most recent call last):\n"
+        '  File "<block 1>", line 3, in <module>\n    1 / 0\n    ~~^~~\nZeroDivisionError: division by zero\n\n'
+        f'{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
+    )
+    conversation = [user("Pay Ann 3."), model(python(PAYS + "1 / 0")), failure]
+    assert contents(client, 1) == [*conversation, me(QUESTION)]
+    assert next_attempt == [*conversation, model("skip the payment"), me(CARRY_ON)]
+    assert bank.paid == [("Ann", 3)]
+
+
+async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubblewrap: None) -> None:
+    bank = Bank()
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=1) as executor:
+        client, next_attempt = await decided(executor, PAYS + "while True: pass", bank)
+
+    failure = next_attempt[2]
+    assert isinstance(failure, UserMessage)
+    assert isinstance(failure.content, str)
+    first, _, rest = failure.content.partition("\n")
+    assert first.startswith("The code took too long and was stopped after 1.")
+    assert rest.split("\n\n") == [
+        "Its output was:\npaying\nreceipt 1",
+        f'{RESTORED}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"\n'
+        + rest.partition('gave "receipt 1"\n')[2],
+    ]
+    assert next_attempt[3:] == [model("skip the payment"), me(CARRY_ON)]
+    assert contents(client, 1)[-1] == me(QUESTION)
+
+
+async def test_a_call_that_failed_and_one_under_way_are_told_apart(bubblewrap: None) -> None:
+    async def slow() -> None:
+        """Take for ever."""
+        await asyncio.sleep(60)
+
+    def refuse() -> None:
+        """Fail."""
+        raise ValueError("no such account")
+
+    code = "try:\n    refuse()\nexcept ValueError:\n    pass\nslow()"
+    client = scripted(python(code), decision(False, "no use"), "I could not.")
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=1) as executor:
+        agent = CodeExecutorAgent("actor", executor, model_client=client, max_retries_on_error=1, tools=[slow, refuse])
+        await agent.run(task="Go.")
+
+    calls = (
+        "- refuse() failed: ValueError: no such account\n"
+        "- slow() was under way when it was stopped; it may have been done or not"
+    )
+    assert f"{CALLS_MADE}\n{calls}" in str(contents(client, 1)[-2].content)
+
+
+async def test_out_of_memory_is_known_as_that(docker_engine: str) -> None:
+    bank = Bank()
+    async with DockerCommandLineCodeExecutor(mode="session", limits=Limits(memory="128m")) as executor:
+        _, next_attempt = await decided(executor, PAYS + "x = bytearray(500_000_000)", bank)
+    words = str(next_attempt[2].content)
+    assert words.startswith("The code was killed because it used more memory than the sandbox has")
+    assert RESTORED in words
+    assert 'gave "receipt 1"' in words
+
+
+async def test_what_an_interrupted_turn_had_called_is_told_in_the_next(session: SandboxCodeExecutor) -> None:
+    bank = Bank()
+    client = scripted(python(PAYS + "while True: pass"), "Paid already.", "And again.")
+    agent = CodeActAgent("actor", session, model_client=client, tools=[bank.pay])
+    token = CancellationToken()
+    running = asyncio.create_task(agent.run(task="Pay Ann 3.", cancellation_token=token))
+    while not agent._runner.calls:  # noqa: ASYNC110 (the host is called)
+        await asyncio.sleep(0.02)
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    await agent.run(task="Pay Ann 3.")
+    interrupted = me(f'{INTERRUPTED}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"')
+    assert contents(client, 1) == [user("Pay Ann 3."), interrupted]
+    await agent.run(task="Sure?")
+    assert contents(client, 2)[-2:] == [
+        AssistantMessage(content="Paid already.", source="actor"),
+        user("Sure?"),
+    ]
+
+
+async def test_a_sandbox_that_breaks_is_told_and_the_next_step_says_that_all_is_lost(bubblewrap: None) -> None:
+    bank = Bank()
+    others = descendants(os.getpid())
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+
+        def end_it() -> None:
+            """Kill the sandbox."""
+            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
+
+        first, second = python("x = 1\nprint(pay('Ann', 3))\nend_it()"), python("print('x' in globals())")
+        client = scripted(first, second, "Done.")
+        agent = CodeActAgent("actor", executor, model_client=client, tools=[bank.pay, end_it])
+        result = await agent.run(task="Pay Ann 3.")
+
+    events = [message for message in result.messages if isinstance(message, CodeExecutionEvent)]
+    assert [event.metadata["outcome"] for event in events] == ["crashed", "ok"]
+    assert [event.metadata["state"] for event in events] == ["lost", "lost"]
+    assert events[0].metadata["error"] == "SandboxDied"
+    words = str(contents(client, 1)[-1].content)
+    assert words.startswith("The sandbox broke while the code ran (")
+    assert LOST in words
+    assert '- pay(to="Ann", euros=3) was done and gave "receipt 1"' in words
+    assert str(contents(client, 2)[-1].content).startswith(f"False\n\n{LOST}")
+
+
+async def test_a_sandbox_that_breaks_twice_running_ends_the_turn(bubblewrap: None) -> None:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+        others = descendants(os.getpid())
+
+        def end_it() -> None:
+            """Kill the sandbox."""
+            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
+
+        others.difference_update(descendants(os.getpid()))
+        client = scripted(python("end_it()"), python("end_it()"), "never asked")
+        agent = CodeActAgent("actor", executor, model_client=client, tools=[end_it])
+        with pytest.raises(SandboxDied):
+            await agent.run(task="Go.")
+        assert await agent.model_context.get_messages() == []
