@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ValidationError
 
+from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.agents.found_code import find_code
 from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
@@ -180,6 +182,43 @@ def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
         except ValidationError as error:
             problem = _complaint(error) if problem == "it holds no JSON" else problem
     raise ValueError(problem)
+
+
+def problem_with(text: str, output_type: type[BaseModel] | None) -> str | None:
+    """Why a message without code is no answer, in words for the model; None where it is one."""
+    if not text.strip():
+        return prompt.EMPTY
+    try:
+        from_text(text, output_type)
+    except ValueError as error:
+        return prompt.MISFIT.format(problem=error)
+    return None
+
+
+def closing_answer(
+    text: str, output_type: type[BaseModel] | None, languages: Collection[str], why: str
+) -> tuple[Answer, str | None]:
+    """Make an answer of what a model said when it was asked to close; there is always one.
+
+    Args:
+        text: What it said.
+        output_type: What it should fit, or None.
+        languages: Languages whose code would have been run.
+        why: Why it had to close.
+
+    Returns:
+        The answer, and why it does not fit, or None.
+    """
+    if not text.strip():
+        return Answer(prompt.NO_ANSWER.format(why=why)), None
+    misfit = None
+    try:
+        answer = from_text(text, output_type)
+    except ValueError as error:
+        answer, misfit = Answer(text), str(error)
+    if answer.value is None and find_code([text], languages).blocks:
+        answer = Answer(f"{text}\n\n{prompt.NOT_RUN.format(why=why)}")
+    return answer, misfit
 
 
 def _json_in(text: str) -> list[str]:

@@ -25,7 +25,6 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
-from autogen_codeact.agents.codeact_prompt import describe_tools
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part, refuse_functions
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
@@ -33,6 +32,7 @@ from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, run
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.replay import Replay
+from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.executor_tools import dump_approval
 from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools

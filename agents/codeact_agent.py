@@ -25,7 +25,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import Answer, Receiver, from_text
+from autogen_codeact.agents.answer import Receiver, closing_answer, from_text, problem_with
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.budget import Budget, TimeIsUp, limited
 from autogen_codeact.agents.code_runner import CodeRunner
@@ -292,7 +292,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         text = str(generated.content)
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         if not code.blocks:
-            problem = CUT_OFF if code.cut_off else self._problem_with(text)
+            problem = CUT_OFF if code.cut_off else problem_with(text, self._output_type)
             if problem is None:
                 answer = from_text(text, self._output_type)
                 yield answer.message(self.name, usage=generated.usage, metadata={"steps": str(step)})
@@ -327,16 +327,6 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         if receiver.answer is not None:
             yield receiver.answer.message(self.name, metadata={"steps": str(step), "answered_by": "final_answer"})
 
-    def _problem_with(self, text: str) -> str | None:
-        """Why a message without code is no answer; None where it is one."""
-        if not text.strip():
-            return prompt.EMPTY
-        try:
-            from_text(text, self._output_type)
-        except ValueError as error:
-            return prompt.MISFIT.format(problem=error)
-        return None
-
     async def _observe(self, result: CodeResult) -> None:
         whole = None
         if len(result.output) > self._max_output_chars:
@@ -362,18 +352,12 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         yield self._closing_answer(limit, generated, {"steps": str(budget.steps), "stopped": limit})
 
     def _closing_answer(self, limit: str, generated: CreateResult | None, metadata: dict[str, str]) -> BaseChatMessage:
-        why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}"))
         text = str(generated.content) if generated is not None else ""
-        usage = generated.usage if generated is not None else None
-        if not text.strip():
-            return Answer(prompt.NO_ANSWER.format(why=why)).message(self.name, usage=usage, metadata=metadata)
-        try:
-            answer = from_text(text, self._output_type)
-        except ValueError as error:
-            answer, metadata = Answer(text), metadata | {"misfit": str(error)}
-        if answer.value is None and find_code([text], self._languages).blocks:
-            answer = Answer(f"{text}\n\n{prompt.NOT_RUN.format(why=why)}")
-        return answer.message(self.name, usage=usage, metadata=metadata)
+        why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}"))
+        answer, misfit = closing_answer(text, self._output_type, self._languages, why)
+        if misfit is not None:
+            metadata["misfit"] = misfit
+        return answer.message(self.name, usage=generated.usage if generated is not None else None, metadata=metadata)
 
     def _generation_event(
         self, step: int, generated: CreateResult, code: FoundCode, *, sent_back: str | None = None

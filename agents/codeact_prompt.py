@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel
 
+from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors.tools.tool import HostTool
 
 PromptStyle = Literal["markdown", "execute"]
@@ -40,7 +40,6 @@ ANSWER_BY_CALL = (
     "`final_answer(value)` in code, which ends there."
 )
 TYPED = "The answer must fit this JSON schema; in a message without code, it is JSON and nothing else:\n{schema}"
-TOOLS = "These functions of the host can be called in code, as any others; each call is made at once:"
 SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
 
 EMPTY = "Your message was empty. Go on: act in code, or give the answer."
@@ -60,24 +59,6 @@ WHY = {
     "max_seconds": "the limit of {limit:g} seconds was reached",
 }
 NOT_RUN = "[The code in this answer was not run: {why}.]"
-
-
-def describe_tools(tools: Sequence[HostTool]) -> str:
-    """Show the model what host tools there are, as Python: signature and docstring.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        The words; "" for no tools.
-    """
-    if not tools:
-        return ""
-    shown = []
-    for tool in tools:
-        words = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
-        shown.append(f'def {tool.name}{tool.signature}:\n    """{words}"""')
-    return "{}\n```python\n{}\n```".format(TOOLS, "\n\n".join(shown))
 
 
 def system_message(

@@ -12,7 +12,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents import codeact_prompt as prompt
+from autogen_codeact.agents.tool_prompt import TOOLS
 from autogen_codeact.executors import (
     AllowTools,
     BubblewrapCommandLineCodeExecutor,
@@ -166,7 +166,7 @@ async def test_the_other_agent_has_tools_too(session: SandboxCodeExecutor) -> No
     result = await agent.run(task="Add 5 and 3.")
     assert [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)] == ["8\n"]
     assert str(told(client)[0][0].content).startswith(CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE)
-    shown = f'{prompt.TOOLS}\n```python\ndef add(a: int, b: int) -> int:\n    """Adds.\n'
+    shown = f'{TOOLS}\n```python\ndef add(a: int, b: int) -> int:\n    """Adds.\n'
     assert shown in str(told(client)[0][0].content)
 
 

@@ -1,0 +1,134 @@
+"""How host tools are described to a model, word for word, and `help(name)` in the sandbox."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from autogen_agentchat.messages import CodeExecutionEvent
+from autogen_core.models import SystemMessage
+from autogen_core.tools import FunctionTool
+from pydantic import BaseModel, Field
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.tool_prompt import COMPACT, NAMES, TOOLS, describe_tools
+from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors.tools.host_tools import host_tools
+from autogen_codeact.executors.tools.tool import HostTool
+from tests.agents.codeact import python
+from tests.agents.support import scripted, told
+
+
+class Flight(BaseModel):
+    """A flight that can be booked."""
+
+    number: str = Field(description="as on the board")
+    seats: int = 0
+
+
+@dataclass
+class Passenger:
+    name: str
+    age: int | None = None
+
+
+def search(city: str, limit: int = 5) -> list[Flight]:
+    """Find flights to a city.
+
+    Args:
+        city: Its English name.
+        limit: How many at most.
+    """
+    return [Flight(number=f"{city[:2].upper()}{n}", seats=n) for n in range(limit)]
+
+
+async def book(flight: Flight, *passengers_: str) -> str:
+    """Never used."""
+    return ""
+
+
+def reserve(flight: Flight, passenger: Passenger) -> str:
+    return f"{passenger.name} on {flight.number}"
+
+
+def rude(text: str) -> None:
+    '''Says """this""" and
+    ```
+    that.
+    '''
+
+
+def tools(*given: Any) -> tuple[HostTool, ...]:
+    made = host_tools(given).tools
+    assert made is not None
+    return made
+
+
+def many(count: int, words: str = "Look something up.") -> list[FunctionTool]:
+    def lookup(key: str, exact: bool = True) -> str:
+        return key
+
+    return [FunctionTool(lookup, f"{words}\n\nAt length: {'x' * 100}", name=f"look_{n}") for n in range(count)]
+
+
+SHOWN = f'''{TOOLS}
+```python
+@dataclass
+class Flight:
+    """A flight that can be booked."""
+    number: str  # as on the board
+    seats: int = 0
+
+@dataclass
+class Passenger:
+    name: str
+    age: int | None = None
+
+def search(city: str, limit: int = 5) -> list[Flight]:
+    """Find flights to a city.
+
+    Args:
+        city: Its English name.
+        limit: How many at most.
+    """
+
+def reserve(flight: Flight, passenger: Passenger) -> str: ...
+```'''
+
+
+def test_signature_docstring_and_classes_are_shown() -> None:
+    assert describe_tools(tools(search, reserve)) == SHOWN
+    assert describe_tools(()) == ""
+
+
+def test_words_of_others_end_neither_docstring_nor_fence() -> None:
+    assert describe_tools(tools(rude)) == (
+        f"{TOOLS}\n```python\ndef rude(text: str) -> None:\n    \"\"\"Says '''this''' and\n    '''\n    that.\n    \"\"\"\n```"
+    )
+
+
+def test_many_tools_are_shown_in_short_and_very_many_by_name() -> None:
+    lines = [f"def look_{n}(key: str, exact: bool = True) -> str: ...  # Look something up." for n in range(100)]
+    assert describe_tools(tools(*many(100))) == "\n".join([COMPACT, "```python", *lines, "```"])
+    long = describe_tools(tools(*many(80, "Look " * 40)))
+    assert f"  # {('Look ' * 40)[:119]}…\n" in long
+    assert describe_tools(tools(*many(500))) == f"{NAMES}\n{', '.join(f'look_{n}' for n in range(500))}"
+
+
+async def test_help_prints_the_rest_in_the_sandbox(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("help(search)\nhelp(Flight)"), "I see.")
+    agent = CodeActAgent("actor", session, model_client=client, tools=[search, *many(100)])
+
+    result = await agent.run(task="What is there?")
+
+    system = told(client)[0][0]
+    assert isinstance(system, SystemMessage)
+    assert (
+        f"{COMPACT}\n```python\ndef search(city: str, limit: int = 5) -> list[Flight]: ...  # Find flights to a city.\n"
+        in (system.content)
+    )
+    (output,) = [m.result.output for m in result.messages if isinstance(m, CodeExecutionEvent)]
+    assert output.startswith(
+        "Help on function search in module host_tools:\n\nsearch(city: str, limit: int = 5) -> list["
+    )
+    assert "    Find flights to a city.\n    \n    Args:\n        city: Its English name.\n" in output
+    assert "class Flight(" in output
+    assert "A flight that can be booked." in output
