@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SAMPLES = Path(__file__).parents[2] / "samples"
-SHARED = {"models.py"}
+SHARED = {"models.py", "mcp_server.py"}
 
 RECORDED = "Model: a recording, no key needed. Its answers are in this sample; the code in them really runs."
 GENERATION, EXECUTION, ANSWER = "CodeGenerationEvent", "CodeExecutionEvent", "TextMessage"
@@ -22,6 +22,9 @@ class Expected:
         said: Other lines, in order.
         recording: Names of the sample's recorded answers.
         runner: Whose messages show what the sandbox printed.
+        figures: Figures that stand in no code; by default those of `computed` that are long enough to stand nowhere by chance.
+        stdin: What somebody types.
+        with_server: Whether it also runs against a model server, which is worth its seconds where the talk is of another kind.
     """
 
     messages: list[tuple[str, str]]
@@ -29,6 +32,13 @@ class Expected:
     said: list[str]
     recording: list[str] = field(default_factory=lambda: ["RECORDING"])
     runner: tuple[str, str] = (EXECUTION, "")
+    figures: tuple[str, ...] = ()
+    stdin: str | None = None
+    with_server: bool = False
+
+
+def steps(agent: str, count: int, answer: str = ANSWER) -> list[tuple[str, str]]:
+    return [(ANSWER, "user"), *[(GENERATION, agent), (EXECUTION, agent)] * count, (answer, agent)]
 
 
 def turn(agent: str, *, repaired: bool = False) -> list[tuple[str, str]]:
@@ -43,6 +53,7 @@ EXPECTED = {
         ["5736396"],
         ["The sum of all prime numbers below 10,000 is 5,736,396."],
         runner=(EXECUTION, "coder"),
+        with_server=True,
     ),
     "code_without_model.py": Expected(
         [(ANSWER, name) for name in ("alice", "runner", "alice", "runner", "mallory", "runner")],
@@ -64,6 +75,7 @@ EXPECTED = {
             "It ended because coder said TERMINATE",
         ],
         runner=(ANSWER, "executor"),
+        with_server=True,
     ),
     "save_and_load.py": Expected(
         turn("coder") * 2,
@@ -76,12 +88,14 @@ EXPECTED = {
         ],
         recording=["BEFORE", "AFTER"],
         runner=(EXECUTION, "coder"),
+        with_server=True,
     ),
     "laptop_choice.py": Expected(
         turn("adviser"),
         ['{"winner": "B", "score": 87.0, "scores": {"A": 79.0, "B": 87.0, "C": 76.3}}'],
         ["Checked on the host: B wins with 87.0; all scores: {'A': 79.0, 'B': 87.0, 'C': 76.3}"],
         runner=(EXECUTION, "adviser"),
+        with_server=True,
     ),
     "sales_analysis.py": Expected(
         turn("analyst") * 3,
@@ -102,6 +116,7 @@ EXPECTED = {
             "cup,85.0",
         ],
         runner=(EXECUTION, "analyst"),
+        with_server=True,
     ),
     "error_recovery.py": Expected(
         turn("statistician", repaired=True),
@@ -111,6 +126,68 @@ EXPECTED = {
             "The mean is 18.0, the population standard deviation 12.32.",
         ],
         runner=(EXECUTION, "statistician"),
+        with_server=True,
+    ),
+    "codeact_tools.py": Expected(
+        steps("calculator", 1) * 2,
+        [],
+        ["55", "  add -> 45", "  add -> 55", "16", "  add -> 8", "  multiply -> 16"],
+        figures=("55", "16"),
+        with_server=True,
+    ),
+    "codeact_session.py": Expected(
+        steps("mathematician", 1) * 2,
+        [
+            "[0, 1, 1, 2, 3, 5, 8, 13, 21, 34]",
+            "0 1 1 2 3 5 8 13 21 34 55 89 144 233 377 610 987 1597 2584 4181",
+        ],
+        ["The first 20 end with 2584 and 4181."],
+        figures=("2584", "4181"),
+        runner=(EXECUTION, "mathematician"),
+    ),
+    "codeact_sales.py": Expected(
+        steps("analyst", 4, "StructuredMessage[Report]"),
+        ["price      float64", "8 rows", "teapot    273.0", "kettle    142.0", "ValueError: best_day: Field required"],
+        [
+            '{"total":500.0,"by_product":{"teapot":273.0,"kettle":142.0,"cup":85.0},"best_product":"teapot",'
+            '"best_day":"2025-03-06"}',
+            "A Report, checked: 500.00 in all, most of it with the teapot.",
+        ],
+        runner=(EXECUTION, "analyst"),
+    ),
+    "codeact_recovery.py": Expected(
+        steps("shopper", 2),
+        ["LookupError: we sell no tray", "119.50 for kettle, teapot, cup without tray"],
+        ["Together they cost 119.50; a tray is not sold there, so it is left out."],
+        runner=(EXECUTION, "shopper"),
+    ),
+    "codeact_numpy.py": Expected(
+        steps("solver", 1),
+        ["x = 2.000, y = 3.000, determinant -5.000"],
+        ["x is 2 and y is 3; the determinant is -5."],
+        runner=(EXECUTION, "solver"),
+    ),
+    "codeact_ask_user.py": Expected(
+        steps("asker", 1),
+        ["13 is prime, after 3 tries"],
+        ["A prime number, please:", "It worked."],
+        figures=("13",),
+        runner=(EXECUTION, "asker"),
+        stdin="8\n9\n13\n",
+    ),
+    "mcp_tools.py": Expected(
+        steps("meteorologist", 1),
+        ["Cairo is 24.1 degrees warmer than Oslo", "refused: the tool forget_city is not on the list of allowed tools"],
+        ["Cairo is the warmest city, and much warmer than Oslo."],
+        runner=(EXECUTION, "meteorologist"),
+    ),
+    "reviewed_team.py": Expected(
+        [(ANSWER, name) for name in ("user", "coder", "reviewer", "executor", "coder")],
+        ["11 [0, 1, 3, 5, 7, 9, 33, 99, 313, 585, 717]"],
+        ["It ended because coder said TERMINATE"],
+        recording=["CODER", "REVIEWER"],
+        figures=("717",),
+        runner=(ANSWER, "executor"),
     ),
 }
 """All samples but gpu.py, whose output depends on the engine."""
@@ -118,7 +195,7 @@ EXPECTED = {
 
 def messages(output: str) -> list[tuple[tuple[str, str], list[str]]]:
     """Take the console's output apart: kind and source of each message, and its lines."""
-    parts = re.split(r"^-{10} (\w+) \((\w+)\) -{10}\n", output, flags=re.MULTILINE)
+    parts = re.split(r"^-{10} ([\w\[\]]+) \((\w+)\) -{10}\n", output, flags=re.MULTILINE)
     return [((kind, source), text.splitlines()) for kind, source, text in zip(*[iter(parts[1:])] * 3, strict=True)]
 
 
