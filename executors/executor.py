@@ -24,7 +24,7 @@ from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
 from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .languages import Language
-from .limits import parse_seconds
+from .limits import Limits, parse_seconds
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
@@ -66,6 +66,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         tool_limits: How much a block may use of them, or None for the default.
         approve_tool: Asked before each call, or None to allow all.
         pool: Where sandboxes come from, or None to start each one when it is needed.
+        limits: What the sandbox may use, or None for the defaults.
     """
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
@@ -89,10 +90,12 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         tool_limits: ToolLimits | None = None,
         approve_tool: ApproveTool | None = None,
         pool: SandboxPool | None = None,
+        limits: Limits | None = None,
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
         self._timeout = parse_seconds("timeout", timeout)
+        self._limits = limits if limits is not None else Limits()
         self._mode = mode
         self._work_dir = work_dir
         self._mounted = mounted
@@ -265,7 +268,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     async def _furnish(self, sandbox: Sandbox) -> None:
         """Put in place what blocks expect to find."""
         if self._workspace is not None:
-            await sync.push(self._workspace, sandbox)
+            # In place of one that has died there must be a new one, even where files have come to need too much room.
+            await sync.push(self._workspace, sandbox, all_of_them=not self._died)
         if self._functions_source is not None:
             await sandbox.write_file(f"{self._functions_module}.py", 0o644, [self._functions_source.encode()])
             await self._must_run(sandbox, "python", f"import {self._functions_module}", "the functions failed to load")
@@ -410,7 +414,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         workspace = self._workspace
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept = None
-        message = {**request.message, "scan": workspace is not None}
+        message = {**request.message, "scan": workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
         if workspace is not None:
             async with self._files:
                 notes += await sync.push(workspace, sandbox)

@@ -69,6 +69,8 @@ class Limits(BaseModel):
         files: Files in each of the two. Default 50,000.
         output: Bytes of a block's output that are kept (per stream with `split_streams`): half from the head, half from the
             tail. Default 1 MiB.
+        cpu_seconds: Processor time that a block may use, all its processes together, in seconds; the executor's `timeout` is
+            its limit by the clock. Default None: no such limit.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,3 +83,4 @@ class Limits(BaseModel):
     tmp: Size = "256m"
     files: int = Field(default=50_000, ge=100)
     output: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)
+    cpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)

@@ -20,9 +20,12 @@ _PREFIX = struct.Struct("!I")
 _MODULES = [
     "wire",
     "system",
+    "ipc",
+    "usage",
     "output",
     "files",
     "stdio",
+    "source",
     "python",
     "children",
     "calls",

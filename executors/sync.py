@@ -15,28 +15,46 @@ from .sandbox import Sandbox, checked_entries
 from .workspace import Workspace
 
 CHUNK = 256 * 1024
+MOST_REFUSED = 8
 logger = logging.getLogger("autogen_codeact")
 
 
-async def push(workspace: Workspace, sandbox: Sandbox) -> tuple[str, ...]:
+async def push(workspace: Workspace, sandbox: Sandbox, *, all_of_them: bool = False) -> tuple[str, ...]:
     """Send what is new or changed on the host.
+
+    A file for which the sandbox has no place is left out and tried again with the next block: the block may be the one that
+    makes room for it.
 
     Args:
         workspace: The host's folder.
         sandbox: Where it goes.
+        all_of_them: Whether a file for which there is no place is an error. Default False.
 
     Returns:
         Sentences about files that were left out.
 
     Raises:
-        SandboxFileError: The sandbox could not take a file.
+        SandboxFileError: `all_of_them`, and the sandbox could not take a file.
     """
     files = workspace.outgoing()
-    notes = tuple(f"Not sent to the sandbox: {item.name} {item.reason}" for item in workspace.skipped)
-    for file in files:
-        await sandbox.write_file(file.name, file.mode, workspace.read(file))
-        workspace.mark_synced([file.name])
-    return notes
+    notes = [f"Not sent to the sandbox: {item.name} {item.reason}" for item in workspace.skipped]
+    refused = 0
+    for number, file in enumerate(files):
+        if refused == MOST_REFUSED:
+            notes.append(f"Not sent to the sandbox: {len(files) - number} more files.")
+            break
+        try:
+            await sandbox.write_file(file.name, file.mode, workspace.read(file))
+        except SandboxFileError as error:
+            if all_of_them:
+                raise
+            refused += 1
+            notes.append(
+                f"Not sent to the sandbox: {printable(file.name)} could not be written there ({error.strerror})."
+            )
+        else:
+            workspace.mark_synced([file.name])
+    return tuple(notes)
 
 
 async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:

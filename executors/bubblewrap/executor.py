@@ -139,8 +139,8 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             tool_limits=tool_limits,
             approve_tool=approve_tool,
             pool=pool,
+            limits=limits,
         )
-        self._limits = limits if limits is not None else Limits()
         self._environment = variables.parse_environment(environment)
         self._preload = tuple(preload)
         self._custom_languages = {

@@ -267,7 +267,7 @@ class BubblewrapLauncher:
             *("--hostname", "sandbox", "--uid", str(NOBODY), "--gid", str(NOBODY)),
             *system_arguments(),
             *proc_arguments(),
-            *(*writable["shm"], "/dev/shm", "--remount-ro", "/dev"),  # noqa: S108 - a path in the sandbox
+            *(*writable["shm"], "/dev/shm", "--mqueue", "/dev/mqueue", "--remount-ro", "/dev"),  # noqa: S108 - a path in the sandbox
             *(*writable["tmp"], "/tmp"),  # noqa: S108 - as above
             *shown,
             *(*workspace, WORKSPACE),

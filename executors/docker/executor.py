@@ -207,6 +207,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             tool_limits=tool_limits,
             approve_tool=approve_tool,
             pool=pool,
+            limits=limits,
         )
         self._image = image
         self._container_name = container_name
@@ -215,7 +216,6 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         self._device_requests = tuple(device_requests or ())
         self._extra_volumes = {host: dict(mount) for host, mount in (extra_volumes or {}).items()}
         self._extra_hosts = dict(extra_hosts or {})
-        self._limits = limits if limits is not None else Limits()
         self._user = user
         self._network = network
         self._read_only = read_only

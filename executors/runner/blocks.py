@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from . import output, place, python, relay, session, stdio, system, wire
+from . import ipc, output, place, python, relay, session, stdio, system, usage, wire
 
 KILL_GRACE = 2.0
 MAX_TRIES = 3
@@ -15,6 +15,8 @@ FORK_PATIENCE = 1.0
 HANG_UP_GRACE = 1.0
 STOPPED_AT_MOST = 1.0
 CHECKPOINT_GRACE = 1.0
+# How soon its use of the processor is looked at again, at the least.
+CPU_LOOK_S = 0.1
 NOW = "now"
 # More than the kernel lets a program have as its environment.
 STATE_LIMIT = 4 * 1024 * 1024
@@ -23,8 +25,11 @@ TOO_LARGE = (
     "The environment is too large to be shared between Python and shell blocks; shell blocks keep the one of before."
 )
 TOO_MANY_FILES = (
-    "There are too many files in the workspace: not all that were made or changed have been copied to the host."
+    "There are too many files in the workspace, or folders in folders: not all that were made or changed have been looked at "
+    "and copied to the host."
 )
+NO_ROOM = "There was no room in the workspace to save the code as %s; it was run from memory."
+NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
 
@@ -45,6 +50,7 @@ class Block:
         self.request = request
         self.code = code
         self.report = None
+        self.unsaved = False
         self.killed = None
         self.finished = False
         self.worker = None
@@ -53,7 +59,9 @@ class Block:
         self.keep_pipes = False
         self.overdue = False
         self.tries = 0
-        self.timer = self.awake = None
+        self.timer = self.awake = self.cpu_timer = None
+        self.meter = self.too_long = None
+        self.alone = True
         self.began = time.monotonic()
         self.state = "kept"
         self.notes = []
@@ -82,6 +90,9 @@ class Block:
             self.supervisor.watch(capture)
         self.timer = self.supervisor.after(self.request["timeout"], self._out_of_time)
         self._keep_awake()
+        if self.request["cpu_seconds"]:
+            self.meter = usage.Meter(self.roots)
+            self._check_cpu()
         if self.worker.status is not None:
             self.worker_exited()
 
@@ -94,8 +105,7 @@ class Block:
         if self.killed or self.overdue or not self.worker.peer.undelivered or self.tries >= MAX_TRIES:
             return False
         self.tries += 1
-        for timer in (self.timer, self.awake):
-            self.supervisor.forget(timer)
+        self._forget_timers()
         for capture in self.captures:
             self.supervisor.unwatch(capture, keep=False)
         self._close_relay()
@@ -114,12 +124,36 @@ class Block:
         """Take what the worker says of this block."""
         if kind == b"D" and ident == self.token and self.report is None:
             self.report = checked(message)
+        elif kind == b"M" and ident == self.ident:
+            self.unsaved = True
 
     def _keep_awake(self):
         """The zygote has the same user as the block, so the block can stop it; then nobody would hear of the block's end."""
         if not self.finished:
             self.supervisor.workers.let_zygote_run()
             self.awake = self.supervisor.after(STOPPED_AT_MOST, self._keep_awake)
+
+    def _forget_timers(self):
+        for timer in (self.timer, self.awake, self.cpu_timer):
+            if timer is not None:
+                self.supervisor.forget(timer)
+
+    def _check_cpu(self):
+        """End it when it has used the processor for too long; look again when it could have, with all processors, if not."""
+        if self.finished or self.killed or self.overdue:
+            return
+        limit = self.request["cpu_seconds"]
+        left = limit - self.meter.used(self.alone)
+        if left > 0:
+            self.cpu_timer = self.supervisor.after(max(CPU_LOOK_S, left / (os.cpu_count() or 1)), self._check_cpu)
+            return
+        self.too_long = {"type": "CpuTimeExceeded", "message": NO_CPU_TIME % limit, "line": None}
+        self.supervisor.forget(self.timer)
+        self._out_of_time()
+
+    def roots(self, parent_of):
+        """Where the trees of its processes begin."""
+        raise NotImplementedError
 
     def _out_of_time(self):
         """Let it write out what it holds back, where it can, and then kill it."""
@@ -157,7 +191,8 @@ class Block:
     def verdict(self):
         """How it ended, as (outcome, exit code, error)."""
         if self.killed or self.overdue:
-            return self.killed or "timeout", 124, None
+            outcome = self.killed or "timeout"
+            return outcome, 124, self.too_long if outcome == "timeout" else None
         status = self.worker.status
         if status is not None and os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
@@ -195,15 +230,15 @@ class Block:
             return
         self.finished = True
         self._close_relay()
-        for timer in (self.timer, self.awake):
-            if timer is not None:
-                self.supervisor.forget(timer)
+        self._forget_timers()
         ends = [capture.finish() for capture in self.captures]
         for capture in self.captures:
             self.supervisor.unwatch(capture, self.keep_pipes)
         outcome, exit_code, error = self.verdict()
         if outcome not in ("oom", "cancel") and self._out_of_memory():
             self.notes.append("A process that the code started was killed: the sandbox's memory limit was reached.")
+        if self.unsaved and self.request["path"]:
+            self.notes.append(NO_ROOM % os.path.relpath(self.request["path"], self.supervisor.config["workspace"]))
         message = {
             "outcome": outcome,
             "exit_code": exit_code,
@@ -266,12 +301,17 @@ class ProcessBlock(Block):
         workers = self.supervisor.workers
         if workers.anything_else():
             system.kill_trees(workers.strays)
+        # The kernel does not say which block a semaphore is from; so it goes when none runs that could use it.
+        if len(self.supervisor.running) == 1:
+            ipc.remove_all()
+
+    def roots(self, parent_of):
+        return [self.worker.pid]
 
     def kill_processes(self):
         workers, in_session = self.supervisor.workers, self.supervisor.session is not None
-        pid = self.worker.pid
         # In a session strays may be what earlier blocks left running on purpose.
-        system.kill_trees(lambda parent_of: [pid] + ([] if in_session else workers.strays(parent_of)))
+        system.kill_trees(lambda parent_of: self.roots(parent_of) + ([] if in_session else workers.strays(parent_of)))
 
     def _take_state(self):
         """Read the directory and the exported variables in which a shell block ended."""
@@ -321,6 +361,8 @@ class CellBlock(Block):
             self.checkpoint.taken(message)
             if self.postponed:
                 self.kill(self.postponed)
+        elif kind == b"M":
+            self.unsaved = True
         elif kind == b"D" and self.report is None:
             self.report = checked(message)
             # The last words' signal can end what the block waited for, but not give it more time.
@@ -392,6 +434,9 @@ class CellBlock(Block):
             self.state = "lost"
             self.notes.append("The session's variables are lost; a new, empty session has been started.")
         self.finish()
+
+    def roots(self, parent_of):
+        return self.session.roots(parent_of, spare=self.checkpoint)
 
     def kill_processes(self):
         self.session.kill(spare=self.checkpoint)

@@ -1,15 +1,20 @@
 """Files of the workspace, moved in pieces that the host asks for, so that a transfer never holds up a result."""
 
+import errno
 import itertools
 import json
 import os
 import stat
+import time
 
 CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
 INLINE_TOTAL = 256 * 1024
 SCAN_LIMIT = 20000
-WALK_LIMIT = 200000
+# Looking through the workspace holds up everything else here, so it has an end. The default limit of files is below this.
+LOOK_LIMIT = 60000
+LOOK_S = 1.0
+MAX_DEPTH = 32
 # Names are up to 4096 bytes long, and a list of files has to fit into a frame.
 LIST_LIMIT = 1024 * 1024
 MAX_UPLOADS = 64
@@ -120,14 +125,15 @@ class Files:
         """Files that are new or changed since the last call.
 
         Returns:
-            (entries, bytes, whether there were more than can be named at once): each entry has name, size and mode, and `inline`
-            where its content is in the bytes, in order.
+            (entries, bytes, whether there is more than was looked at or can be named at once): each entry has name, size and
+            mode, and `inline` where its content is in the bytes, in order.
         """
         entries, blobs, room = [], [], INLINE_TOTAL
+        look = Look(self.root)
         listed, incomplete = 0, False
         # Names that are gone are forgotten, or a session that makes and removes files would fill this process.
         before, self._known = self._known, {}
-        for name, info in itertools.islice(self._walk(""), WALK_LIMIT):
+        for name, info in look.files():
             known = before.get(name)
             if known == _mark(info):
                 self._known[name] = known
@@ -147,7 +153,7 @@ class Files:
                     blobs.append(blob)
                     room -= len(blob)
             entries.append(entry)
-        return entries, b"".join(blobs), incomplete
+        return entries, b"".join(blobs), incomplete or look.cut
 
     def remember(self, path):
         """Do not report a file that the host already has."""
@@ -169,28 +175,57 @@ class Files:
 
     def _listing(self):
         found, listed = [], 0
-        for name, info in self._walk(""):
+        for name, info in Look(self.root).files():
             found.append(_entry(name, info))
             listed += _length(found[-1])
             if len(found) >= SCAN_LIMIT or listed > LIST_LIMIT:
                 break
         return found
 
-    def _walk(self, prefix, depth=0):
-        try:
-            entries = list(os.scandir(os.path.join(self.root, prefix) if prefix else self.root))
-        except OSError:
-            return
-        for entry in sorted(entries, key=lambda item: item.name):
+
+class Look:
+    """One look through a folder, which ends in time whatever is in there.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root):
+        self.root = root
+        self.cut = False
+        self._left = LOOK_LIMIT
+        self._until = time.monotonic() + LOOK_S
+
+    def files(self, prefix="", depth=0):
+        """The regular files, as (name, stat) in the order of their names; `cut` says afterwards whether there were more."""
+        for entry in self._entries(prefix):
             name = prefix + entry.name
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if depth < 32 and entry.name != "__pycache__":
-                        yield from self._walk(name + "/", depth + 1)
+                    if depth >= MAX_DEPTH:
+                        self.cut = True
+                    elif entry.name != "__pycache__":
+                        yield from self.files(name + "/", depth + 1)
                 elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(PART_PREFIX):
                     yield name, entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # gone between the listing and the look
+            if time.monotonic() > self._until:
+                self.cut = True
+                return
+
+    def _entries(self, prefix):
+        try:
+            with os.scandir(os.path.join(self.root, prefix) if prefix else self.root) as listing:
+                entries = list(itertools.islice(listing, self._left + 1))
+        except OSError as error:
+            self.cut = self.cut or error.errno == errno.ENAMETOOLONG
+            return []
+        if len(entries) > self._left:
+            self.cut = True
+            entries.pop()
+        self._left -= len(entries)
+        return sorted(entries, key=lambda item: item.name)
 
 
 class Upload:

@@ -2,11 +2,12 @@
 
 import ast
 import builtins
-import linecache
 import os
 import sys
 import traceback
 import types
+
+from . import source
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
@@ -48,44 +49,41 @@ def new_main(filename=None):
     return module.__dict__
 
 
-def run_script(source, filename, namespace):
-    """Run source as `python file` would.
+def run_script(code, filename, namespace):
+    """Run code as `python file` would.
 
     Args:
-        source: The text, as bytes.
+        code: The text, as bytes.
         filename: Name in tracebacks.
         namespace: Where it runs.
 
     Returns:
         The `Outcome`.
     """
-    return _guarded(filename, lambda: _run_all(source, filename, namespace))
+    return _guarded(filename, lambda: _run_all(code, filename, namespace))
 
 
-def run_cell(source, filename, namespace):
-    """Run source as a prompt would: the value of a last bare expression is shown.
+def run_cell(code, filename, namespace):
+    """Run code as a prompt would: the value of a last bare expression is shown.
 
     Args:
-        source: The text, as bytes.
+        code: The text, as bytes.
         filename: Name in tracebacks; its lines are kept so that later tracebacks can show them.
         namespace: The session's namespace.
 
     Returns:
         The `Outcome`.
     """
-    text = source.decode("utf-8", "replace")
-    if not isinstance(linecache.cache, dict):
-        linecache.cache = {}
-    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-    return _guarded(filename, lambda: _run_and_show(source, filename, namespace))
+    source.show_lines(filename, code)
+    return _guarded(filename, lambda: _run_and_show(code, filename, namespace))
 
 
-def _run_all(source, filename, namespace):
-    exec(compile(source, filename, "exec", dont_inherit=True), namespace)
+def _run_all(code, filename, namespace):
+    exec(compile(code, filename, "exec", dont_inherit=True), namespace)
 
 
-def _run_and_show(source, filename, namespace):
-    tree = ast.parse(source, filename)
+def _run_and_show(code, filename, namespace):
+    tree = ast.parse(code, filename)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     if tree.body:
         exec(compile(tree, filename, "exec", dont_inherit=True), namespace)

@@ -41,15 +41,16 @@ class Session:
 
     def kill(self, spare=None):
         """Kill the live interpreter and all that the session started, except its checkpoints."""
-        keep = {item.pid for item in (spare, self._kept) if item is not None and item.pid}
-        live = self.worker
-
-        def roots(parent_of):
-            strays = self.workers.strays(parent_of, keep)
-            return strays + ([live.pid] if live is not None and live.pid else [])
-
-        system.kill_trees(roots, spare=keep)
+        system.kill_trees(lambda parent_of: self.roots(parent_of, spare), spare=self._sleeping(spare))
         self.workers.collect()
+
+    def roots(self, parent_of, spare=None):
+        """Where the trees of its processes begin: its interpreter, and what has lost its parent."""
+        strays = self.workers.strays(parent_of, self._sleeping(spare))
+        return strays + ([self.worker.pid] if self.worker is not None and self.worker.pid else [])
+
+    def _sleeping(self, spare):
+        return {item.pid for item in (spare, self._kept) if item is not None and item.pid}
 
     def wake(self, checkpoint, done):
         """Let a checkpoint go on as the session; then call `done` with whether it does, or was killed in its sleep."""

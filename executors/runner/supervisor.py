@@ -17,7 +17,7 @@ PROTOCOL = 1
 MAX_KEPT_PIPES = 64
 MAX_TIMERS = 1024
 GATHER_S = 0.002
-MAX_PATIENCE = 3600.0  # epoll takes no longer times than some weeks
+MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
 LEASE_OVER = 75
 
@@ -31,7 +31,8 @@ class Supervisor:
 
     def __init__(self, config):
         self.config = config
-        self.selector = selectors.DefaultSelector()
+        # Not epoll: the kernel bounds its entries for each user, and code of the same user could use them up.
+        self.selector = selectors.PollSelector()
         self.parser = wire.Parser()
         self.outbox = wire.Outbox(1)
         self.files = files.Files(config["workspace"])
@@ -180,7 +181,8 @@ class Supervisor:
     # Blocks
 
     def _execute(self, ident, request, code):
-        for name in ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources"):
+        known = ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources", "cpu_seconds")
+        for name in known:
             request.setdefault(name, None)
         self._count += 1
         request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)
@@ -199,6 +201,9 @@ class Supervisor:
             while self._queue and self.cell is None and len(self.running) < self._most_running:
                 block = self._queue.popleft()
                 self.running[block.ident] = block
+                if len(self.running) > 1:
+                    for each in self.running.values():
+                        each.alone = False
                 if self.session is not None:
                     self.cell = block
                 self._open_folders()

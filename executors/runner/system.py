@@ -27,7 +27,7 @@ def set_limits(limits):
     """Set resource limits for this process and all that it will start; they can't be raised again.
 
     Args:
-        limits: Number by the name behind `RLIMIT_`.
+        limits: Number by the name behind `RLIMIT_`; where less is allowed already, that stays.
     """
     for name, wanted in limits.items():
         number = getattr(resource, "RLIMIT_" + name)

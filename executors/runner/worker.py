@@ -14,7 +14,7 @@ import threading
 import warnings
 from select import POLLIN, poll
 
-from . import children, python, stdio, system, tools, wire
+from . import children, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
@@ -90,7 +90,7 @@ class Worker:
         system.prctl(system.PR_SET_DUMPABLE, 1)
         system.adjust_oom_score(BLOCK_OOM_SCORE)
 
-    def _run_script(self, ident, request, source, fds):
+    def _run_script(self, ident, request, code, fds):
         system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
         stdio.point_at(*fds[:2])
         stdio.open_streams()
@@ -99,19 +99,27 @@ class Worker:
         self._enter(request)
         _see_user_site()
         path = request["path"]
-        try:
-            _write_file(path, source)
-        except OSError as error:
-            self._report(ident, _no_file(path, error))
-            os._exit(1)
+        self._save(ident, path, code)
         sys.argv = [path]
         sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
         namespace = python.new_main(path)
         tools.add(request["tool_sources"] or ())
         namespace.update(tools.public())
-        outcome = python.run_script(source, path, namespace)
+        outcome = python.run_script(code, path, namespace)
         self._leave_if_forked(outcome)
         self._end_process(ident, outcome)
+
+    def _save(self, ident, path, code):
+        """Write a block's code to its file; False, and said, where there is no room for it."""
+        try:
+            saved = source.save(path, code)
+        except OSError as error:
+            self._report(ident, _no_file(path, error))
+            os._exit(1)
+        if not saved:
+            source.show_lines(path, code)
+            self._send(b"M", ident, {})
+        return saved
 
     def _end_process(self, ident, outcome):
         """End as an interpreter does, without tearing down memory that the kernel frees faster."""
@@ -124,7 +132,7 @@ class Worker:
         self._report(ident, outcome)
         os._exit(outcome.exit_code)
 
-    def _run_cell(self, ident, request, source, fds):
+    def _run_cell(self, ident, request, code, fds):
         if self.session is None:
             self.session = Session()
             self.checkpoints.hide()
@@ -138,7 +146,7 @@ class Worker:
             tools.open_client(fds[2], self.config)
         self.session.begin(request)
         self.reserve.hold()
-        outcome = self.session.run(source, request)
+        outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
         tools.close_client()
         self.session.repair()
         self._leave_if_forked(outcome)
@@ -155,14 +163,8 @@ class Worker:
         stdio.point_at(*fds[:2])
         self._enter(request)
         command, path = request["command"], request["path"]
-        try:
-            if path is None:
-                path = _script_in_memory(data)
-            else:
-                _write_file(path, data)
-        except OSError as error:
-            self._report(ident, _no_file(path or "a file in memory", error))
-            os._exit(1)
+        if path is None or not self._save(ident, path, data):
+            path = source.in_memory(data)
         if len(fds) > 2:
             self._place(fds[2], request["state_fd"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -307,14 +309,14 @@ class Session:
         self.told = (_cwd(), dict(os.environ))
         _see_user_site()
 
-    def run(self, source, request):
-        """Run the block."""
+    def run(self, code, request, on_unsaved):
+        """Run the block; `on_unsaved` is called when there was no room for its file."""
         try:
-            if request["path"]:
-                _write_file(request["path"], source)
+            if request["path"] and not source.save(request["path"], code):
+                on_unsaved()
         except OSError as error:
             return _no_file(request["path"], error)
-        return python.run_cell(source, request["path"] or "<block %d>" % request["number"], self.namespace)
+        return python.run_cell(code, request["path"] or "<block %d>" % request["number"], self.namespace)
 
     def repair(self):
         """Put back what everything needs; what the block has added stays."""
@@ -401,24 +403,7 @@ def _close(fds):
         os.close(fd)
 
 
-def _write_file(path, data):
-    folder = os.path.dirname(path)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-
-
 def _no_file(path, error):
     message = "the code could not be saved as %s: %s" % (path, error.strerror)
     os.write(2, (message + "\n").encode("utf-8", "replace"))
     return python.Outcome(1, error={"type": type(error).__name__, "message": message, "line": None})
-
-
-def _script_in_memory(data):
-    fd = os.memfd_create("block", 0)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    return "/proc/self/fd/%d" % fd

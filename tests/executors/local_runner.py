@@ -42,7 +42,7 @@ class LocalRunner:
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
         self._process = subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", python, "-S", "-c", protocol.BOOT],
+            ["unshare", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", python, "-S", "-c", protocol.BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

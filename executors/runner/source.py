@@ -1,0 +1,75 @@
+"""Where a block's code lies: in a file of the workspace, or in memory alone where there is no room for one."""
+
+import errno
+import linecache
+import os
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def save(path, data):
+    """Write a block's code to its file.
+
+    Args:
+        path: The file.
+        data: The code.
+
+    Returns:
+        Whether there was room; if not, nothing of it is left, and the code must run from memory.
+
+    Raises:
+        OSError: It can't be written for another reason.
+    """
+    try:
+        _write(path, data)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return False
+    return True
+
+
+def _write(path, data):
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        os.unlink(path)  # half of a program is worse than none
+        raise
+    finally:
+        os.close(fd)
+
+
+def show_lines(name, data):
+    """Let tracebacks show lines of code that lies in no file.
+
+    Args:
+        name: Its name in tracebacks.
+        data: The code, as bytes.
+    """
+    text = data.decode("utf-8", "replace")
+    if not isinstance(linecache.cache, dict):
+        linecache.cache = {}
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+
+
+def in_memory(data):
+    """Put a script where an interpreter can open it without a file system.
+
+    Args:
+        data: The script.
+
+    Returns:
+        Its path; the file lasts as long as this process and what it executes.
+    """
+    fd = os.memfd_create("block", 0)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    return "/proc/self/fd/%d" % fd

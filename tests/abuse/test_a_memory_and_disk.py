@@ -1,0 +1,249 @@
+"""A. Resources: memory, files, and what lies in memory without being either."""
+
+import asyncio
+
+import pytest
+
+from autogen_codeact.executors import SandboxFileError
+
+from .subject import Subject
+
+NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
+BOMB = """
+    heap = []
+    while True:
+        heap.append(b"x" * 10_000_000)
+"""
+FILL = """
+    import errno, os
+    for folder in {folders}:
+        written = 0
+        try:
+            with open(os.path.join(folder, "ballast"), "wb", buffering=0) as file:
+                while True:
+                    written += file.write(b"x" * 65536)
+        except OSError as error:
+            print(folder, errno.errorcode[error.errno], written >> 20)
+"""
+FILL_WORKSPACE = FILL.format(folders=["/workspace"])
+
+
+async def test_02_memory_bomb_is_oom_and_no_timeout(subject: Subject) -> None:
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    result = await subject.run(BOMB, timeout=20)
+    assert (result.outcome, result.exit_code) == ("oom", 137), result
+    assert result.error is not None
+    assert (result.error.type, result.error.message) == ("OutOfMemory", NO_MEMORY)
+    assert result.state == ("restored" if subject.session else "kept")
+
+
+async def test_02_memory_bomb_of_files_in_memory(subject: Subject) -> None:
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    code = "import os\nfd = os.memfd_create('bomb')\nwhile True: os.write(fd, b'x' * 1_000_000)"
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.exit_code) == ("oom", 137), result
+
+
+async def test_02_memory_bomb_of_many_processes(subject: Subject) -> None:
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    code = """
+    import os
+    for _ in range(20):
+        if os.fork() == 0:
+            break
+    heap = []
+    while True:
+        heap.append(b"x" * 1_000_000)
+    """
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.exit_code) == ("oom", 137), result
+
+
+async def test_02_memory_bomb_of_a_shell_is_the_program_s(subject: Subject) -> None:
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    result = await subject.run("tail /dev/zero", "sh", timeout=20)
+    assert (result.outcome, result.exit_code, result.state) == ("oom", 137, "kept"), result
+
+
+async def test_03_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> None:
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    code = """
+    import subprocess, sys
+    child = subprocess.run([sys.executable, "-c", "heap = []\\nwhile True: heap.append(b'x' * 10_000_000)"])
+    print("child", child.returncode)
+    """
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.output, result.state) == ("ok", "child -9\n", "kept"), result
+    assert result.notes == ("A process that the code started was killed: the sandbox's memory limit was reached.",)
+
+
+async def test_04_full_folders_say_enospc(subject: Subject) -> None:
+    folders = ["/tmp", "/workspace", "/dev/shm"]
+    await subject.start(memory="512m")
+    said = await subject.out(FILL.format(folders=folders), timeout=10)
+    # What lies in a folder already, such as the home and the block's own file, takes a page or two.
+    assert said.replace(" 15\n", " 16\n") == "/tmp ENOSPC 16\n/workspace ENOSPC 16\n/dev/shm ENOSPC 64\n"
+
+
+async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
+    """In process mode each block has a file; without room for it the code runs from memory, so that it can make room."""
+    await subject.start(memory="512m")
+    await subject.out(FILL.format(folders=["/workspace", "/tmp"]), timeout=10)
+    result = await subject.run("import sys\nprint('runs')\n1 / 0  # the line")
+    assert (result.outcome, result.exit_code) == ("error", 1)
+    assert "1 / 0  # the line" in result.output
+    assert result.error is not None
+    assert (result.error.type, result.error.line) == ("ZeroDivisionError", 3)
+    named = await subject.run("# filename: deep/in/named.py\nprint('named')")
+    assert (named.outcome, named.output) == ("ok", "named\n")
+    note = "There was no room in the workspace to save the code as deep/in/named.py; it was run from memory."
+    assert named.notes == (note,)
+    shell = await subject.run("# filename: named.sh\necho shell; rm /workspace/ballast", "bash")
+    assert (shell.outcome, shell.output) == ("ok", "shell\n")
+    assert shell.notes == ("There was no room in the workspace to save the code as named.sh; it was run from memory.",)
+    again = await subject.run("# filename: deep/in/named.py\nprint(open('deep/in/named.py').read(3))")
+    assert (again.output, again.notes) == ("# f\n", ())
+
+
+async def test_04_full_workspace_and_a_new_file_of_the_host(subject: Subject) -> None:
+    """The file is left out, which is said, and comes when there is room."""
+    await subject.start(memory="512m")
+    await subject.out(FILL_WORKSPACE, timeout=10)
+    (subject.work_dir / "new.txt").write_bytes(b"n" * 100_000)
+    result = await subject.run("import os; print(os.path.exists('/workspace/new.txt'))")
+    assert (result.outcome, result.output) == ("ok", "False\n")
+    missing = "Not sent to the sandbox: new.txt could not be written there (No space left on device)."
+    assert missing in result.notes
+    await subject.run("import os; os.remove('/workspace/ballast'); os.path.exists('/workspace/new.txt')")
+    result = await subject.run("import os; print(os.path.getsize('/workspace/new.txt'))")
+    assert (result.outcome, result.output, result.notes) == ("ok", "100000\n", ())
+
+
+async def test_04_full_workspace_and_an_upload(subject: Subject) -> None:
+    await subject.start(memory="512m")
+    await subject.out(FILL_WORKSPACE, timeout=10)
+    source = subject.work_dir / "source.bin"
+    source.write_bytes(b"s" * 100_000)
+    with pytest.raises(SandboxFileError, match="No space left on device"):
+        await subject.executor.upload(source, "target.bin")
+    source.unlink()
+    assert (
+        await subject.out("import os; print([name for name in os.listdir('/workspace') if 'part' in name])") == "[]\n"
+    )
+
+
+async def test_05_no_more_inodes(subject: Subject) -> None:
+    code = """
+    import errno, os
+    for folder in ("/workspace/many", "/tmp/many"):
+        os.mkdir(folder)
+        made = 0
+        try:
+            while True:
+                open(f"{folder}/{made}", "w").close()
+                made += 1
+        except OSError as error:
+            print(folder, errno.errorcode[error.errno], 1900 < made < 2000)
+    """
+    assert await subject.out(code, timeout=20) == "/workspace/many ENOSPC True\n/tmp/many ENOSPC True\n"
+    assert await subject.out("echo shell", "sh") == "shell\n"
+
+
+async def test_05_more_folders_than_anybody_looks_through(subject: Subject) -> None:
+    """60,000 entries are looked at, one second long at the most; 200,000 would show no more."""
+    await subject.start(files=70_000, memory="512m", workspace="64m")
+    code = """
+    import os
+    for number in range(62_000):
+        os.mkdir(f"folder-{number:06}")
+    open("last.txt", "w").close()
+    """
+    result = await subject.run(code, timeout=30)
+    assert (result.outcome, result.state) == ("ok", "kept")
+    assert len(result.notes) == 1
+    assert result.notes[0].startswith("There are too many files in the workspace, or folders in folders")
+    assert (await subject.executor.list_files()) is not None
+
+
+async def test_05_folders_in_folders_without_end(subject: Subject) -> None:
+    code = """
+    import os
+    made = 0
+    try:
+        while True:
+            os.mkdir("d")
+            os.chdir("d")
+            made += 1
+            if made == 20:
+                open("twenty.txt", "w").close()
+    except OSError:
+        print(made > 1900)
+    os.chdir("/workspace")
+    """
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.output) == ("ok", "True\n")
+    assert [item.name for item in result.artifacts if item.name.endswith("twenty.txt")] == ["d/" * 20 + "twenty.txt"]
+    assert len(result.notes) == 1
+    assert result.notes[0].startswith("There are too many files in the workspace, or folders in folders")
+
+
+async def test_06_sparse_file_of_a_terabyte_is_refused_by_its_size(subject: Subject) -> None:
+    result = await subject.run("import os\nwith open('huge.bin', 'wb') as file: os.truncate(file.fileno(), 1 << 40)")
+    assert result.outcome == "ok"
+    huge = next(item for item in result.artifacts if item.name == "huge.bin")
+    assert (huge.size, huge.path) == (1 << 40, None)
+    assert huge.note is not None
+    assert "1,099,511,627,776 bytes; at most 104,857,600 are copied" in huge.note
+    with pytest.raises(SandboxFileError, match="1,099,511,627,776 bytes"):
+        await subject.executor.download("huge.bin", subject.work_dir / "copy.bin")
+    assert not (subject.work_dir / "copy.bin").exists()
+
+
+LEAVE_IPC = """
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    memory = libc.shmget(0, 1_000_000, 0o1600)
+    semaphores = libc.semget(0, 3, 0o1600)
+    queue = libc.msgget(0, 0o1600)
+    named = libc.mq_open(b"/left", 0o102, 0o600, None)
+    print(memory >= 0, semaphores >= 0, queue >= 0, named >= 0)
+"""
+COUNT_IPC = """
+    import ctypes, os
+    print([len(open(f"/proc/sysvipc/{kind}").readlines()) - 1 for kind in ("shm", "sem", "msg")], os.listdir("/dev/mqueue"))
+"""
+
+
+async def test_04_shared_memory_semaphores_and_queues_go_with_their_block(subject: Subject) -> None:
+    """They are no files: in process mode nothing of a block's outlives it, a session keeps them."""
+    assert await subject.out(LEAVE_IPC) == "True True True True\n"
+    left = "[1, 1, 1] ['left']\n" if subject.session else "[0, 0, 0] []\n"
+    assert await subject.out(COUNT_IPC) == left
+
+
+async def test_04_shared_memory_of_a_block_that_still_runs_stays(subject: Subject) -> None:
+    if subject.session:
+        pytest.skip("blocks of a session run one after the other")
+    await subject.start()
+    slow = LEAVE_IPC + "    import time; time.sleep(1.5)\n" + COUNT_IPC.replace("import ctypes, os", "import os")
+    running = asyncio.ensure_future(subject.run(slow))
+    await asyncio.sleep(0.5)
+    assert await subject.out("print('beside it')") == "beside it\n"
+    assert (await running).output == "True True True True\n[1, 1, 1] ['left']\n"
+    assert await subject.out(COUNT_IPC) == "[0, 0, 0] []\n"
+
+
+async def test_04_shared_memory_files_stay_as_files_do(subject: Subject) -> None:
+    code = """
+    from multiprocessing import resource_tracker, shared_memory
+    made = shared_memory.SharedMemory("kept", create=True, size=100)
+    made.buf[:4] = b"data"
+    resource_tracker.unregister(made._name, "shared_memory")
+    """
+    await subject.out(code)
+    assert await subject.out("print(open('/dev/shm/kept', 'rb').read(4))") == "b'data'\n"

@@ -1,0 +1,101 @@
+"""A. Resources: floods of output. 10 GB would show no more than these sizes: what is beyond the cap is dropped as it is read."""
+
+import asyncio
+import time
+
+import pytest
+
+from .subject import SMALL, Subject
+
+MILLION = 1_000_000
+CAP = int(SMALL.output)
+WRITERS = {
+    "print": "import sys\nfor _ in range({count}): print('x' * 999_999, file=sys.{stream})",
+    "raw": "import os\nfor _ in range({count}): assert os.write({fd}, b'x' * 1_000_000) == 1_000_000",
+    "subprocess": "import subprocess; done = subprocess.run('head -c {count}000000 /dev/zero >&{fd}', shell=True, check=True)",
+}
+
+
+async def flood(subject: Subject, how: str, stream: str, count: int) -> None:
+    """Write so many million bytes, and see what is kept of them."""
+    code = WRITERS[how].format(stream=stream, fd={"stdout": 1, "stderr": 2}[stream], count=count)
+    result = await subject.run(code, timeout=30)
+    assert (result.outcome, result.exit_code, result.state) == ("ok", 0, "kept"), result.error
+    written = count * MILLION
+    assert result.truncated == written - CAP
+    assert CAP <= len(result.output) < CAP + 100
+    assert f"[... {result.truncated:,} bytes dropped ...]" in result.output
+
+
+async def test_07_flood_of_stdout_is_capped(subject: Subject) -> None:
+    await flood(subject, "print", "stdout", 200)
+
+
+async def test_08_flood_of_stderr_is_capped(subject: Subject) -> None:
+    await flood(subject, "print", "stderr", 200)
+
+
+async def test_08_floods_of_both_at_once_have_a_cap_each_where_they_are_split(subject: Subject) -> None:
+    await subject.start({"split_streams": True})
+    code = "import os, sys\nfor _ in range(20): print('o' * 999_999); print('e' * 999_999, file=sys.stderr)"
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.truncated) == ("ok", 2 * (20 * MILLION - CAP))
+    assert result.stdout is not None
+    assert result.stderr is not None
+    assert set(result.stdout.replace("\n", "")[:1000]) == {"o"}
+    assert set(result.stderr.replace("\n", "")[:1000]) == {"e"}
+
+
+async def test_09_one_line_of_100_mb(subject: Subject) -> None:
+    await subject.start(memory="512m")
+    result = await subject.run("print('x' * 100_000_000)", timeout=30)
+    assert (result.outcome, result.truncated, result.state) == ("ok", 100 * MILLION + 1 - CAP, "kept")
+    assert CAP <= len(result.output) < CAP + 100
+
+
+async def test_09_a_value_of_50_mb(subject: Subject) -> None:
+    if not subject.session:
+        pytest.skip("values are shown in session mode only")
+    await subject.start(memory="1g")
+    result = await subject.run("b'x' * 50_000_000", timeout=30)
+    assert (result.outcome, result.truncated) == ("ok", 50 * MILLION + 4 - CAP)
+    assert result.value is not None
+    assert len(result.value) == 64 * 1024
+
+
+@pytest.mark.parametrize("how", ["raw", "subprocess"])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_10_flood_past_python_s_streams_has_the_same_cap(subject: Subject, how: str, stream: str) -> None:
+    await flood(subject, how, stream, 100)
+
+
+@pytest.mark.parametrize("language", ["python", "sh"])
+async def test_10_endless_flood_ends_at_the_deadline(subject: Subject, language: str) -> None:
+    code = {"python": "import os\nwhile True: os.write(1, b'y' * 65536)", "sh": "yes"}[language]
+    result = await subject.run(code, language, timeout=1)
+    assert (result.outcome, result.exit_code) == ("timeout", 124)
+    assert result.truncated > 0
+    assert CAP <= len(result.output) < CAP + 100
+
+
+async def test_10_flood_of_a_daemon_is_not_in_the_next_block(subject: Subject) -> None:
+    await subject.out("import subprocess; p = subprocess.Popen(['yes', 'late'], stderr=-3)")
+    for _ in range(3):
+        result = await subject.run("import time; time.sleep(0.1); print('mine')")
+        assert (result.outcome, result.output, result.truncated) == ("ok", "mine\n", 0)
+
+
+async def test_10_flood_in_pieces_of_a_byte_is_read_in_time(subject: Subject) -> None:
+    code = "import os\nfor _ in range(200_000): os.write(1, b'x')"
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.truncated) == ("ok", 200_000 - CAP), result.error
+
+
+async def test_10_flood_while_the_host_does_not_listen(subject: Subject) -> None:
+    """The host's event loop is held up; the sandbox must neither fill its memory nor lose the count."""
+    await subject.start()
+    running = asyncio.ensure_future(subject.run(WRITERS["print"].format(stream="stdout", count=50), timeout=20))
+    await asyncio.sleep(0.05)
+    time.sleep(1)  # noqa: ASYNC251 - this is the case
+    result = await running
+    assert (result.outcome, result.truncated) == ("ok", 50 * MILLION - CAP)

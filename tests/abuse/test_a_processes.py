@@ -1,0 +1,331 @@
+"""A. Resources: processes, threads, descriptors and time."""
+
+import pytest
+
+from .subject import Kind, Subject
+
+
+def ended_late(subject: Subject) -> tuple[str, int, str]:
+    """What a block that had to be killed at its deadline comes to."""
+    return "timeout", 124, "restored" if subject.session else "kept"
+
+
+async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
+    code = """
+    import os
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
+    """
+    result = await subject.run(code, timeout=2)
+    assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
+
+
+async def test_01_fork_bomb_of_a_shell(subject: Subject) -> None:
+    result = await subject.run("bomb() { bomb | bomb & }; bomb; sleep 60", "bash", timeout=2)
+    # What bash says of the forks that fail may be an error of its own before the deadline.
+    assert result.outcome in {"timeout", "error"}, result
+    assert result.state == "kept"
+
+
+async def test_01_fork_bomb_meets_eagain_and_may_stay(subject: Subject) -> None:
+    code = """
+    import errno, os, signal
+    started = 0
+    try:
+        while True:
+            if os.fork() == 0:
+                signal.pause()
+            started += 1
+    except OSError as error:
+        print(errno.errorcode[error.errno], 32 < started <= 64)
+    """
+    assert await subject.out(code) == "EAGAIN True\n"
+
+
+async def test_01_bomb_of_threads_meets_the_same_limit(subject: Subject) -> None:
+    code = """
+    import threading
+    started, done = 0, threading.Event()
+    try:
+        while True:
+            threading.Thread(target=done.wait, daemon=True).start()
+            started += 1
+    except RuntimeError as error:
+        print(error, 32 < started <= 64)
+    """
+    assert await subject.out(code) == "can't start new thread True\n"
+
+
+async def test_11_all_descriptors_used_up_and_the_result_still_arrives(subject: Subject) -> None:
+    code = """
+    import errno, os
+    taken = []
+    try:
+        while True:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError as error:
+        print(errno.errorcode[error.errno], 100 < len(taken) < 256)
+    """
+    assert await subject.out(code) == "EMFILE True\n"
+    if subject.session:
+        assert await subject.out("len(taken) > 100") == "True\n"
+        # Shells, which start afresh, have theirs.
+        assert await subject.out("exec 20</dev/null && echo open", "bash") == "open\n"
+
+
+async def test_12_zombies_are_buried_with_their_block(subject: Subject) -> None:
+    """As many as the limit of processes allows, ten times over: a block of 10,000 can't be."""
+    code = """
+    import os
+    zombies = 0
+    try:
+        while True:
+            if os.fork() == 0:
+                os._exit(0)
+            zombies += 1
+    except BlockingIOError:
+        print(zombies > 32)
+    """
+    for _ in range(10 if not subject.session else 1):
+        assert await subject.out(code) == "True\n"
+    if subject.session:
+        collect = "import os\ntry:\n    while True: os.wait()\nexcept ChildProcessError: print('none left')"
+        for _ in range(9):
+            assert await subject.out(collect) == "none left\n"
+            assert await subject.out(code) == "True\n"
+
+
+async def test_12_orphans_of_a_session_are_buried_as_they_die(subject: Subject) -> None:
+    if not subject.session:
+        pytest.skip("in process mode orphans are the block's own until it ends")
+    code = """
+    import os
+    for _ in range(1000):
+        pid = os.fork()
+        if pid == 0:
+            if os.fork() == 0:
+                os._exit(0)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    print("done")
+    """
+    assert await subject.out(code, timeout=20) == "done\n"
+
+
+DAEMONS = {
+    "setsid": "os.setsid()",
+    "double fork": "os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0)",
+    "subreaper": "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.setsid(); os.fork() and os.fork() and time.sleep(1000)",
+    "orphans of orphans": "[os.fork() and os._exit(0) for _ in range(20)]",
+    "stopped": "os.setsid(); os.kill(os.getpid(), signal.SIGSTOP)",
+    "deaf": "[signal.signal(n, signal.SIG_IGN) for n in set(range(1, 64)) - {9, 19, 32, 33}]",
+}
+
+
+@pytest.mark.parametrize("how", DAEMONS)
+async def test_13_daemon_by_double_fork_or_setsid_dies_with_its_block_or_session(subject: Subject, how: str) -> None:
+    code = f"""
+    import ctypes, os, signal, time
+    r, w = os.pipe()
+    if os.fork() == 0:
+        os.close(r)
+        open("/tmp/pids", "a").write(f"{{os.getpid()}} ") if {how!r} == "stopped" else None
+        os.write(w, b".") if {how!r} == "stopped" else None
+        {DAEMONS[how]}
+        open("/tmp/pids", "a").write(f"{{os.getpid()}} ")
+        os.write(w, b".")
+        time.sleep(1000)
+    os.close(w)
+    os.read(r, 1)
+    """
+    await subject.out(code)
+    look = """
+    import os
+    for pid in open("/tmp/pids").read().split():
+        try:
+            print(open(f"/proc/{pid}/stat").read().split()[2])
+        except FileNotFoundError:
+            print("gone")
+    """
+    alive = ("T" if how == "stopped" else "S") if subject.session else "gone"
+    assert set((await subject.out(look)).split()) == {alive}
+
+
+async def test_13_daemon_that_forks_on_and_on_is_caught(subject: Subject) -> None:
+    """A process that is a new one every moment can't be found by its number; the whole namespace is stopped for it."""
+    code = """
+    import os
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            if os.fork():
+                os._exit(0)
+    """
+    await subject.out(code)
+
+
+async def test_14_daemon_that_holds_stdout_open_holds_nobody_up(subject: Subject) -> None:
+    assert await subject.out("import subprocess; p = subprocess.Popen(['sleep', '600']); print('out')") == "out\n"
+    assert await subject.out("(sleep 600; echo late) & echo out", "sh") == "out\n"
+
+
+async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
+    code = """
+    import signal, time
+    for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    print("deaf", flush=True)
+    while True:
+        time.sleep(1000)
+    """
+    result = await subject.run(code, timeout=1)
+    assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
+    assert result.output == "deaf\n"
+
+
+async def test_15_ignored_signals_do_not_help_a_shell(subject: Subject) -> None:
+    result = await subject.run("trap '' TERM INT HUP QUIT USR1 USR2; while :; do sleep 100; done", "sh", timeout=1)
+    assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "kept")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["9 ** 9 ** 9", "import re; re.match(r'(a+)+$', 'a' * 64 + 'b')", "sum(range(10 ** 12))"],
+    ids=["power", "regex", "sum"],
+)
+async def test_16_busy_loop_inside_c_is_killed_and_the_state_before_it_kept(subject: Subject, code: str) -> None:
+    """That the variable of the first block is there again is what the fixture looks for."""
+    result = await subject.run("codeact_witness = 'changed'\n" + code, timeout=1)
+    assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import time; time.sleep(1e9)",
+        "import threading; threading.Event().wait()",
+        "import os; os.read(os.pipe()[0], 1)",
+        "import select; select.select([], [], [])",
+        "import ctypes; ctypes.CDLL(None).pause()",
+    ],
+)
+async def test_17_sleep_for_ever(subject: Subject, code: str) -> None:
+    result = await subject.run(code, timeout=0.5)
+    assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
+
+
+async def test_18_except_base_exception_in_a_loop(subject: Subject) -> None:
+    code = """
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            print("caught")
+    """
+    result = await subject.run(code, timeout=1)
+    assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
+
+
+async def test_19_thread_that_goes_on_printing_is_not_in_the_next_block(subject: Subject) -> None:
+    code = """
+    import threading, time
+    def talk():
+        while True:
+            print("late")
+            time.sleep(0.01)
+    threading.Thread(target=talk, daemon=True).start()
+    """
+    await subject.out(code)
+    assert await subject.out("import time; time.sleep(0.2); print('mine')") == "mine\n"
+
+
+async def test_19_thread_that_is_no_daemon_keeps_its_process_until_the_deadline(subject: Subject) -> None:
+    result = await subject.run(
+        "import threading, time; threading.Thread(target=time.sleep, args=[600]).start()", timeout=1
+    )
+    if subject.session:
+        assert (result.outcome, result.state) == ("ok", "kept")
+    else:
+        assert (result.outcome, result.exit_code) == ("timeout", 124)
+
+
+SPIN = """
+    import multiprocessing, os, threading
+    def spin():
+        while True:
+            pass
+    for _ in range(4):
+        if os.fork() == 0:
+            spin()
+    threading.Thread(target=spin, daemon=True).start()
+"""
+MEASURE = """
+    import os, time
+    def used():
+        for path in ("/sys/fs/cgroup/cpuacct/cpuacct.usage", "/sys/fs/cgroup/cpu/cpuacct.usage"):
+            if os.path.exists(path):
+                return int(open(path).read()) / 1e9
+        return int(open("/sys/fs/cgroup/cpu.stat").read().split()[1]) / 1e6
+    began, before = time.monotonic(), used()
+    time.sleep(1)
+    share = (used() - before) / (time.monotonic() - began)
+    print("spins" if share > 0.02 else "does not spin", "within" if share < 0.4 else share)
+"""
+
+
+async def test_20_spinning_leftovers_stay_within_the_quota(subject: Subject) -> None:
+    await subject.start(cpus=0.25)
+    subject.may_fail_without_cgroup()
+    if subject.session:
+        await subject.out(SPIN, timeout=10)
+        assert await subject.out(MEASURE, timeout=10) == "spins within\n"
+    else:
+        assert await subject.out(SPIN + MEASURE, timeout=10) == "spins within\n"
+
+
+RECURSION = {
+    "python": "def f(): f()\nf()",
+    "through C": "def f(): return list(map(lambda _: f(), [0]))\nf()",
+    "repr": "l = []\nfor _ in range(10 ** 6): l = [l]\nrepr(l)",
+}
+
+
+@pytest.mark.parametrize("how", RECURSION)
+async def test_21_recursion_limit_of_a_billion_is_a_crash(subject: Subject, how: str) -> None:
+    """Which verdict depends on the version of Python: its own limit for C, the end of the stack, or that of the memory."""
+    result = await subject.run(f"import sys; sys.setrecursionlimit(10 ** 9)\n{RECURSION[how]}", timeout=20)
+    error = result.error.type if result.error else None
+    verdicts = {("crashed", "SIGSEGV"), ("oom", "OutOfMemory"), ("error", "RecursionError"), ("error", "MemoryError")}
+    assert (result.outcome, error) in verdicts, result
+    assert result.state == ("restored" if subject.session and result.outcome != "error" else "kept")
+
+
+async def test_22_abort_leaves_no_core_file(subject: Subject) -> None:
+    result = await subject.run("import os; os.abort()")
+    assert (result.outcome, result.exit_code) == ("crashed", 134)
+    assert result.error is not None
+    assert result.error.type == "SIGABRT"
+    assert result.artifacts == ()
+    look = "import glob, resource; print(glob.glob('/*/*core*') + glob.glob('core*'), resource.getrlimit(resource.RLIMIT_CORE))"
+    assert await subject.out(look) == "[] (0, 0)\n"
+
+
+async def test_22_abort_of_a_shell_leaves_none_either(subject: Subject) -> None:
+    result = await subject.run("ulimit -c unlimited 2>/dev/null; kill -ABRT $$", "sh")
+    assert (result.outcome, result.exit_code, result.artifacts) == ("crashed", 134, ())
+
+
+async def test_22_abort_control_the_limit_can_not_be_raised(subject: Subject, kind: Kind) -> None:
+    code = """
+    import resource
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (1 << 30, 1 << 30))
+    except (ValueError, OSError) as error:
+        print(error)
+    """
+    assert await subject.out(code) == "not allowed to raise maximum limit\n"
