@@ -1,0 +1,93 @@
+"""A block's processor time has a limit of its own, beside that by the clock."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import ExecutionResult, Limits
+from tests.executors.sandboxes import out, run
+
+from .conftest import Backend, Make
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EXCEEDED = "the code used more processor time than the 0.5 s that a block may use"
+SPIN = "while True: pass"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def loop() -> None:
+    """Make the loop that these tests share before anybody counts descriptors."""
+
+
+def check_exceeded(result: ExecutionResult, backend: Backend, *, python: bool = True) -> None:
+    assert (result.outcome, result.exit_code) == ("timeout", 124), result
+    assert result.error is not None
+    assert (result.error.type, result.error.message) == ("CpuTimeExceeded", EXCEEDED)
+    assert result.state == ("restored" if backend.session and python else "kept")
+
+
+async def test_a_busy_block_is_ended_long_before_its_deadline(make: Make, backend: Backend) -> None:
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
+    await run(executor, "kept = 1")
+    result = await run(executor, "print('partial')\nkept = 2\n" + SPIN)
+    check_exceeded(result, backend)
+    assert result.output == "partial\n"
+    if backend.session:
+        assert await out(executor, "kept") == "1\n"
+    check_exceeded(await run(executor, "while :; do :; done", "sh"), backend, python=False)
+    assert await out(executor, "print('next')") == "next\n"
+
+
+async def test_time_asleep_does_not_count(make: Make) -> None:
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
+    assert await out(executor, "import time; time.sleep(1.2); print('slept')") == "slept\n"
+
+
+async def test_each_block_has_its_own(make: Make) -> None:
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.8))
+    code = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\nprint('done')"
+    for _ in range(4):
+        assert await out(executor, code) == "done\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nfor _ in range(3): os.fork()\nwhile True: pass",
+        "import subprocess\nwhile True: subprocess.run(['python3', '-S', '-c', 'sum(range(10 ** 6))'])",
+        "import os\nif os.fork() == 0:\n    os.setsid()\n    while True: pass\nimport time; time.sleep(50)",
+    ],
+    ids=["at once", "one after the other", "apart"],
+)
+async def test_its_processes_count_together(make: Make, backend: Backend, code: str) -> None:
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
+    check_exceeded(await run(executor, code), backend)
+
+
+async def test_what_runs_beside_it_does_not_count(make: Make, backend: Backend) -> None:
+    if backend.session:
+        pytest.skip("blocks of a session run one after the other")
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5, cpus=2))
+    idle = asyncio.ensure_future(run(executor, "import time; time.sleep(3); print('idle')"))
+    await asyncio.sleep(0.2)
+    check_exceeded(await run(executor, SPIN), backend)
+    assert (await idle).output == "idle\n"
+
+
+async def test_init_command_is_no_block(make: Make) -> None:
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.2), init_command="python3 -c 'sum(range(10 ** 8))'")
+    assert await out(executor, "print('started')") == "started\n"
+
+
+async def test_is_kept_in_the_config(backend: Backend) -> None:
+    given = backend.make(limits=Limits(cpu_seconds=2.5))
+    loaded = type(given).load_component(given.dump_component())  # type: ignore[attr-defined]
+    assert loaded._limits == Limits(cpu_seconds=2.5)
+
+
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), "much"])
+async def test_refuses_what_is_no_time(value: object) -> None:
+    with pytest.raises(ValueError, match="cpu_seconds"):
+        Limits(cpu_seconds=value)  # type: ignore[arg-type]
