@@ -124,7 +124,7 @@ class Block:
         """Take what the worker says of this block."""
         if kind == b"D" and ident == self.token and self.report is None:
             self.report = checked(message)
-        elif kind == b"M" and ident == self.ident:
+        elif kind == b"M" and ident == self.token:
             self.unsaved = True
 
     def _keep_awake(self):

@@ -70,7 +70,7 @@ def count_oom_kills():
                 for line in file:
                     if line.startswith("oom_kill "):
                         return int(line.split()[1])
-        except OSError:
+        except (OSError, ValueError):
             continue
     return None
 

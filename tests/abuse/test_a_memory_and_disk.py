@@ -6,7 +6,11 @@ import pytest
 
 from autogen_codeact.executors import SandboxFileError
 
-from .subject import Subject
+from .subject import SUBJECTS, Subject
+
+IN_PROCESSES = pytest.mark.parametrize(
+    "kind", [kind for kind in SUBJECTS if kind.mode == "process"], indirect=True, ids=str
+)
 
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 BOMB = """
@@ -38,18 +42,8 @@ async def test_02_memory_bomb_is_oom_and_no_timeout(subject: Subject) -> None:
     assert result.state == ("restored" if subject.session else "kept")
 
 
-async def test_02_memory_bomb_of_files_in_memory(subject: Subject) -> None:
-    await subject.start()
-    subject.may_fail_without_cgroup()
-    code = "import os\nfd = os.memfd_create('bomb')\nwhile True: os.write(fd, b'x' * 1_000_000)"
-    result = await subject.run(code, timeout=20)
-    assert (result.outcome, result.exit_code) == ("oom", 137), result
-
-
-async def test_02_memory_bomb_of_many_processes(subject: Subject) -> None:
-    await subject.start()
-    subject.may_fail_without_cgroup()
-    code = """
+MEMFD = "import os\nfd = os.memfd_create('bomb')\nwhile True: os.write(fd, b'x' * 1_000_000)"
+MANY = """
     import os
     for _ in range(20):
         if os.fork() == 0:
@@ -57,14 +51,16 @@ async def test_02_memory_bomb_of_many_processes(subject: Subject) -> None:
     heap = []
     while True:
         heap.append(b"x" * 1_000_000)
-    """
-    result = await subject.run(code, timeout=20)
-    assert (result.outcome, result.exit_code) == ("oom", 137), result
+"""
 
 
-async def test_02_memory_bomb_of_a_shell_is_the_program_s(subject: Subject) -> None:
+async def test_02_memory_bombs_of_other_kinds(subject: Subject) -> None:
+    """Files in memory, many processes, and a program that a shell has started."""
     await subject.start()
     subject.may_fail_without_cgroup()
+    for code in (MEMFD, MANY):
+        result = await subject.run(code, timeout=20)
+        assert (result.outcome, result.exit_code) == ("oom", 137), result
     result = await subject.run("tail /dev/zero", "sh", timeout=20)
     assert (result.outcome, result.exit_code, result.state) == ("oom", 137, "kept"), result
 
@@ -110,8 +106,8 @@ async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
     assert (again.output, again.notes) == ("# f\n", ())
 
 
-async def test_04_full_workspace_and_a_new_file_of_the_host(subject: Subject) -> None:
-    """The file is left out, which is said, and comes when there is room."""
+async def test_04_full_workspace_and_what_the_host_wants_to_put_there(subject: Subject) -> None:
+    """A new file of the host is left out, which is said, and comes when there is room; an upload is refused."""
     await subject.start(memory="512m")
     await subject.out(FILL_WORKSPACE, timeout=10)
     (subject.work_dir / "new.txt").write_bytes(b"n" * 100_000)
@@ -119,22 +115,13 @@ async def test_04_full_workspace_and_a_new_file_of_the_host(subject: Subject) ->
     assert (result.outcome, result.output) == ("ok", "False\n")
     missing = "Not sent to the sandbox: new.txt could not be written there (No space left on device)."
     assert missing in result.notes
+    with pytest.raises(SandboxFileError, match="No space left on device"):
+        await subject.executor.upload(subject.work_dir / "new.txt", "target.bin")
+    look = "import os; print([name for name in os.listdir('/workspace') if name == 'target.bin' or 'part' in name])"
+    assert await subject.out(look) == "[]\n"
     await subject.run("import os; os.remove('/workspace/ballast'); os.path.exists('/workspace/new.txt')")
     result = await subject.run("import os; print(os.path.getsize('/workspace/new.txt'))")
     assert (result.outcome, result.output, result.notes) == ("ok", "100000\n", ())
-
-
-async def test_04_full_workspace_and_an_upload(subject: Subject) -> None:
-    await subject.start(memory="512m")
-    await subject.out(FILL_WORKSPACE, timeout=10)
-    source = subject.work_dir / "source.bin"
-    source.write_bytes(b"s" * 100_000)
-    with pytest.raises(SandboxFileError, match="No space left on device"):
-        await subject.executor.upload(source, "target.bin")
-    source.unlink()
-    assert (
-        await subject.out("import os; print([name for name in os.listdir('/workspace') if 'part' in name])") == "[]\n"
-    )
 
 
 async def test_05_no_more_inodes(subject: Subject) -> None:
@@ -154,6 +141,7 @@ async def test_05_no_more_inodes(subject: Subject) -> None:
     assert await subject.out("echo shell", "sh") == "shell\n"
 
 
+@IN_PROCESSES
 async def test_05_more_folders_than_anybody_looks_through(subject: Subject) -> None:
     """60,000 entries are looked at, one second long at the most; 200,000 would show no more."""
     await subject.start(files=70_000, memory="512m", workspace="64m")
@@ -226,9 +214,8 @@ async def test_04_shared_memory_semaphores_and_queues_go_with_their_block(subjec
     assert await subject.out(COUNT_IPC) == left
 
 
+@IN_PROCESSES
 async def test_04_shared_memory_of_a_block_that_still_runs_stays(subject: Subject) -> None:
-    if subject.session:
-        pytest.skip("blocks of a session run one after the other")
     await subject.start()
     slow = LEAVE_IPC + "    import time; time.sleep(1.5)\n" + COUNT_IPC.replace("import ctypes, os", "import os")
     running = asyncio.ensure_future(subject.run(slow))

@@ -19,6 +19,8 @@ from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecut
 from autogen_codeact.executors.docker.engine import connect
 from autogen_codeact.executors.docker.image_jobs import present
 
+from .sandboxes import out
+
 MakeExecutor = Callable[..., Awaitable[DockerCommandLineCodeExecutor]]
 
 
@@ -64,6 +66,20 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
     yield make
     for executor in made:
         await executor.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """One session for all tests of a module."""
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=10) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def known(session: DockerCommandLineCodeExecutor) -> DockerCommandLineCodeExecutor:
+    """The session with a variable to look for afterwards, in its own directory, with its own environment."""
+    await out(session, "import os; os.chdir('/workspace'); mark = ['set']")
+    return session
 
 
 def containers() -> set[str]:

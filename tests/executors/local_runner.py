@@ -13,6 +13,7 @@ from autogen_codeact.executors import protocol
 from autogen_codeact.executors.sandbox import Settings
 
 DEADLINE_S = 30.0
+NAMESPACES = ("unshare", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")
 
 
 def find_python(version: str) -> str | None:
@@ -30,10 +31,11 @@ class LocalRunner:
     Args:
         python: The interpreter.
         folder: Its workspace and its home.
+        cgroup: What it sees as its control group, or None for this machine's.
         config: What differs from the usual configuration.
     """
 
-    def __init__(self, python: str, folder: Path, **config: Any) -> None:
+    def __init__(self, python: str, folder: Path, *, cgroup: Path | None = None, **config: Any) -> None:
         workspace = folder / "workspace"
         workspace.mkdir(parents=True, exist_ok=True)
         settings = Settings("process", str(workspace), (), 1 << 20, False, True, None)
@@ -41,8 +43,9 @@ class LocalRunner:
         self._parser = protocol.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
+        show = [] if cgroup is None else ["sh", "-c", 'mount --bind "$0" /sys/fs/cgroup && exec "$@"', str(cgroup)]
         self._process = subprocess.Popen(
-            ["unshare", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc", python, "-S", "-c", protocol.BOOT],
+            [*NAMESPACES, *show, python, "-S", "-c", protocol.BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

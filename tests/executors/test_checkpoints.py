@@ -1,10 +1,8 @@
 """`checkpoint()` and `rollback()`, and what a sleeping copy of the session must not hold on to."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
 
@@ -14,12 +12,6 @@ from .sandboxes import out, run
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PROCESSES = "import os; len([name for name in os.listdir('/proc') if name.isdigit()])"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=10) as started:
-        yield started
 
 
 class TestRollback:

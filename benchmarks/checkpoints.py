@@ -1,0 +1,104 @@
+"""What the checkpoint before each block of a session costs, for a small and a large heap.
+
+    python benchmarks/checkpoints.py [--engine docker] [--megabytes 200] [--rounds 50]
+
+Two sessions run the same blocks in turn, one with checkpoints and one without, so both see the same machine. A block is `pass`,
+or it writes to every page of the heap: what a fork shares has to be copied when it is written to. Times are medians, as the
+host sees them, stream and result included. Memory is what the control group counts while the block runs. The last column is a
+block that calls `os._exit`, up to the result that says that the session is as before it. Needs a Docker engine and the sandbox
+image, or bubblewrap.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from contextlib import AsyncExitStack
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, Limits
+
+KINDS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
+HEAPS = {
+    "small": "heap = bytearray(4096)",
+    "{size} MB in one piece": "heap = bytearray({size} << 20)\nheap[::4096] = b'x' * len(heap[::4096])",
+    "{size} MB of small objects": "heap = [str(number) for number in range({size} * 16_500)]",
+}
+TOUCH = """
+if isinstance(heap, bytearray):
+    heap[::4096] = heap[::4096]
+else:
+    for thing in heap: pass
+"""
+MEMORY = """
+def memory():
+    for path in ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes"):
+        try: return int(open(path).read()) >> 20
+        except OSError: pass
+"""
+
+
+async def run(executor, code, outcome="ok"):
+    """Run a block; its result and how long it took, in milliseconds."""
+    block = CodeBlock(code=code, language="python")
+    began = time.perf_counter()
+    result = await executor.execute_code_blocks([block], CancellationToken())
+    took = (time.perf_counter() - began) * 1000
+    if result.outcome != outcome:
+        raise SystemExit(f"not {outcome}: {result!r}")
+    return result, took
+
+
+async def medians(executors, code, rounds, outcome="ok"):
+    """The median time of a block in each of the sessions, which take turns."""
+    times = [[] for _ in executors]
+    for _ in range(rounds):
+        for each, executor in zip(times, executors, strict=True):
+            each.append((await run(executor, code, outcome))[1])
+    return [statistics.median(each) for each in times]
+
+
+async def measure(engine, fill, rounds):
+    """The figures of one heap: pass without and with, touched without and with, memory without and with, restored."""
+    limits = Limits(memory="2g", cpus=2)
+    async with AsyncExitStack() as stack:
+        plain, kept = [
+            await stack.enter_async_context(
+                KINDS[engine](mode="session", checkpoint=checkpoint, limits=limits, timeout=60)
+            )
+            for checkpoint in (False, True)
+        ]
+        for executor in (plain, kept):
+            await run(executor, MEMORY)
+            await run(executor, fill)
+        idle = await medians((plain, kept), "pass", rounds)
+        touched = await medians((plain, kept), TOUCH, rounds)
+        memory = [(await run(executor, TOUCH + "memory()"))[0].value for executor in (plain, kept)]
+        [restored] = await medians((kept,), "import os; os._exit(0)", rounds, "crashed")
+        return *idle, *touched, *memory, restored
+
+
+async def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=KINDS, default="docker")
+    parser.add_argument("--megabytes", type=int, default=200, help="the large heap")
+    parser.add_argument("--rounds", type=int, default=50)
+    options = parser.parse_args()
+    print(
+        "| heap | `pass`, without | with | every page written, without | with | memory, without | with | restored in |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for name, fill in HEAPS.items():
+        found = await measure(options.engine, fill.format(size=options.megabytes), options.rounds)
+        times = [f"{figure:.1f} ms" for figure in (*found[:4], found[6])]
+        memory = [f"{figure} MB" for figure in found[4:6]]
+        print(
+            f"| {name.format(size=options.megabytes)} |", " | ".join((*times[:4], *memory, times[4])), "|", flush=True
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
