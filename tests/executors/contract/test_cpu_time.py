@@ -66,6 +66,21 @@ async def test_its_processes_count_together(make: Make, backend: Backend, code: 
     check_exceeded(await run(executor, code), backend)
 
 
+async def test_children_that_nobody_waits_for_count_too(make: Make, backend: Backend) -> None:
+    backend.require_memory_group()
+    executor = await make(timeout=50, limits=Limits(cpu_seconds=0.5))
+    code = """
+    import os, signal
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        if (pid := os.fork()) == 0:
+            sum(range(10 ** 6)); os._exit(0)
+        try: os.waitpid(pid, 0)
+        except ChildProcessError: pass  # it has ended, and the kernel has forgotten it
+    """
+    check_exceeded(await run(executor, code), backend)
+
+
 async def test_what_runs_beside_it_does_not_count(make: Make, backend: Backend) -> None:
     if backend.session:
         pytest.skip("blocks of a session run one after the other")
