@@ -162,7 +162,8 @@ def test_a_group_that_can_not_be_set_up_is_said_and_leaves_nothing():
     group = Cgroup.create("codeact-odd", Limits.model_construct(memory="1g", cpus=1.0, pids=-5))
     if group is not None:  # version 1, which has a group for each kind of limit
         assert group.lacks == ("pids",)
-        assert len(cgroups() - before) == len(group.folders) == 2
+        # Memory and processors, and the count of processor time where that is a hierarchy of its own.
+        assert len(cgroups() - before) == len(group.folders) in (2, 3)
         group.remove()
     assert cgroups() == before
 
