@@ -83,6 +83,9 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
         return cls(config.names, load_policy(config.otherwise))
 
 
+YES, ALWAYS, NO = ("y", "yes"), ("a", "always"), ("n", "no", "")
+
+
 class AskPersonConfig(BaseModel):
     """What an `AskPerson` is made of."""
 
@@ -111,19 +114,22 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
         """Ask, unless the person has said `always` of this tool."""
         if request.name in self._always:
             return ToolApproval(True)
+
+        def heard(line: str) -> None:
+            if _word(line) in ALWAYS:
+                self._always.add(request.name)
+
         question = f"The code wants to call {call_text(request)}\nAllow it? [y]es, [a]lways this tool, or why not (Enter: no): "
         try:
-            answer = await ask(question, self._timeout, skip=lambda: request.name in self._always)
+            answer = await ask(question, self._timeout, lambda: request.name in self._always, heard)
         except EOFError as error:
             return ToolApproval(False, str(error))
         except TimeoutError:
             return ToolApproval(False, f"nobody answered within {self._timeout:g} s")
-        word = answer.strip().lower()
-        if word in ("a", "always"):
-            self._always.add(request.name)
-        if word in ("y", "yes", "a", "always", ""):
-            return ToolApproval(word != "", "" if word else "the person at the terminal said no")
-        if word in ("n", "no"):
+        word = _word(answer)
+        if word in YES or word in ALWAYS:
+            return ToolApproval(True)
+        if word in NO:
             return ToolApproval(False, "the person at the terminal said no")
         return ToolApproval(False, f"the person at the terminal said no: {answer.strip()[:MAX_REASON_CHARS]}")
 
@@ -246,6 +252,10 @@ def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
 def loaded(tools: Sequence[ComponentModel], approve_tool: ComponentModel | None) -> dict[str, Any]:
     """Make the arguments `tools` and `approve_tool` out of a config."""
     return {"tools": load_tools(tools), "approve_tool": load_policy(approve_tool)}
+
+
+def _word(answer: str) -> str:
+    return answer.strip().lower()
 
 
 def _object_in(text: str) -> str:

@@ -17,13 +17,23 @@ NO_TERMINAL = "there is nobody to ask: this program has no terminal"
 CLOSED = "there is nobody to ask any more: the terminal was closed"
 
 
-async def ask(question: str, timeout: float | None = None, skip: Callable[[], bool] = lambda: False) -> str:
+def _nobody(_: str) -> None:
+    """Who need not hear the answer early."""
+
+
+async def ask(
+    question: str,
+    timeout: float | None = None,
+    skip: Callable[[], bool] = lambda: False,
+    heard: Callable[[str], None] = _nobody,
+) -> str:
     """Ask, and wait for a line.
 
     Args:
         question: What is shown, on standard error.
         timeout: Seconds to wait from the time that the question is shown; None for no limit.
         skip: Looked at when it is this question's turn: whether an earlier answer was `yes` to it, too.
+        heard: Told of the line, in a thread, before it is the next question's turn.
 
     Returns:
         The line, without its end; "y" where the question was skipped.
@@ -48,7 +58,7 @@ async def ask(question: str, timeout: float | None = None, skip: Callable[[], bo
     def work() -> None:
         line, error = None, None
         try:
-            line = _ask_in_turn(question, timeout, skip, called_off)
+            line = _ask_in_turn(question, timeout, skip, heard, called_off)
         except Exception as problem:  # noqa: BLE001 - it is the caller's
             error = problem
         with contextlib.suppress(RuntimeError):  # the loop has been closed
@@ -63,7 +73,11 @@ async def ask(question: str, timeout: float | None = None, skip: Callable[[], bo
 
 
 def _ask_in_turn(
-    question: str, timeout: float | None, skip: Callable[[], bool], called_off: threading.Event
+    question: str,
+    timeout: float | None,
+    skip: Callable[[], bool],
+    heard: Callable[[str], None],
+    called_off: threading.Event,
 ) -> str | None:
     while not _TURN.acquire(timeout=PATIENCE_S):
         if called_off.is_set():
@@ -75,7 +89,10 @@ def _ask_in_turn(
             return "y"
         sys.stderr.write(question)
         sys.stderr.flush()
-        return _read_line(timeout, called_off)
+        line = _read_line(timeout, called_off)
+        if line is not None:
+            heard(line)
+        return line
     finally:
         _TURN.release()
 
