@@ -24,8 +24,10 @@ from autogen_codeact.executors import (
     ToolLimits,
 )
 from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.docker.image import DERIVED
 
 from .conftest import MakeExecutor, containers
+from .images import make_wheel
 from .sandboxes import inspect, out, run
 
 CUBE = DeviceRequest(driver="cube", count=-1, capabilities=[["gpu", "compute"]], options={"a": "b"})
@@ -237,6 +239,25 @@ class TestInAContainer:
         async with round_trip(given) as executor:
             assert await out(executor, "from helpers import add; print(add(2, 3))") == "5\n"
             assert (await run(executor, "print(1)")).artifacts == ()
+
+    async def test_the_packages_of_functions_go_into_a_derived_image(self, sandbox_image: str, tmp_path: Path) -> None:
+        """Also where the function was given to another process, which wrote the config."""
+        wheel = make_wheel(tmp_path, f"VALUE = 41  # {uuid.uuid4()}")
+        answer = FunctionWithRequirements.from_str(
+            "def answer() -> int:\n    return tinywheel.VALUE + 1\n",
+            python_packages=[str(wheel)],
+            global_imports=["tinywheel"],
+        )
+        image = ""
+        with closing(connect()) as client:
+            try:
+                async with round_trip(DockerCommandLineCodeExecutor(functions=[answer])) as executor:
+                    image = inspect(client, executor.container_name)["Config"]["Image"]
+                    assert image.startswith(f"{DERIVED}:")
+                    assert await out(executor, "from functions import answer; print(answer())") == "42\n"
+            finally:
+                if image:
+                    client.remove_image(image, force=True)
 
     async def test_functions_that_fail_are_said_at_the_start(self, sandbox_image: str) -> None:
         broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module"])
