@@ -259,7 +259,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
                 yield chunk
             result = self._runner.result
-            await conversation.observe(result, limit=self.MAX_OUTPUT_CHARS)
+            await conversation.observe(result, limit=self.MAX_OUTPUT_CHARS, session=self._runner.in_session)
             yield self._execution_event(attempt, result)
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
@@ -288,7 +288,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
                 yield chunk
             result = self._runner.result
-            words = describe(result, limit=self.MAX_OUTPUT_CHARS)
+            words = describe(result, limit=self.MAX_OUTPUT_CHARS, session=self._runner.in_session, vision=False)
             yield TextMessage(content=words, source=self.name, metadata=metadata_of(result))
 
     def _nothing_to_run(self, messages: Sequence[BaseChatMessage]) -> str:

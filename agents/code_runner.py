@@ -85,6 +85,7 @@ class CodeRunner:
         self.takes_answers = answers and isinstance(executor, SandboxCodeExecutor)
         self._redact = redact
         self._record = record_of(executor)
+        self.in_session = self._record is not None
         self._prepared_for: int | None = None
         self._outputs_kept = 0
         self._output: asyncio.Queue[str | None] | None = None

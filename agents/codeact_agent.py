@@ -331,7 +331,8 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         whole = None
         if len(result.output) > self._max_output_chars:
             whole = await self._runner.keep_output(result)
-        await self._conversation.observe(result, limit=self._max_output_chars, whole=whole)
+        session = self._runner.in_session
+        await self._conversation.observe(result, limit=self._max_output_chars, whole=whole, session=session)
 
     async def _close(
         self, budget: Budget, token: CancellationToken

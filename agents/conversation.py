@@ -84,16 +84,18 @@ class Conversation:
         if plan.strip():
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
 
-    async def observe(self, result: CodeResult, *, limit: int, whole: str | None = None) -> None:
+    async def observe(self, result: CodeResult, *, limit: int, whole: str | None = None, session: bool = False) -> None:
         """Tell the model what came out of its code.
 
         Args:
             result: The result.
             limit: Characters of output to keep.
             whole: File in the sandbox that holds all of the output, or None.
+            session: Whether the code ran in a session.
         """
         vision = bool(self._client.model_info.get("vision"))
-        await self._context.add_message(await as_message(result, self._source, vision=vision, limit=limit, whole=whole))
+        message = await as_message(result, self._source, vision=vision, limit=limit, whole=whole, session=session)
+        await self._context.add_message(message)
 
     async def generate(
         self, token: CancellationToken

@@ -33,6 +33,7 @@ _BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, Sandbo
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
 _SILENT = "The code ran without an error and printed nothing. Print what you want to see."
 _NOT_RUN = "The code was not approved, so nothing was run."
+_KEPT = "The session's memory was kept: what this code defined before it ended is there."
 _STATES = {
     "restored": (
         "The session's memory was put back to before this code: variables and imports from earlier code are there, "
@@ -42,19 +43,28 @@ _STATES = {
 }
 
 
-def describe(result: CodeResult, *, limit: int = MAX_OUTPUT_CHARS, whole: str | None = None) -> str:
+def describe(
+    result: CodeResult,
+    *,
+    limit: int = MAX_OUTPUT_CHARS,
+    whole: str | None = None,
+    session: bool = False,
+    vision: bool = True,
+) -> str:
     """Put a result into words for a model; a plain success is its output and nothing else.
 
     Args:
         result: Result of any AutoGen code executor.
-        limit: Characters of output to keep; of more than that, head and tail.
-        whole: File in the sandbox that holds all of the output, or None.
+        limit: Characters of output to keep; of more than that, head and tail. Default 20,000.
+        whole: File in the sandbox that holds all of the output. Default: none.
+        session: Whether there is a session, of which is said after an error that it was kept. Default: no.
+        vision: Whether pictures of host tools follow; if not, it is said that there are some. Default: yes.
 
     Returns:
         The words, never empty.
     """
     output = bounded(result.output, limit, whole)
-    words, remarks = output, _remarks(result)
+    words, remarks = output, _remarks(result, session=session, vision=vision)
     if headline := _headline(result):
         words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
     elif not output.strip():
@@ -87,6 +97,8 @@ def _as_object(call: ToolCall) -> dict[str, Any]:
     if call.error is not None:
         ended = {"error": _shortened(f"{call.error.type}: {call.error.message}")}
     arguments = {name: _json(value) for name, value in call.arguments.items()}
+    if call.images:
+        ended["images"] = len(call.images)
     return {
         "name": call.name,
         "arguments": arguments,
@@ -97,18 +109,25 @@ def _as_object(call: ToolCall) -> dict[str, Any]:
 
 
 async def as_message(
-    result: CodeResult, source: str, *, vision: bool, limit: int = MAX_OUTPUT_CHARS, whole: str | None = None
+    result: CodeResult,
+    source: str,
+    *,
+    vision: bool,
+    limit: int = MAX_OUTPUT_CHARS,
+    whole: str | None = None,
+    session: bool = False,
 ) -> UserMessage:
     """Make the message that tells a model about a result.
 
     Args:
         result: The result.
         source: Name of the agent that ran the code.
-        vision: Whether the model can see; if so, images that the code made follow the words.
+        vision: Whether the model can see; if so, images that the code made, or host tools gave, follow the words.
         limit: Characters of output to keep.
         whole: File in the sandbox that holds all of the output, or None.
+        session: Whether the code ran in a session.
     """
-    words = describe(result, limit=limit, whole=whole)
+    words = describe(result, limit=limit, whole=whole, session=session, vision=vision)
     images = await asyncio.to_thread(images_of, result) if vision else []
     return UserMessage(content=[words, *images] if images else words, source=source)
 
@@ -232,7 +251,7 @@ def _why(error: ErrorInfo | None, output: str) -> str:
     return f": {error.type}: {error.message.rstrip('.')}{at}"
 
 
-def _remarks(result: CodeResult) -> str:
+def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
     if not isinstance(result, ExecutionResult):
         return ""
     lines = []
@@ -242,8 +261,12 @@ def _remarks(result: CodeResult) -> str:
         lines.append(f"{result.truncated} bytes of output were too much to keep and are gone.")
     if result.state in _STATES:
         lines.append(_STATES[result.state])
+    elif session and result.outcome == "error":
+        lines.append(_KEPT)
     if result.exit_code != 0 and result.tool_calls and not _is_denied(result):
         lines.append(f"{CALLS_MADE}\n{describe_calls(result.tool_calls)}")
+    if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
+        lines.append(f"Host tools gave {images} picture{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes
     if result.artifacts:
         lines.append(f"Files made or changed: {_files(result.artifacts)}.")

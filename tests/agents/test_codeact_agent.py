@@ -131,7 +131,8 @@ async def test_an_error_is_told_and_what_ran_before_it_stays(session: SandboxCod
             answered("It is 42.", steps="3"),
         ]
     )
-    assert told(client)[1][-1] == me(f"The code failed with exit code 1.\nIts output was:\n{traceback}")
+    kept = "The session's memory was kept: what this code defined before it ended is there."
+    assert told(client)[1][-1] == me(f"The code failed with exit code 1.\nIts output was:\n{traceback}\n{kept}")
 
 
 async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecutor) -> None:

@@ -95,6 +95,17 @@ def test_words(made: CodeResult, words: str) -> None:
     assert describe(made) == words
 
 
+KEPT = "The session's memory was kept: what this code defined before it ended is there."
+
+
+def test_after_an_error_it_is_said_that_the_session_was_kept() -> None:
+    failed = result(1, "x", outcome="error")
+    assert describe(failed, session=True) == f"The code failed with exit code 1.\nIts output was:\nx\n\n{KEPT}"
+    restored = result(1, "x", outcome="crashed", state="restored")
+    assert KEPT not in describe(restored, session=True)
+    assert describe(result(0, "x"), session=True) == "x"
+
+
 def test_files_are_named_briefly_and_can_not_speak_for_us() -> None:
     files = (
         Artifact("a.csv", 12, "text/csv", Path("a.csv")),

@@ -31,6 +31,7 @@ RESTORED = (
     "The session's memory was put back to before this code: variables and imports from earlier code are there, those of this "
     "code are not."
 )
+KEPT = "The session's memory was kept: what this code defined before it ended is there."
 LOST = "The session's memory is lost: import, load and define again what you need."
 
 
@@ -65,12 +66,22 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
     failure = me(
         "The code failed with exit code 1.\nIts output was:\npaying\nreceipt 1\nTraceback (most recent call last):\n"
         '  File "<block 1>", line 3, in <module>\n    1 / 0\n    ~~^~~\nZeroDivisionError: division by zero\n\n'
-        f'{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
+        f'{KEPT}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
     )
     conversation = [user("Pay Ann 3."), model(python(PAYS + "1 / 0")), failure]
     assert contents(client, 1) == [*conversation, me(QUESTION)]
     assert next_attempt == [*conversation, model("skip the payment"), me(CARRY_ON)]
     assert bank.paid == [("Ann", 3)]
+
+
+async def test_in_process_mode_nothing_is_said_of_a_session(bubblewrap: None) -> None:
+    bank = Bank()
+    async with BubblewrapCommandLineCodeExecutor() as executor:
+        _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
+    assert next_attempt[2] == me(
+        "The code failed with exit code 2.\nIts output was:\nreceipt 1\n\n"
+        f'{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
+    )
 
 
 async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubblewrap: None) -> None:

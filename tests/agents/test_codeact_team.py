@@ -1,0 +1,156 @@
+"""The agent that acts in code among others: AutoGen's teams and console, pictures, its own config."""
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import (
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    StructuredMessage,
+    TextMessage,
+)
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.ui import Console
+from autogen_core import Image
+from autogen_core.model_context import BufferedChatCompletionContext
+from autogen_core.models import UserMessage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from PIL import Image as PILImage
+from pydantic import BaseModel, ValidationError
+
+from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.teams import Team
+from tests.agents.codeact import me, python
+from tests.agents.support import scripted, told
+
+
+class Sum(BaseModel):
+    total: int
+
+
+@pytest.mark.parametrize("kind", [RoundRobinGroupChat, Team])
+async def test_two_work_in_a_team_and_the_console_shows_them(
+    session: SandboxCodeExecutor, capsys: pytest.CaptureFixture[str], kind: Any
+) -> None:
+    one = CodeActAgent(
+        "one", session, model_client=scripted(python("x = 6; print('six')"), "x is 6."), stream_output=True
+    )
+    two = CodeActAgent("two", session, model_client=scripted(python("final_answer({'total': x * 7})")), output_type=Sum)
+    team = kind([one, two], termination_condition=MaxMessageTermination(3))
+
+    result = await Console(team.run_stream(task="6 * 7?"))
+
+    assert isinstance(result, TaskResult)
+    assert [(type(message), message.source) for message in result.messages] == [
+        (TextMessage, "user"),
+        (CodeGenerationEvent, "one"),
+        (CodeExecutionEvent, "one"),
+        (TextMessage, "one"),
+        (CodeGenerationEvent, "two"),
+        (CodeExecutionEvent, "two"),
+        (StructuredMessage[Sum], "two"),
+    ]
+    shown = capsys.readouterr().out
+    assert "six\n" in shown
+    assert '{"total":42}' in shown
+    assert told(two.model_client)[0][1:] == [  # type: ignore[arg-type]
+        UserMessage(content="6 * 7?", source="user"),
+        UserMessage(content="x is 6.", source="one"),
+    ]
+
+
+async def test_chunks_of_model_and_code_are_told_apart(session: SandboxCodeExecutor) -> None:
+    acts = python("print('out')")
+    client = ReplayChatCompletionClient([acts, "Done."])
+    agent = CodeActAgent("actor", session, model_client=client, model_client_stream=True, stream_output=True)
+    chunks = [m async for m in agent.run_stream(task="Go.") if isinstance(m, ModelClientStreamingChunkEvent)]
+    of_code = [chunk.content for chunk in chunks if chunk.metadata == {"chunk_of": "execution"}]
+    of_model = [chunk.content for chunk in chunks if not chunk.metadata]
+    assert "".join(of_code) == "out\n"
+    assert "".join(of_model).split() == [*acts.split()[:-1], "```Done."]  # AutoGen's replay client keeps words only
+
+
+async def test_pictures_of_tools_reach_a_model_that_sees(session: SandboxCodeExecutor) -> None:
+    def photo(size: int) -> Image:
+        """Take a photo."""
+        return Image.from_pil(PILImage.new("RGB", (size, size), "red"))
+
+    acts, shown = python("print(photo(3))\nphoto(4)"), "[image 1: 3×3 pixels]\n'[image 1: 4×4 pixels]'\n"
+    sees, blind = scripted(acts, "Red.", vision=True), scripted(acts, "No idea.")
+    result = await CodeActAgent("actor", session, model_client=sees, tools=[photo]).run(task="Look.")
+    await CodeActAgent("actor", session, model_client=blind, tools=[photo]).run(task="Look.")
+
+    content = told(sees)[1][-1].content
+    assert isinstance(content, list)
+    assert content[0] == shown
+    assert [part.image.size for part in content[1:] if isinstance(part, Image)] == [(3, 3), (4, 4)]
+    assert told(blind)[1][-1] == me(f"{shown.rstrip()}\n\nHost tools gave 2 pictures, which you can't see.")
+    (event,) = [m for m in result.messages if isinstance(m, CodeExecutionEvent)]
+    ledger = json.loads(event.metadata["tool_calls"])
+    assert [(call["name"], call["result"], call["images"]) for call in ledger] == [
+        ("photo", '"[image 1: 3×3 pixels]"', 1),
+        ("photo", '"[image 1: 4×4 pixels]"', 1),
+    ]
+
+
+ARGUMENTS: dict[str, Any] = {
+    "model_client_stream": True,
+    "stream_output": True,
+    "description": "Counts.",
+    "system_message": None,
+    "prompt_style": "execute",
+    "supported_languages": ["python", "sh"],
+    "output_type": Sum,
+    "setup": "import math",
+    "max_steps": 3,
+    "max_tokens": 1000,
+    "max_seconds": 2.5,
+    "max_output_chars": 77,
+}
+
+
+def test_every_argument_survives_json(bubblewrap: None) -> None:
+    arguments = set(inspect.signature(CodeActAgent).parameters)
+    assert arguments == set(CodeActAgentConfig.model_fields) | {"approval_func", "redact"}
+    tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
+    assert arguments - {"approval_func", "redact"} == tested
+
+    agent = CodeActAgent(
+        "actor",
+        BubblewrapCommandLineCodeExecutor(mode="session", timeout=7),
+        model_client=ReplayChatCompletionClient(["Hello."]),
+        model_context=BufferedChatCompletionContext(5),
+        **ARGUMENTS,
+    )
+    text = agent.dump_component().model_dump_json(exclude_none=True)
+    twin = CodeActAgent.load_component(json.loads(text))
+
+    assert twin.dump_component().model_dump_json(exclude_none=True) == text
+    config = json.loads(text)["config"]
+    assert {name: config[name] for name in ARGUMENTS if name != "output_type"} == {
+        name: value for name, value in ARGUMENTS.items() if name != "output_type"
+    }
+    assert (config["code_executor"]["config"]["timeout"], config["model_context"]["config"]["buffer_size"]) == (7, 5)
+
+
+def test_what_a_config_can_not_keep_or_does_not_know_is_said(bubblewrap: None) -> None:
+    executor = BubblewrapCommandLineCodeExecutor(mode="session")
+    with pytest.raises(ValueError, match="an approval_func and redact can't be dumped"):
+        CodeActAgent(
+            "actor",
+            executor,
+            model_client=scripted(),
+            approval_func=print,
+            redact=lambda _, it: it,  # type: ignore[arg-type]
+        ).dump_component()
+    model = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([])).dump_component()
+    assert model.provider == "autogen_codeact.agents.CodeActAgent"
+    model.config["max_stepps"] = 3
+    with pytest.raises(ValidationError, match="max_stepps"):
+        CodeActAgent.load_component(model)
