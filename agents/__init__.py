@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.codeact_agent import CodeActAgent
     from autogen_codeact.agents.config import CodeActAgentConfig, CodeExecutorAgentConfig
     from autogen_codeact.agents.decision import RetryDecision
+    from autogen_codeact.agents.journal import Journal, RedactResult
     from autogen_codeact.agents.observation import describe
+    from autogen_codeact.agents.replay import Replay
+    from autogen_codeact.agents.tool_prompt import describe_tools
 
 _HOME = {
     "ApprovalFuncType": "approval",
@@ -28,9 +31,13 @@ _HOME = {
     "CodeActAgentConfig": "config",
     "CodeExecutorAgent": "code_executor_agent",
     "CodeExecutorAgentConfig": "config",
+    "Journal": "journal",
+    "RedactResult": "journal",
+    "Replay": "replay",
     "RetryDecision": "decision",
     "SyncApprovalFunc": "approval",
     "describe": "observation",
+    "describe_tools": "tool_prompt",
 }
 
 __all__ = [
@@ -42,9 +49,13 @@ __all__ = [
     "CodeActAgentConfig",
     "CodeExecutorAgent",
     "CodeExecutorAgentConfig",
+    "Journal",
+    "RedactResult",
+    "Replay",
     "RetryDecision",
     "SyncApprovalFunc",
     "describe",
+    "describe_tools",
 ]
 
 

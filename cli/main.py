@@ -153,6 +153,12 @@ def _run(
         int | None, typer.Option(min=0, metavar="N", help="How often failed code may be repaired.", show_default="3")
     ] = None,
     team: Annotated[bool, typer.Option("--team", help="A coder and an executor instead of one agent.")] = False,
+    act: Annotated[
+        bool, typer.Option("--act", help="Act in code, step by step in one session, until the task is done.")
+    ] = False,
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --act: how many steps at most.", show_default="20")
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's words as they come.")] = False,
     mode: ModeOption = Mode.PROCESS,
     sandbox: SandboxOption = SandboxKind.AUTO,
@@ -171,13 +177,16 @@ def _run(
         from autogen_codeact.cli.run import Job, run_task
         from autogen_codeact.cli.sandbox import SandboxChoice
 
+        kept = Mode.SESSION if act else mode
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env),
-            sandbox=SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, tuple(allow_domain or ())),
+            sandbox=SandboxChoice(sandbox.value, image, kept.value, timeout, work_dir, tuple(allow_domain or ())),
             retries=retries,
             team=team,
             stream=stream,
+            act=act,
+            steps=steps,
         )
         raise typer.Exit(run_task(job, as_json=as_json))
 

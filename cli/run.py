@@ -14,7 +14,7 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF_NOTE
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
@@ -25,6 +25,7 @@ from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
 DEFAULT_RETRIES = 3
+DEFAULT_STEPS = 20
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """What AutoGen's OpenAI client warns about although nothing is wrong."""
 
@@ -39,6 +40,8 @@ class Job:
         sandbox: Where code runs.
         retries: How often failed code may be repaired; None for the default. Not for a team.
         team: Whether a coder and an executor work together, instead of one agent.
+        act: Whether the agent acts in code, step by step in one session, instead of writing and repairing it.
+        steps: How many steps that may take; None for the default.
         stream: Whether the model's words are shown as they come.
     """
 
@@ -48,6 +51,8 @@ class Job:
     retries: int | None
     team: bool
     stream: bool
+    act: bool = False
+    steps: int | None = None
 
 
 def run_task(job: Job, *, as_json: bool) -> int:
@@ -66,10 +71,22 @@ def run_task(job: Job, *, as_json: bool) -> int:
     """
     if not job.task.strip():
         raise CommandError("The task is empty: say in words what is to be done.")
-    if job.team and job.retries is not None:
-        raise CommandError("--retries is for the agent alone; in a team the coder tries until it says that it is done.")
+    _check(job)
     quieten()
     return run_until_interrupted(_run(job, open_model(job.model), as_json=as_json))
+
+
+def _check(job: Job) -> None:
+    if job.team and job.retries is not None:
+        raise CommandError("--retries is for the agent alone; in a team the coder tries until it says that it is done.")
+    if job.act and job.team:
+        raise CommandError("--act and --team are two ways to work: choose one.")
+    if job.act and job.retries is not None:
+        raise CommandError("--retries is for code that is repaired; with --act, --steps says how long it may go on.")
+    if job.act and job.sandbox.kind == "none":
+        raise CommandError("--act needs a session that lives on, which there is not with --sandbox none.")
+    if job.steps is not None and not job.act:
+        raise CommandError("--steps goes with --act.")
 
 
 def quieten() -> None:
@@ -113,6 +130,15 @@ def _events(
     if job.team:
         team = coder_executor_team(client, executor, model_client_stream=job.stream)
         return team.run_stream(task=job.task)
+    if job.act:
+        actor = CodeActAgent(
+            "coder",
+            executor,
+            model_client=client,
+            model_client_stream=job.stream,
+            max_steps=DEFAULT_STEPS if job.steps is None else job.steps,
+        )
+        return actor.run_stream(task=job.task)
     agent = CodeExecutorAgent(
         "coder",
         executor,
@@ -160,4 +186,5 @@ class Watch:
             return False
         if self._team:
             return await FinalWordTermination("TERMINATE", sources=["coder"])([last]) is not None
-        return last.source != "user" and not last.content.endswith(CUT_OFF_NOTE)
+        is_whole = "stopped" not in last.metadata and not last.content.endswith(CUT_OFF_NOTE)
+        return last.source != "user" and is_whole

@@ -84,7 +84,7 @@ class Play:
             case CodeGenerationEvent():
                 self._show_generation(message, seen)
             case CodeExecutionEvent():
-                self._show_result(message.result, f"Attempt {message.retry_attempt + 1} in the sandbox")
+                self._show_result(message.result, f"{_turn(message).capitalize()} in the sandbox")
             case TextMessage():
                 self._show_text(message, seen)
             case _:
@@ -110,10 +110,12 @@ class Play:
             self._screen.panel("The model's decision", event.content, "yellow")
         elif "cut_off" in event.metadata:
             self._screen.panel("The model's answer was cut off, so nothing of it is run", event.content, "red")
-        elif event.content.strip() != seen:
+        elif "sent_back" in event.metadata:
             self._screen.panel(
-                f"The model writes code (attempt {event.retry_attempt + 1})", event.content, "cyan", markdown=True
+                "The model's answer is sent back", f"{event.content}\n\n{event.metadata['sent_back']}", "red"
             )
+        elif event.content.strip() != seen:
+            self._screen.panel(f"The model writes code ({_turn(event)})", event.content, "cyan", markdown=True)
 
     def _show_text(self, message: TextMessage, seen: str) -> None:
         if message.source == "user":
@@ -131,6 +133,10 @@ class Play:
     def _show_result(self, result: CodeResult, what: str) -> None:
         text = "\n".join([shortened(result.output.rstrip()) or "(no output)", *_apart(remarks(result))])
         self._screen.panel(f"{what}: {headline(result)}", text, "green" if result.exit_code == 0 else "red")
+
+
+def _turn(event: CodeGenerationEvent | CodeExecutionEvent) -> str:
+    return f"step {event.metadata['step']}" if "step" in event.metadata else f"attempt {event.retry_attempt + 1}"
 
 
 def _apart(lines: list[str]) -> list[str]:

@@ -20,7 +20,8 @@ from .executor import SandboxCodeExecutor
 from .limits import Limits
 from .pool import SandboxPool
 from .result import Artifact, CallOutcome, ErrorInfo, ExecutionResult, NetworkConnection, Outcome, State, ToolCall
-from .tools.approval import ToolApproval, ToolApprovalRequest
+from .tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
+from .tools.host_tools import ToolLike
 from .tools.limits import ToolLimits
 from .tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy
 from .tools.tool import HostTool, ToolAnswer, ToolArgumentError
@@ -28,6 +29,7 @@ from .tools.tool import HostTool, ToolAnswer, ToolArgumentError
 __all__ = [
     "DEFAULT_IMAGE",
     "AllowTools",
+    "ApproveTool",
     "Artifact",
     "AskModel",
     "AskPerson",
@@ -60,6 +62,7 @@ __all__ = [
     "ToolApprovalRequest",
     "ToolArgumentError",
     "ToolCall",
+    "ToolLike",
     "ToolLimits",
     "ToolPolicy",
     "choose_executor",

@@ -23,7 +23,9 @@ PRINTS = {
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
-    ("agents.md", 2): '"provider": "autogen_codeact.teams.Team"',
+    ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
+    ("agents.md", 3): '"provider": "autogen_codeact.teams.Team"',
+    ("README.md", 2): "CodeActAgent: 55\n",
     (
         "network.md",
         1,

@@ -1,0 +1,49 @@
+"""`codeact run --act`: an agent that acts in code, with a recording."""
+
+import pytest
+
+from tests.cli.support import code, codeact, replay
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+LOOKS = "I look first.\n" + code("x = 6", "1 / 0")
+ANSWERS = code("final_answer(x * 7)")
+
+
+def test_each_step_has_a_title_and_the_session_lives_on(tmp_path):
+    done = codeact("run", "What is 6*7?", "--act", "--model", replay(tmp_path, LOOKS, "", ANSWERS))
+    assert (done.status, done.err) == (0, "")
+    titles = [line for line in done.out.splitlines() if line.startswith("== ")]
+    assert [title.rsplit(",", 1)[0] if "sandbox" in title else title for title in titles] == [
+        "== Task ==",
+        "== The model writes code (step 1) ==",
+        "== Step 1 in the sandbox: failed, ZeroDivisionError, exit code 1",
+        "== The model's answer is sent back ==",
+        "== The model writes code (step 3) ==",
+        "== Step 3 in the sandbox: ok",
+        "== The model's answer ==",
+    ]
+    assert done.out.endswith("== The model's answer ==\n42\n\n")
+
+
+def test_an_answer_at_the_limit_is_status_1(tmp_path):
+    model = replay(tmp_path, code("print(1)"), "I had no time.")
+    done = codeact("run", "What?", "--act", "--steps", 1, "--model", model, "--json")
+    assert (done.status, done.err) == (1, "")
+    assert done.objects[-2]["content"] == "I had no time."
+    assert done.objects[-2]["metadata"] == {"steps": "1", "stopped": "max_steps"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--act", "--team"], "--act and --team are two ways to work: choose one."),
+        (["--act", "--retries", "1"], "with --act, --steps says how long it may go on"),
+        (["--act", "--sandbox", "none"], "--act needs a session that lives on, which there is not with --sandbox none"),
+        (["--steps", "3"], "--steps goes with --act."),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path, options, words):
+    done = codeact("run", "What?", *options, "--model", replay(tmp_path, "Hm."))
+    assert (done.status, done.out) == (2, "")
+    assert words in " ".join(done.err.split())
