@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.executors import DEFAULT_IMAGE, SandboxCodeExecutor
 from autogen_codeact.executors.docker.engine import connect
 from autogen_codeact.executors.docker.image_jobs import present
 
+from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
 from .oracles import HostState
 from .subject import SUBJECTS, Kind, Subject
@@ -72,3 +73,13 @@ async def untouched(canaries: Canaries) -> AsyncIterator[None]:
     host = HostState.observe(canaries)
     yield
     await host.check(())
+
+
+@pytest.fixture
+def hosts(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    """Servers on loopback for a case with an allow-list; gone before the oracles look."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with hosts_in(folder) as made:
+        monkeypatch.setattr(SandboxCodeExecutor, "resolve_name", staticmethod(made.resolve))
+        yield made

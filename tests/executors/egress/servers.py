@@ -59,6 +59,7 @@ class Server:
             with contextlib.suppress(OSError):
                 if self._context is not None:
                     used = self._context.wrap_socket(sock, server_side=True)
+                self._accepted.append(used)
                 self._handler(used)
         finally:
             used.close()
@@ -72,7 +73,7 @@ class Server:
         self._listener.close()
         for sock in self._accepted:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # below TLS, where a handler may be sending
         for thread in self._threads:
             thread.join(10)
 

@@ -1,0 +1,235 @@
+"""C, case 45. Network with an allow-list under load: floods, silence, half-closed and endless connections, and their ends."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Sequence
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import SandboxCodeExecutor
+
+from ..executors.egress.servers import Hosts, echo_request, read_request
+from ..executors.sandboxes import block
+from .reaching import ASK, MIB, SECOND, Listener, allowed, each_engine, eventually, out, start
+from .subject import Subject
+
+
+@each_engine
+async def test_45_more_connections_at_once_than_there_are_places(subject: Subject, hosts: Hosts) -> None:
+    server = hosts.serve(echo_request, "ok.example")
+    await start(subject, allowed(server), nofile=1024)
+    code = f"""
+    request = b"GET http://ok.example:{server.port}/ HTTP/1.1\\r\\nHost: ok.example:{server.port}\\r\\n\\r\\n"
+    socks = [proxy() for _ in range(130)]
+    for sock in socks:
+        sock.sendall(request)
+    print({{read(sock)[:15] for sock in socks}})
+    """
+    assert await out(subject, code, timeout=40) == ["{b'HTTP/1.1 200 OK'}"]
+    assert server.connections == 130
+
+
+@each_engine
+async def test_45_requests_that_never_end(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They give their places back in the end, also where their sender goes on, byte by byte."""
+    monkeypatch.setattr("autogen_codeact.executors.egress.serve.HEAD_TIMEOUT_S", 1.0)
+    server = hosts.serve(echo_request, "ok.example")
+    await start(subject, allowed(server), nofile=1024)
+    code = f"""
+    import threading, time
+    slow = [proxy() for _ in range(100)]
+    def trickle():
+        while True:
+            for sock in slow:
+                try:
+                    sock.send(b"G")
+                except OSError:
+                    pass
+            time.sleep(0.1)
+    threading.Thread(target=trickle, daemon=True).start()
+    time.sleep(0.3)
+    print(plain("ok.example", {server.port}))
+    """
+    assert await out(subject, code, timeout=40) == ["HTTP/1.1 200 OK"]
+
+
+@each_engine
+async def test_45_a_server_that_never_answers(subject: Subject, hosts: Hosts) -> None:
+    listener = Listener()
+    server = hosts.serve(listener, "ok.example")
+    await start(subject, allowed(server))
+    result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=2)
+    assert (result.outcome, result.exit_code) == ("timeout", 124)
+    await eventually(lambda: server.open == 0)
+    assert server.connections == 1
+
+
+@each_engine
+async def test_45_a_name_that_is_looked_up_for_ever(subject: Subject, hosts: Hosts) -> None:
+    """The block's end calls the connection off; an answer that comes later makes none."""
+    server = hosts.serve(echo_request, "ok.example")
+    asked, release = threading.Event(), threading.Event()
+
+    def slow(name: str) -> Sequence[str]:
+        asked.set()
+        release.wait(30)
+        return ["127.0.0.1"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SandboxCodeExecutor, "resolve_name", staticmethod(slow))
+        await start(subject, allowed(server))
+    try:
+        result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=1)
+        assert result.outcome == "timeout"
+        assert asked.is_set()
+        await asyncio.sleep(1.5)  # until the supervisor has seen that nobody is left
+    finally:
+        release.set()
+    assert await out(subject, "print('next')") == ["next"]
+    assert server.connections == 0
+
+
+@each_engine
+async def test_45_connections_end_with_their_process(subject: Subject, hosts: Hosts) -> None:
+    server = hosts.serve(Listener(b"heard"), "ok.example")
+    await start(subject, allowed(server))
+    code = f"""
+    kept = tunnel("ok.example", {server.port})
+    kept.sendall(hello("ok.example"))
+    print(kept.recv(5))
+    """
+    assert await out(subject, SECOND + code) == ["b'heard'"]
+    if subject.session:
+        assert server.open == 1
+        await out(subject, "kept.close()")
+    await eventually(lambda: server.open == 0)
+    killed = f"""
+    kept = tunnel("ok.example", {server.port})
+    kept.sendall(hello("ok.example"))
+    kept.shutdown(socket.SHUT_WR)
+    if os.fork() == 0:
+        os.setsid()
+    while True:
+        pass
+    """
+    result = await subject.run(ASK + SECOND + killed, timeout=2)
+    assert result.outcome == "timeout"
+    await eventually(lambda: server.open == 0)
+    assert server.connections == 2
+
+
+@each_engine
+async def test_45_half_closed_connections(subject: Subject, hosts: Hosts) -> None:
+    """Who has said all still hears the answer; once the hello has passed, the server may speak whatever it likes."""
+    got = bytearray()
+
+    def serve(sock: socket.socket) -> None:
+        got.extend(sock.recv(65536))
+        sock.sendall(b"hello")
+        while data := sock.recv(65536):
+            got.extend(data)
+        sock.sendall(b"x" * MIB)
+
+    server = hosts.serve(serve, "ok.example")
+    await start(subject, allowed(server))
+    code = f"""
+    with tunnel("ok.example", {server.port}) as sock:
+        sock.sendall(hello("ok.example"))
+        print(sock.recv(5))
+        sock.sendall(b"y" * 300_000)
+        sock.shutdown(socket.SHUT_WR)
+        print(len(read(sock)))
+    """
+    assert await out(subject, SECOND + code) == ["b'hello'", str(MIB)]
+    assert bytes(got).endswith(b"y" * 300_000)
+    await eventually(lambda: server.open == 0)
+
+
+class Flood:
+    """Sends until it has sent enough and is told to stop."""
+
+    def __init__(self, enough: int) -> None:
+        self.enough = enough
+        self.stop = threading.Event()
+        self.sent = 0
+
+    def __call__(self, sock: socket.socket) -> None:
+        read_request(sock)
+        sock.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not self.stop.is_set() or self.sent < self.enough:
+            sock.sendall(bytes(65536))
+            self.sent += 65536
+
+
+DOWNLOAD = """
+    def download(port, path):
+        total = 0
+        with tls("ok.example", port, "ok.example") as sock:
+            sock.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+            while piece := sock.recv(65536):
+                total += len(piece)
+        with open(path, "w") as file:
+            file.write(str(total))
+"""
+
+
+@each_engine
+async def test_45_a_download_holds_up_no_result(subject: Subject, hosts: Hosts) -> None:
+    """100 MB and more go through while blocks run; that memory stays flat is for the fifth oracle to say."""
+    flood = Flood(100 * MIB)
+    server = hosts.serve(flood, "ok.example", tls=True)
+    await start(subject, allowed(server))
+    code = f"download({server.port}, '/workspace/total')"
+    running = None
+    if subject.session:
+        in_thread = (
+            f"import threading\n    downloading = threading.Thread(target=lambda: {code})\n    downloading.start()"
+        )
+        await out(subject, f"{DOWNLOAD}\n    {in_thread}")
+    else:
+        subject.executor._timeout = 50
+        whole = block(f"{ASK}{DOWNLOAD}\n    {code}")
+        running = asyncio.ensure_future(subject.executor.execute_code_blocks([whole], CancellationToken()))
+    await eventually(lambda: flood.sent > 4 * MIB)
+    for number in range(20):
+        before = flood.sent
+        assert await subject.out(f"print('small', {number})", timeout=10) == f"small {number}\n"
+        assert flood.sent >= before
+    assert server.open == 1
+    flood.stop.set()
+    if running is not None:
+        assert (await running).outcome == "ok"
+    else:
+        await out(subject, "downloading.join()", timeout=50)
+    total = await out(subject, "print(open('/workspace/total').read())")
+    assert int(total[0]) == flood.sent + len(b"HTTP/1.1 200 OK\r\n\r\n")
+
+
+@each_engine
+async def test_45_an_upload_and_a_reader_that_does_not_read(subject: Subject, hosts: Hosts) -> None:
+    """A server that does not read stops its sender, a sender whose answers nobody reads its server, and neither stops others."""
+    flood, deaf = Flood(0), threading.Event()
+    flooding = hosts.serve(flood, "flood.example", tls=True)
+    silent = hosts.serve(lambda sock: bool(deaf.wait(50)) and None, "deaf.example", tls=True)
+    server = hosts.serve(echo_request, "ok.example")
+    await start(subject, allowed(flooding, "flood.example"), allowed(silent, "deaf.example"), allowed(server))
+    code = f"""
+    unread = tls("flood.example", {flooding.port}, "flood.example")
+    unread.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+    unheard = tls("deaf.example", {silent.port}, "deaf.example")
+    unheard.settimeout(1)
+    try:
+        while True:
+            unheard.sendall(bytes(65536))
+    except TimeoutError:
+        print("stopped")
+    print(plain("ok.example", {server.port}))
+    """
+    try:
+        assert await out(subject, code, timeout=30) == ["stopped", "HTTP/1.1 200 OK"]
+        assert flood.sent < 32 * MIB
+    finally:
+        flood.stop.set()
+        deaf.set()
