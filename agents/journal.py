@@ -160,6 +160,7 @@ def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | N
 
 def digest(output: str) -> str:
     """What is kept of an output, enough to see whether another one is the same."""
-    # A session counts its blocks, and names them so in tracebacks; in another one they may have other numbers.
-    counted = re.sub(r"<block \d+>", "<block>", output)
-    return hashlib.sha256(counted.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    # A session counts its blocks, and names them so in tracebacks; in another one they have other numbers, and objects other
+    # addresses.
+    same = re.sub(r"\b0x[0-9a-f]{8,}\b", "0x", re.sub(r"<block \d+>", "<block>", output))
+    return hashlib.sha256(same.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -185,6 +185,11 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         """
         self._tools.offer(tool)
 
+    @property
+    def known_tools(self) -> tuple[HostTool, ...] | None:
+        """The functions of the host that the code can call; None where there are workbenches that don't run yet."""
+        return self._tools.known
+
     async def list_tools(self) -> tuple[HostTool, ...]:
         """List the functions of the host that the code can call; starts the workbenches that don't run yet, not the sandbox.
 
@@ -386,7 +391,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     async def _ready(self) -> Sandbox:
         """The running sandbox: that of before, or a new one where it has ended."""
         sandbox = self._sandbox
-        if sandbox is not None and sandbox.alive and not self._stopped and not self._tools.wait_for_start:
+        if sandbox is not None and sandbox.alive and not self._stopped and self._tools.known is not None:
             return sandbox
         async with self._lifecycle:
             if self._stopped:

@@ -11,7 +11,8 @@ from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent
+from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent, describe_tools
+from autogen_codeact.executors import ApproveTool, SandboxCodeExecutor, ToolLike
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
 
@@ -47,6 +48,8 @@ def coder_executor_team(
     reviewer: bool = False,
     reviewer_model_client: ChatCompletionClient | None = None,
     approval_func: ApprovalFuncType | None = None,
+    tools: Sequence[ToolLike] = (),
+    approve_tool: ApproveTool | None = None,
     supported_languages: Sequence[str] | None = None,
     coder_system_message: str = CODER_MESSAGE,
     reviewer_system_message: str = REVIEWER_MESSAGE,
@@ -66,6 +69,9 @@ def coder_executor_team(
         reviewer: Whether there is a reviewer. Default: only if it has a model of its own.
         reviewer_model_client: The reviewer's model. Default: the coder's.
         approval_func: Asked before any code runs, sync or async. A team that has one can't be dumped. Default: none.
+        tools: Functions of this process that the code can call, beside those that the executor has. Coder and reviewer are told
+            of them all. Default: none.
+        approve_tool: Asked before each call to a tool, a function or a policy. Default: whom the executor asks, if anybody.
         supported_languages: Languages that are run. Default: those of `CodeExecutorAgent`.
         coder_system_message: What the coder is told. Default: `CODER_MESSAGE`.
         reviewer_system_message: What the reviewer is told. Default: `REVIEWER_MESSAGE`.
@@ -77,14 +83,27 @@ def coder_executor_team(
 
     Returns:
         The team.
+
+    Raises:
+        ValueError: Tools come from a workbench that does not run yet, so that nobody can be told of them.
     """
+    runner = CodeExecutorAgent(
+        "executor",
+        code_executor,
+        sources=["reviewer" if reviewer or reviewer_model_client is not None else "coder"],
+        supported_languages=list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES),
+        approval_func=approval_func,
+        tools=tools,
+        approve_tool=approve_tool,
+    )
+    shown = _tools_of(code_executor)
     languages = list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES)
     participants: list[ChatAgent | BaseTeam] = [
         AssistantAgent(
             "coder",
             model_client,
             description=CODER_DESCRIPTION,
-            system_message=coder_system_message,
+            system_message=coder_system_message + shown,
             model_client_stream=model_client_stream,
         )
     ]
@@ -94,19 +113,11 @@ def coder_executor_team(
                 "reviewer",
                 reviewer_model_client or model_client,
                 description=REVIEWER_DESCRIPTION,
-                system_message=reviewer_system_message,
+                system_message=reviewer_system_message + shown,
                 model_client_stream=model_client_stream,
             )
         )
-    participants.append(
-        CodeExecutorAgent(
-            "executor",
-            code_executor,
-            sources=[participants[-1].name],
-            supported_languages=languages,
-            approval_func=approval_func,
-        )
-    )
+    participants.append(runner)
     done = FinalWordTermination("TERMINATE", sources=["coder"], languages=languages)
     return Team(
         participants,
@@ -114,3 +125,14 @@ def coder_executor_team(
         max_turns=max_turns,
         begin_with_first=True,
     )
+
+
+def _tools_of(executor: CodeExecutor) -> str:
+    """What coder and reviewer are told of the functions of the host."""
+    known = executor.known_tools if isinstance(executor, SandboxCodeExecutor) else ()
+    if known is None:
+        raise ValueError(
+            "The tools of a workbench are known only when it runs: give it to the executor, and start that before you make "
+            "the team."
+        )
+    return f"\n\n{describe_tools(known)}" if known else ""

@@ -68,9 +68,9 @@ class ExecutorTools:
             self.broker.unasked.add(tool.name)
 
     @property
-    def wait_for_start(self) -> bool:
-        """Whether there are workbenches that have not been asked for their tools."""
-        return self._tools.tools is None
+    def known(self) -> tuple[HostTool, ...] | None:
+        """All tools; None where there are workbenches that have not been asked for theirs."""
+        return self._tools.tools
 
     async def start(self) -> tuple[HostTool, ...]:
         """Start the workbenches that don't run yet.

@@ -69,7 +69,7 @@ class HostTools:
         """
         if isinstance(tools, Sequence) and not isinstance(tools, str):
             here = (*self._given, *self._added)
-            tools = [each for each in tools if not any(each is tool or each == tool for tool in here)]
+            tools = [each for each in tools if not any(_is_same(each, tool) for tool in here)]
         self._added += self._take(tools)
         if tools:
             self._open = None
@@ -247,6 +247,14 @@ def sources(tools: Sequence[HostTool]) -> list[tuple[str, str]]:
 def is_host_tool(thing: object) -> TypeGuard[HostTool]:
     """Whether it is a host tool already."""
     return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
+
+
+def _is_same(one: ToolLike, other: ToolLike) -> bool:
+    if one is other or one == other:
+        return True
+    # An agent and its executor that were dumped with the same tool are loaded with one each.
+    made_of = [_LOADED.get(each) if isinstance(each, ComponentBase) else None for each in (one, other)]
+    return made_of[0] is not None and made_of[0] == made_of[1]
 
 
 def _label(tool: ToolLike) -> str:

@@ -17,6 +17,7 @@ from autogen_codeact.executors import (
     AllowTools,
     BubblewrapCommandLineCodeExecutor,
     SandboxCodeExecutor,
+    SandboxPool,
     ToolApproval,
     ToolCall,
 )
@@ -219,3 +220,22 @@ def test_the_config_names_what_it_cannot_keep(kind: Any) -> None:
         make(tools=[add, FunctionTool(add, "Adds.", name="plus"), multiply]).dump_component()
     with pytest.raises(ValueError, match="approve_tool=`yes` can't be written into a config: use a policy"):
         make(approve_tool=yes).dump_component()
+
+
+async def test_an_agent_and_its_executor_may_have_the_same_tool_and_not_two_policies(bubblewrap: None) -> None:
+    tool, policy = FunctionTool(add, "Adds."), AllowTools(["add"])
+    executor = BubblewrapCommandLineCodeExecutor(mode="session", tools=[tool], approve_tool=policy)
+    agent = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([]), tools=[tool])
+    with pytest.warns(UserWarning, match="SECURITY WARNING"):
+        twin = CodeActAgent.load_component(agent.dump_component())
+    assert [tool.name for tool in await twin.code_executor.list_tools()] == ["add"]  # type: ignore[attr-defined]
+    assert twin.dump_component() == agent.dump_component()
+    with pytest.raises(ValueError, match="give approve_tool to one of agents and executor"):
+        CodeActAgent("other", executor, model_client=scripted(), approve_tool=yes)
+
+
+async def test_agents_bring_tools_to_sandboxes_of_a_pool(bubblewrap: None) -> None:
+    async with SandboxPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
+        client = scripted(python("final_answer(add(3, 4))"))
+        agent = CodeActAgent("actor", executor, model_client=client, tools=[add])
+        assert (await agent.run(task="Go.")).messages[-1].to_text() == "7"

@@ -342,9 +342,9 @@ MANY = {
 
 
 @pytest.mark.parametrize("kind", MANY)
-def test_ten_megabytes_are_read(kind: str) -> None:
+def test_two_megabytes_are_read(kind: str) -> None:
     unit, each = MANY[kind]
-    times = 10_000_000 // len(unit)
+    times = 2_000_000 // len(unit)
     assert len(extract_code_blocks(unit * times)) == each * times
 
 
@@ -361,6 +361,6 @@ def test_a_tag_is_told_from_a_fence() -> None:
 
 
 def test_fences_nested_ever_deeper_are_read() -> None:
-    opened = f"{F}a\n" * 200_000
-    assert len(extract_code_blocks(opened + f"{F}\n" * 200_000)) == 1
-    assert len(extract_code_blocks(opened + f"{F}\n" * 199_999)) == 2
+    opened = f"{F}a\n" * 50_000
+    assert len(extract_code_blocks(opened + f"{F}\n" * 50_000)) == 1
+    assert len(extract_code_blocks(opened + f"{F}\n" * 49_999)) == 2

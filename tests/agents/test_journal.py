@@ -85,7 +85,7 @@ async def test_a_session_goes_on_in_another_sandbox_and_the_world_is_not_asked(m
         await make(),
         "ann = ticket('Ann')",
         "try:\n    ticket('nobody')\nexcept KeyError as error:\n    print(failed := str(error))\ndef double(x): return 2 * x",
-        "half = 1\nraise RuntimeError('half way')",
+        "half = 1\nprint(object())\nraise RuntimeError('half way')",
         tools=[world.ticket],
     )
     assert world.asked == 2

@@ -2,9 +2,12 @@
 
 import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_core.tools import StaticWorkbench
 
 from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS
+from autogen_codeact.agents.tool_prompt import TOOLS
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from autogen_codeact.teams import coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
 
@@ -140,3 +143,30 @@ async def test_one_model_may_do_both(executor):
     model = ScriptedModel([PRINT_42, PRINT_42, "It is 42. TERMINATE"])
     result = await coder_executor_team(model, executor, reviewer=True).run(task="go")
     assert [source for source, _ in said(result)] == ["user", "coder", "reviewer", "executor", "coder"]
+
+
+async def test_code_calls_tools_that_coder_and_reviewer_are_told_of(bubblewrap):
+    def price(item: str) -> float:
+        """Ask the shop."""
+        return {"tea": 4.5}[item]
+
+    def stock(item: str) -> int:
+        return 3
+
+    code = "```python\nprint(price('tea') * stock('tea'))\n```"
+    model = ScriptedModel([code, code, "13.50. TERMINATE"])
+    async with BubblewrapCommandLineCodeExecutor(tools=[stock]) as executor:
+        team = coder_executor_team(model, executor, reviewer=True, tools=[price])
+        result = await team.run(task="What is our tea worth?")
+    assert said(result)[3] == ("executor", "13.5\n")
+    shown = f'\n\n{TOOLS}\n```python\ndef stock(item: str) -> int: ...\n\ndef price(item: str) -> float:\n    """Ask the shop."""\n```'
+    assert [told[0] for told in model.told[:2]] == [
+        ("system", CODER_MESSAGE + shown),
+        ("system", REVIEWER_MESSAGE + shown),
+    ]
+
+
+def test_tools_of_a_workbench_must_be_known(bubblewrap):
+    executor = BubblewrapCommandLineCodeExecutor(tools=[StaticWorkbench([])])
+    with pytest.raises(ValueError, match="give it to the executor, and start that before you make the team"):
+        coder_executor_team(ScriptedModel([]), executor)
