@@ -22,7 +22,7 @@ from autogen_codeact.teams import Team
 from tests.agents.codeact import me, python
 from tests.agents.support import scripted, told
 
-Make = Callable[[], Awaitable[SandboxCodeExecutor]]
+Make = Callable[..., Awaitable[SandboxCodeExecutor]]
 SAME = "The session was rebuilt: its {} were run again in a fresh sandbox, and host tools were not called. All went as before."
 DIFFERENT = (
     "The session was rebuilt: its {} were run again in a fresh sandbox, and host tools were not called.\nIt differs from what "
@@ -49,8 +49,8 @@ async def make(bubblewrap: None) -> AsyncIterator[Make]:
     """Makes sessions."""
     made: list[SandboxCodeExecutor] = []
 
-    async def start() -> SandboxCodeExecutor:
-        executor = BubblewrapCommandLineCodeExecutor(mode="session", timeout=5)
+    async def start(timeout: float = 20) -> SandboxCodeExecutor:
+        executor = BubblewrapCommandLineCodeExecutor(mode="session", timeout=timeout)
         await executor.start()
         made.append(executor)
         return executor
@@ -144,7 +144,7 @@ async def test_it_is_said_where_the_replay_differs(make: Make, tmp_path: Path) -
 
 
 async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
-    state = await saved(await make(), "x = 1", "while True: pass", "import os\nos.abort()", "x += 1")
+    state = await saved(await make(timeout=2), "x = 1", "while True: pass", "import os\nos.abort()", "x += 1")
     assert [entry["code"] for entry in state["journal"]["entries"]] == ["x = 1\n", "x += 1\n"]
 
     other = CodeActAgent("actor", await make(), model_client=scripted(python("print(x)"), "Done."))

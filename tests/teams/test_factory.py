@@ -159,7 +159,8 @@ async def test_code_calls_tools_that_coder_and_reviewer_are_told_of(bubblewrap):
         team = coder_executor_team(model, executor, reviewer=True, tools=[price])
         result = await team.run(task="What is our tea worth?")
     assert said(result)[3] == ("executor", "13.5\n")
-    shown = f'\n\n{TOOLS}\n```python\ndef stock(item: str) -> int: ...\n\ndef price(item: str) -> float:\n    """Ask the shop."""\n```'
+    stubs = 'def stock(item: str) -> int: ...\n\ndef price(item: str) -> float:\n    """Ask the shop."""'
+    shown = f"\n\n{TOOLS}\n```python\n{stubs}\n```"
     assert [told[0] for told in model.told[:2]] == [
         ("system", CODER_MESSAGE + shown),
         ("system", REVIEWER_MESSAGE + shown),
