@@ -4,6 +4,7 @@ Usage: python benchmarks/fuzz_frames.py [--minutes 5] [--side host|sandbox|both]
 """
 
 import argparse
+import asyncio
 import contextlib
 import importlib
 import json
@@ -22,10 +23,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, protocol
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits, protocol
 from autogen_codeact.executors.block_reply import to_result
 from autogen_codeact.executors.connection import Connection, Reply
+from autogen_codeact.executors.egress.asked import check_headers, read_first_line
+from autogen_codeact.executors.egress.gateway import Gateway
+from autogen_codeact.executors.egress.outside import Outside
+from autogen_codeact.executors.egress.policy import Policy, Refused
+from autogen_codeact.executors.egress.tls_hello import NotTls, read_hello
 from autogen_codeact.executors.sandbox import checked_entries
+from autogen_codeact.executors.tools.broker import ToolBroker
+from autogen_codeact.executors.tools.host_tools import HostTools
 
 RUNNER = Path(protocol.__file__).parent / "runner"
 HANG_S = 10.0
@@ -44,6 +54,12 @@ ODD = (
     None, True, False, 0, -1, 2**31, 2**32, 2**63, -(2**70), 10**19, 1e308, -0.0, float("inf"), float("nan"), "", "\0", "\ud800",
     "x" * 5000, "../../etc/passwd", "\x1b[31m", [], {}, [[]], {"": ""}, [None], "ok", "kept",
 )  # fmt: skip
+CHANNEL = {"op": "data", "bytes": 0}
+CALL = {"name": "echo", "arguments": {"thing": 1}}
+HEAD = b"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r\n"
+HELLO = bytes.fromhex(
+    "160301003a010000360303" + "00" * 32 + "00" + "00021301" + "0100" + "000b" + "0000000700050000026162"
+)
 NOT_JSON = (
     b"", b"{", b'{"a":', b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"null", b"1" * 5000, b'{"a":' + b"9" * 4000 + b"}",
     b"NaN",    b'{"a":1e99999}', b'{"exit_code":1,"exit_code":[]}', b'{"\\ud800":"\\udfff"}', b'{"a":0.' + b"1" * 100_000 + b"}",
@@ -107,6 +123,17 @@ class Maker:
             for _ in range(self.random.randint(1, 5)):
                 frame[self.random.randrange(len(frame))] = self.random.randrange(256)
         return bytes(frame)
+
+    def spoilt(self, data: bytes) -> bytes:
+        """Bytes with some of them changed, dropped, or said twice."""
+        made = bytearray(data)
+        for _ in range(self.random.randint(0, 4)):
+            at = self.random.randrange(len(made) or 1)
+            piece = self.random.choice(
+                (self.random.randbytes(1), b"\r", b"\n", b"\0", b" ", b":", b"@", b"\xff", b"1", b"")
+            )
+            made[at : at + self.random.randint(0, 2)] = piece * self.random.randint(1, 3)
+        return bytes(made[: self.random.randint(0, len(made))] if self.random.random() < 0.1 else made)
 
     def stream(self, kinds: bytes, like: dict[str, Any]) -> list[bytes]:
         """Frames, cut anywhere."""
@@ -202,12 +229,88 @@ def host_connection(maker: Maker) -> None:
     assert connection.close(HANG_S), "the thread of the connection hangs"
 
 
+def host_channels(maker: Maker) -> None:
+    """Connections out of the sandbox: whatever is said of them, there is an end, and no error but one of the protocol."""
+    gateway = Gateway(Outside(Policy(["www.example.com"]), resolve=lambda _: []))
+    stream = SocketStream()
+    connection = Connection(stream, "fuzzed")
+    gateway.attach(connection, "fuzzed")
+    connection.open()
+    opened = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "open"}))
+    asked = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "data"}) + maker.spoilt(HEAD))
+    try:
+        for piece in (opened, asked, *maker.stream(b"NNNNNNDA", CHANNEL)):
+            stream.other.sendall(piece)
+    except OSError:
+        pass  # it has hung up, as it should
+    stream.other.close()
+    error = connection.ended.result(HANG_S)
+    assert isinstance(error, SandboxError), error
+    assert "failed" not in str(error), error  # an error of our own
+    gateway.close()
+    assert connection.close(HANG_S), "the thread of the connection hangs"
+
+
+def _message(message: dict[str, Any]) -> bytes:
+    head = json.dumps(message).encode()
+    return struct.pack("!I", len(head)) + head
+
+
+def _sized(payload: bytes) -> bytes:
+    return struct.pack("!I", len(payload)) + payload
+
+
+def host_requests(maker: Maker) -> None:
+    """What code asks its proxy for, and its TLS client's hello."""
+    with contextlib.suppress(Refused):
+        check_headers(read_first_line(maker.spoilt(HEAD)), [(b"host", maker.spoilt(b"www.example.com:443"))])
+    with contextlib.suppress(NotTls):
+        read_hello(maker.spoilt(HELLO))
+
+
+async def echo(thing: object = None) -> object:
+    """Give it back."""
+    return thing
+
+
+def host_calls(maker: Maker) -> None:
+    """Calls to host tools: each that is taken is answered once, in JSON."""
+    asyncio.run(_host_calls(maker))
+
+
+async def _host_calls(maker: Maker) -> None:
+    calls = BROKER.block(CodeBlock(code="pass", language="python"))
+    answers: list[bytes] = []
+    calls.open(answers.append)
+    taken = set()
+    for number in range(8):
+        head = (
+            maker.random.choice(NOT_JSON) if maker.random.random() < 0.2 else json.dumps(maker.message(CALL)).encode()
+        )
+        with contextlib.suppress(SandboxProtocolError):
+            calls.hear(b"T", struct.pack("!I", number) + head)
+            taken.add(number)
+            if maker.random.random() < 0.2:
+                calls.hear(b"U", struct.pack("!I", number))
+    for _ in range(1000):
+        if len(answers) == len(taken):
+            break
+        await asyncio.sleep(0.001)
+    assert sorted(struct.unpack("!I", answer[:4])[0] for answer in answers) == sorted(taken)
+    assert all(isinstance(json.loads(answer[4:]), dict) for answer in answers)
+    calls.end()
+    await calls.close()
+
+
+BROKER = ToolBroker(HostTools([echo]).tools or (), ToolLimits(in_flight=8))
+
+
 def load_runner() -> types.SimpleNamespace:
     """The runner's modules, as `BOOT` loads them."""
     package = types.ModuleType("codeact_runner")
     package.__path__ = [str(RUNNER)]
     sys.modules[package.__name__] = package
-    names = ("wire", "system", "output", "files", "stdio", "python", "place", "session", "peer", "blocks")
+    names = ("wire", "system", "output", "files", "stdio", "python", "place", "session", "peer", "relay", "blocks")
     return types.SimpleNamespace(**{name: importlib.import_module(f"codeact_runner.{name}") for name in names})
 
 
@@ -269,6 +372,32 @@ class Supervisor:
             wire.pack(b"D", 1, report)
         wire.pack(b"X", 1, {**place.for_shell("/workspace"), **place.for_cell()}, b"", wire.MAX_REQUEST)
 
+    def calls(self, maker: Maker) -> None:
+        """A block's socket for calls to host tools: what is passed on is bounded and well-formed, and answers find their way."""
+        sent: list[tuple[bytes, bytes]] = []
+        with selectors.DefaultSelector() as selector:
+            supervisor = types.SimpleNamespace(
+                config={"tools": {"in_flight": 4, "call_bytes": 1000}},
+                selector=selector,
+                held_relays=set(),
+                outbox=types.SimpleNamespace(size=0),
+                send=lambda kind, _ident, payload: sent.append((kind, payload)),
+            )
+            relay = self.runner.relay.Relay(supervisor, 1)
+            theirs = relay.theirs
+            theirs.setblocking(False)
+            with contextlib.suppress(OSError):
+                for piece in maker.stream(b"TTTU", CALL):
+                    theirs.send(piece)
+                    for key, events in selector.select(0):
+                        key.data(events)
+                    for _, payload in sent[-2:]:
+                        relay.answer(payload)
+            relay.close()
+            theirs.close()
+            assert not selector.get_map()
+        assert all(kind in (b"T", b"U") and 4 <= len(payload) <= 1004 for kind, payload in sent)
+
     def files(self, maker: Maker) -> None:
         """Requests about files, of any shape."""
         request = maker.message({"op": maker.random.choice(("read", "write", "list", "x")), "name": "f", "final": True})
@@ -321,10 +450,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for side in ("host", "sandbox") if chosen.side == "both" else (chosen.side,):
             if side == "host":
-                cases = [host_parser, host_reply, host_connection]
+                cases = [host_parser, host_reply, host_connection, host_channels, host_requests, host_calls]
             else:
                 supervisor = Supervisor(Path(folder))
-                cases = [supervisor.parser, supervisor.worker, supervisor.files]
+                cases = [supervisor.parser, supervisor.worker, supervisor.calls, supervisor.files]
             done, crashes = fuzz(cases, chosen.minutes * 60, chosen.seed)
             print(f"{side}: {sum(done.values()):,} executions {dict(done)}, {len(crashes)} kinds of crash", flush=True)
             print(*crashes, sep="\n", flush=True)
