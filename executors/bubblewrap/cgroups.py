@@ -18,6 +18,7 @@ ROOT = Path("/sys/fs/cgroup")
 PARENT = "autogen-codeact"
 PERIOD_US = 100_000
 LEAST_QUOTA_US = 1000
+SOCKETS_SHARE = 8  # which part of the limit of memory the buffers of sockets may have, where they have one of their own
 REMOVE_TIMEOUT_S = 2.0
 
 
@@ -102,8 +103,13 @@ def _version_1(name: str, limits: Limits) -> Cgroup:
 
 def _limit_memory_1(folder: Path, size: int) -> None:
     _write(folder, [("memory.limit_in_bytes", size)])
-    with contextlib.suppress(OSError):  # kernels without swap accounting have no such file
-        _write(folder, [("memory.memsw.limit_in_bytes", size)])
+    # Version 2 counts buffers of sockets as memory; here they have a bound of their own, beside that of memory.
+    for file, limit in (
+        ("memory.memsw.limit_in_bytes", size),
+        ("memory.kmem.tcp.limit_in_bytes", size // SOCKETS_SHARE),
+    ):
+        with contextlib.suppress(OSError):  # kernels that don't account for it have no such file
+            _write(folder, [(file, limit)])
 
 
 def _version_2(name: str, limits: Limits) -> Cgroup:

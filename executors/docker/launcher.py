@@ -40,6 +40,7 @@ TICKET = f"{LABEL}.ticket"
 GONE_TIMEOUT_S = 3
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.5
+SMALL_BUFFERS = {f"net.ipv4.tcp_{way}mem": "4096 65536 262144" for way in "rw"}
 NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
 
 
@@ -208,6 +209,8 @@ class DockerLauncher:
             "pids_limit": limits.pids,
             "read_only": options.read_only,
             "security_opt": ["no-new-privileges:true", *seccomp],
+            # Version 1 of control groups does not count what lies in a connection's buffers, and runc can't have it bounded.
+            "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
             "tmpfs": tmpfs,
             # Not the number of descriptors: the runner bounds it for the code, and needs more itself.
             "ulimits": [

@@ -97,6 +97,7 @@ class Peer:
             return False
         for kind, ident, payload in frames:
             try:
+                wire.check_report(payload)
                 message, _ = wire.unpack(payload)
             except wire.ProtocolError:
                 self._fail()

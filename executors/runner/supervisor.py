@@ -245,6 +245,8 @@ class Supervisor:
         if worker is None or worker.status is not None:
             worker = self.workers.start()
         worker.let_run()
+        if worker.pid is not None:
+            system.free_processors((worker.pid,))
         self._fork_ahead()
         return worker
 

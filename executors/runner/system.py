@@ -12,6 +12,7 @@ LAST_WORDS = signal.SIGRTMAX - 3
 GENTLE_ROUNDS = 6
 MOST_FDS = 1 << 17
 MOST_PIDS = 1 << 22
+PROCESSORS = os.sched_getaffinity(0)
 THREADS = 17  # of the fields behind a process's name in its stat
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -109,6 +110,15 @@ def _processes():
         yield pid, int(fields[1]), fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1
 
 
+def free_processors(pids):
+    """Let processes of ours run on every processor again: code of the same user can bind them to one."""
+    for pid in pids:
+        try:
+            os.sched_setaffinity(pid, PROCESSORS)
+        except OSError:
+            pass  # it has ended, or the processors that there are have changed
+
+
 def send(pid, number):
     """Send a signal to a process that may be gone."""
     try:
@@ -123,7 +133,7 @@ def kill_trees(find_roots, spare=(), seconds=2.0):
     Args:
         find_roots: Given the map of parents, names the processes where the trees begin; asked again on every round, because
             a child that lost its parent has meanwhile become PID 1's.
-        spare: Processes to leave alone, with what descends from them.
+        spare: Processes to leave alone. They sleep, so what descends from them is nothing that they have started themselves.
         seconds: When to give up on processes that the kernel does not let die.
     """
     until = time.monotonic() + seconds
@@ -163,12 +173,13 @@ def _descendants(find_roots, spare):
     children = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)
-    todo = [pid for pid in find_roots(parent_of) if pid in parent_of and pid not in spare]
-    found = []
+    todo = [pid for pid in (*find_roots(parent_of), *spare) if pid in parent_of]
+    found = set()
     while todo:
         pid = todo.pop()
-        found.append(pid)
-        todo.extend(child for child in children.get(pid, ()) if child not in spare)
+        if pid not in spare:
+            found.add(pid)
+        todo.extend(child for child in children.get(pid, ()) if child not in found)
     return found
 
 

@@ -19,6 +19,9 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 MAX_REQUEST = 32 * 1024 * 1024
 # What a process that runs user code may say at once.
 MAX_REPORT = 4 * 1024 * 1024
+SMALL_REPORT = 16 * 1024
+# Names and values of an environment that no program could be started with.
+MOST_QUOTES = 400_000
 MAX_DIGITS = 20
 MAX_FDS = 16
 READ_SIZE = 256 * 1024
@@ -96,6 +99,24 @@ def unpack(payload):
     if not isinstance(message, dict):
         raise ProtocolError("bad message: not an object")
     return message, bytes(payload[end:])
+
+
+def check_report(payload):
+    """See that a message from a process that runs user code is cheap to read: few numbers and things within things.
+
+    Args:
+        payload: Payload of a frame made with a message.
+
+    Raises:
+        ProtocolError: It is not; PID 1 would be busy with it for a second.
+    """
+    if len(payload) <= SMALL_REPORT:
+        return
+    text = payload[PREFIX.size :].replace(b"\\\\", b"").replace(b'\\"', b"")
+    if text.count(b'"') > MOST_QUOTES:
+        raise ProtocolError("a message with too many strings")
+    if len(b"".join(text.split(b'"')[::2]).translate(None, b":,")) > SMALL_REPORT:
+        raise ProtocolError("a message with too many parts")
 
 
 class Parser:

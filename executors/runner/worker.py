@@ -19,6 +19,9 @@ from . import children, python, source, stdio, system, tools, wire
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
 CHECKPOINT_OOM_SCORE = 500
+_EVERY_SIGNAL = signal.valid_signals()
+# Taken here, because user code may come to replace what the module holds.
+_set_mask, _next_signal = signal.pthread_sigmask, signal.sigtimedwait
 # A block may come to write to every page that the checkpoint shares with it.
 CHECKPOINT_MEMORY_SHARE = 0.45
 
@@ -227,22 +230,34 @@ class Worker:
         except (wire.Closed, OSError):
             os._exit(0)
         self.pid = os.getpid()
-        self._open_up()
+        self._wake_up()
         self._send(b"G", 0, {})
         return True
 
     def _fork_asleep(self):
-        """Fork a child that the block can't reach into, though it has the same user: it may be put back to its memory."""
+        """Fork a child that the block can't reach into, though it has the same user: it may be put back to its memory.
+
+        It hears no signal in its sleep: what has handlers in the session would run there, beyond the block and its deadline.
+        """
         # Set before the fork, because the child comes to run at some time, and the block at once.
         system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
         system.prctl(system.PR_SET_DUMPABLE, 0)
+        self.signal_mask = _set_mask(signal.SIG_BLOCK, _EVERY_SIGNAL)
         pid = -1
         try:
             pid = _fork_quietly()
         finally:
             if pid:
+                _set_mask(signal.SIG_SETMASK, self.signal_mask)
                 self._open_up()
         return pid
+
+    def _wake_up(self):
+        """Be the session again; signals that have come in its sleep were for nobody."""
+        while _next_signal(_EVERY_SIGNAL, 0) is not None:
+            pass
+        _set_mask(signal.SIG_SETMASK, self.signal_mask)
+        self._open_up()
 
     def _report(self, ident, outcome, more=None):
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
@@ -254,6 +269,7 @@ class Worker:
 
     def _send(self, kind, ident, message):
         frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)
+        wire.check_report(frame[wire.HEADER.size :])
         try:
             self.sock.sendall(frame)
         except OSError:

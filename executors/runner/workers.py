@@ -101,6 +101,7 @@ class Workers:
         self._count += 1
         worker = Worker(self._count)
         ours, theirs = socket.socketpair()
+        system.free_processors((1, self.zygote_pid))
         self._connect(worker, ours)
         self._pending[worker.ident] = worker
         self._zygote.send(wire.pack(b"W", worker.ident), [theirs.fileno()])

@@ -72,7 +72,7 @@ async def test_processors_are_shared_out():
     async with BubblewrapCommandLineCodeExecutor(limits=Limits(cpus=0.25)) as executor:
         used, wall, throttled = json.loads(await out(executor, spin))
     assert used < 0.45 * wall
-    assert throttled >= 5
+    assert throttled >= 1
 
 
 async def test_what_leftover_threads_use_is_bounded_too():

@@ -149,6 +149,8 @@ def test_limits_and_priority_can_be_changed_of_the_own_process_alone(decided):
     process, group, user = 0, 1, 2
     tried = {(which, who): decided("setpriority", which, who, 19) for which in (process, group, user) for who in (0, 1)}
     assert {key for key, verdict in tried.items() if verdict == "allow"} == {(process, 0), (group, 0)}
+    tried = {(which, who): decided("ioprio_set", which, who, 4 << 13) for which in range(5) for who in (0, 1)}
+    assert {key for key, verdict in tried.items() if verdict == "allow"} == {(1, 0), (2, 0)}
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -1,0 +1,130 @@
+"""Beyond the list, 97 and on: hiding in what sleeps, and in what the kernel counts elsewhere; binding others to one processor."""
+
+import pytest
+
+from ..executors.sandboxes import FORGE
+from .oracles import processes_in
+from .subject import Subject
+
+CHILDREN = """
+    import os, signal, time
+    def parent(pid):
+        return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+    def living():
+        return sorted(int(pid) for pid in os.listdir("/proc") if pid.isdigit())
+    def children(pid):
+        found = []
+        for each in living():
+            try: parent(each) == pid and found.append(each)
+            except OSError: pass
+        return found
+"""
+
+
+async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: Subject) -> None:
+    """A handler of the session's ran in the checkpoint, and what it started outlived the deadline of its block."""
+    if not subject.session:
+        pytest.skip("there are no checkpoints in process mode")
+    set_up = f"""
+    {CHILDREN.strip()}
+    me, mark = os.getpid(), "before"
+    def handler(*_):
+        os.getpid() != me and os.fork() == 0 and time.sleep(60)
+    def shelter():
+        if parent(os.getpid()) == me and os.fork() == 0:
+            os.closerange(3, 200)  # the session waits until nobody else holds its pipes
+            time.sleep(60)
+    for number in (signal.SIGUSR1, signal.SIGINT, signal.SIGTERM, signal.SIGRTMIN):
+        signal.signal(number, handler)
+    """
+    assert await subject.out(set_up) == ""
+    wake = """
+    checkpoint = children(me)[-1]
+    for number in set(range(1, 65)) - {9, 19, 32, 33}: os.kill(checkpoint, number)
+    time.sleep(0.2)
+    print(children(checkpoint), flush=True)
+    """
+    for end, outcome in (("os._exit(3)", "crashed"), ("time.sleep(60)", "timeout")):
+        result = await subject.run(wake + end, timeout=1)
+        assert (result.outcome, result.output, result.state) == (outcome, "[]\n", "restored")
+        # What had come for it is forgotten, and its handlers work again.
+        assert await subject.out("me = os.getpid(); print(mark, signal.pthread_sigmask(0, ()))") == "before set()\n"
+    # Code that a fork itself calls runs in it all the same, but nothing that it starts is sheltered.
+    assert await subject.out("os.register_at_fork(after_in_child=shelter)") == ""
+    result = await subject.run(
+        "me = os.getpid(); time.sleep(0.3)\nprint(len(children(children(me)[-1])), flush=True)\ntime.sleep(60)",
+        timeout=1,
+    )
+    assert (result.outcome, result.output, result.state) == ("timeout", "1\n", "restored")
+    living = [
+        each for each in processes_in(subject.namespaces) if not each.endswith(": ")
+    ]  # a dead one has no command line
+    assert len(living) == 3
+
+
+async def test_98_nobody_is_bound_to_one_processor_but_the_block(subject: Subject) -> None:
+    """The supervisor and the zygote have the same user, and all that they start later would have inherited it."""
+    seen = "print(len(os.sched_getaffinity(0)) == len(os.sched_getaffinity(1)) == CPUS)".replace(
+        "CPUS", (await subject.out("import os; print(os.cpu_count())")).strip()
+    )
+    assert await subject.out("import os; " + seen) == "True\n"
+    bind = """
+    import ctypes, os
+    ioprio_set, which, idle = 251 if os.uname().machine == "x86_64" else 30, 1, 3 << 13
+    for pid in (int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()):
+        os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})
+        assert ctypes.CDLL(None).syscall(ioprio_set, which, pid, idle) == -1
+    """
+    assert await subject.out(bind) == ""
+    for _ in range(2):
+        shell = await subject.out("nproc", "sh")
+        assert shell == await subject.out("import os; print(os.cpu_count())")
+        assert await subject.out("import os; " + seen) == "True\n"
+
+
+async def test_99_reports_that_are_long_to_read_hold_nobody_up(subject: Subject) -> None:
+    """A report of a million small things kept PID 1 busy for a second each, and the deadline waited."""
+    code = f"""
+    {FORGE}
+    import time
+    open("/workspace/begun", "w").close()
+    things = (b"{{}},", b"1,", b"1.5,", b'"",', b'"\\\\\\\\",')
+    for thing in things * 3:
+        head = b'{{"a":[' + thing * ((4 * 1024 * 1024 - 100) // len(thing)) + b"0]}}"
+        payload = struct.pack("!I", len(head)) + head
+        sending = memoryview(struct.pack("!cII", b"D", own_ident(), len(payload)) + payload)
+        try:
+            while sending: sending = sending[os.write(control_socket(), sending):]
+        except OSError: break
+    time.sleep(60)
+    """
+    result = await subject.run(code, timeout=3)
+    assert result.outcome in ("timeout", "crashed")
+    assert result.duration_s < 3 + 2
+    grown = "print(int(open('/proc/1/statm').read().split()[1]) * 4096 < 64_000_000)"
+    assert await subject.out(grown) == "True\n"
+
+
+async def test_100_memory_in_the_buffers_of_sockets_is_bounded(subject: Subject) -> None:
+    """Version 1 of control groups does not count it as memory: 256 MB of memory held 800 MB there."""
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    fill = """
+    import socket
+    held, total = [], 0
+    server = socket.create_server(("127.0.0.1", 0), backlog=200)
+    server.settimeout(1)
+    try:
+        for _ in range(100):
+            held += [socket.create_connection(server.getsockname(), 1), server.accept()[0]]
+            held[-2].setblocking(False)
+            try:
+                while True: total += held[-2].send(bytes(1 << 20))
+            except BlockingIOError: pass
+    except OSError as error: print(error)
+    print(total >> 20)
+    """
+    result = await subject.run(fill)
+    assert result.outcome in ("ok", "oom"), result
+    if result.outcome == "ok":
+        assert int(result.output.split()[-1]) < 256
