@@ -264,6 +264,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             if not replayed.same:
                 await self._conversation.tell(replayed.describe())
             yield replayed.event(self.name)
+        self._broke = False
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
         while budget.used_up is None:
             try:

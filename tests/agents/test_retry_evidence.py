@@ -86,14 +86,14 @@ async def test_in_process_mode_nothing_is_said_of_a_session(bubblewrap: None) ->
 
 async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubblewrap: None) -> None:
     bank = Bank()
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=1) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=2) as executor:
         client, next_attempt = await decided(executor, PAYS + "while True: pass", bank)
 
     failure = next_attempt[2]
     assert isinstance(failure, UserMessage)
     assert isinstance(failure.content, str)
     first, _, rest = failure.content.partition("\n")
-    assert first.startswith("The code took too long and was stopped after 1.")
+    assert first.startswith("The code took too long and was stopped after 2.")
     assert rest.split("\n\n") == [
         "Its output was:\npaying\nreceipt 1",
         f'{RESTORED}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"\n'
@@ -114,7 +114,7 @@ async def test_a_call_that_failed_and_one_under_way_are_told_apart(bubblewrap: N
 
     code = "try:\n    refuse()\nexcept ValueError:\n    pass\nslow()"
     client = scripted(python(code), decision(False, "no use"), "I could not.")
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=1) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=2) as executor:
         agent = CodeExecutorAgent("actor", executor, model_client=client, max_retries_on_error=1, tools=[slow, refuse])
         await agent.run(task="Go.")
 
