@@ -3,10 +3,10 @@
     python benchmarks/checkpoints.py [--engine docker] [--megabytes 200] [--rounds 50]
 
 Two sessions run the same blocks in turn, one with checkpoints and one without, so both see the same machine. A block is `pass`,
-or it writes to every page of the heap: what a fork shares has to be copied when it is written to. Times are medians, as the
-host sees them, stream and result included. Memory is what the control group counts while the block runs. The last column is a
-block that calls `os._exit`, up to the result that says that the session is as before it. Needs a Docker engine and the sandbox
-image, or bubblewrap.
+or it writes to every page of the heap: what a fork shares has to be copied when it is written to. Times are medians as the
+host sees them, stream and result included, and in brackets the shortest. Memory is what the control group counts while the
+block runs. The last column is a block that calls `os._exit`, up to the result that says that the session is as before it.
+Needs a Docker engine and the sandbox image, or bubblewrap.
 """
 
 import argparse
@@ -52,12 +52,12 @@ async def run(executor, code, outcome="ok"):
 
 
 async def medians(executors, code, rounds, outcome="ok"):
-    """The median time of a block in each of the sessions, which take turns."""
+    """The median time of a block in each of the sessions, which take turns, and the shortest."""
     times = [[] for _ in executors]
     for _ in range(rounds):
         for each, executor in zip(times, executors, strict=True):
             each.append((await run(executor, code, outcome))[1])
-    return [statistics.median(each) for each in times]
+    return [f"{statistics.median(each):.1f} ({min(each):.1f})" for each in times]
 
 
 async def measure(engine, fill, rounds):
@@ -88,16 +88,12 @@ async def main():
     parser.add_argument("--rounds", type=int, default=50)
     options = parser.parse_args()
     print(
-        "| heap | `pass`, without | with | every page written, without | with | memory, without | with | restored in |"
+        "| heap | `pass`, ms without | with | every page written, ms without | with | MB without | with | restored, ms |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for name, fill in HEAPS.items():
         found = await measure(options.engine, fill.format(size=options.megabytes), options.rounds)
-        times = [f"{figure:.1f} ms" for figure in (*found[:4], found[6])]
-        memory = [f"{figure} MB" for figure in found[4:6]]
-        print(
-            f"| {name.format(size=options.megabytes)} |", " | ".join((*times[:4], *memory, times[4])), "|", flush=True
-        )
+        print(f"| {name.format(size=options.megabytes)} |", " | ".join(found), "|", flush=True)
 
 
 if __name__ == "__main__":

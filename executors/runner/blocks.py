@@ -30,6 +30,7 @@ TOO_MANY_FILES = (
 )
 NO_ROOM = "There was no room in the workspace to save the code as %s; it was run from memory."
 NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
+UNGUARDED = "No checkpoint is kept, so a block that fails now loses the session's variables: %s."
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
 
@@ -390,8 +391,15 @@ class CellBlock(Block):
         # Threads and children of the session may go on writing to the block's pipes, and must not be killed by SIGPIPE.
         self.keep_pipes = True
         if self.checkpoint is not None:
+            self._say_when_unguarded(self.checkpoint.skipped)
             self.checkpoint.drop()
         self.finish()
+
+    def _say_when_unguarded(self, reason):
+        """Say with the first of the blocks without a checkpoint that there is none; not with each."""
+        if reason and not self.session.unguarded:
+            self.notes.append(UNGUARDED % reason)
+        self.session.unguarded = bool(reason)
 
     def worker_hung_up(self):
         # When it has died, the news of how comes in a moment.

@@ -21,6 +21,7 @@ class Session:
         self.workers = supervisor.workers
         self.worker = None
         self.place = place.Place()
+        self.unguarded = False
         self._kept = None
         self._kept_place = None
 

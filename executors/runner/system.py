@@ -76,6 +76,30 @@ def count_oom_kills():
     return None
 
 
+MEMORY_USE = (
+    # What is used, and of that what the kernel gives back when somebody needs it: cgroup v2, v1.
+    ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", ("active_file", "inactive_file")),
+    (
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory/memory.stat",
+        ("total_active_file", "total_inactive_file"),
+    ),
+)
+
+
+def memory_in_use():
+    """Bytes that count against the sandbox's memory limit, files in memory among them; None where it can't be read."""
+    for path, parts, cached in MEMORY_USE:
+        try:
+            with open(path) as file:
+                used = int(file.read())
+            with open(parts) as file:
+                return used - sum(int(line.split()[1]) for line in file if line.split(" ")[0] in cached)
+        except (OSError, ValueError, IndexError):
+            continue
+    return None
+
+
 def resident_bytes():
     """Memory that this process has in use now."""
     with open("/proc/self/statm") as file:

@@ -11,6 +11,7 @@ import socket
 import stat
 import sys
 import threading
+import time
 import warnings
 from select import POLLIN, poll
 
@@ -24,6 +25,15 @@ _EVERY_SIGNAL = signal.valid_signals()
 _set_mask, _next_signal = signal.pthread_sigmask, signal.sigtimedwait
 # A block may come to write to every page that the checkpoint shares with it.
 CHECKPOINT_MEMORY_SHARE = 0.45
+SANDBOX_MEMORY_SHARE = 0.95
+# The copy of a smaller heap is not worth asking what else is used.
+LEAST_MEMORY_SHARE = 0.1
+# How often to look, a millisecond apart, whether the memory of a checkpoint that is ending has become free.
+ENDING_LOOKS = 50
+LARGE_HEAP = "the session uses nearly half of the memory limit"
+NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
+
+_sleep = time.sleep  # user code may come to replace it
 
 
 def run(sock, config):
@@ -197,12 +207,27 @@ class Worker:
         _go_to(request["cwd"])
         _set_variables(request)
 
+    def _too_large_to_copy(self):
+        """Why the kernel might have to kill the block if it wrote to all that a checkpoint shares with it, or None."""
+        limit = self.config.get("memory_bytes")
+        own = system.resident_bytes()
+        if not limit or own <= limit * LEAST_MEMORY_SHARE:
+            return None
+        if own > limit * CHECKPOINT_MEMORY_SHARE:
+            return LARGE_HEAP
+        for _ in range(ENDING_LOOKS):
+            if (system.memory_in_use() or 0) + own <= limit * SANDBOX_MEMORY_SHARE:
+                return None
+            _sleep(0.001)
+            self.checkpoints.reap()
+        return NO_ROOM_FOR_COPY
+
     def _checkpoint(self, ident, fd):
         """Fork a child that sleeps with the memory of now; True in the child once it has been woken to go on instead."""
-        limit = self.config.get("memory_bytes")
-        if limit and system.resident_bytes() > limit * CHECKPOINT_MEMORY_SHARE:
+        too_large = self._too_large_to_copy()
+        if too_large:
             os.close(fd)
-            self._send(b"C", ident, {"skipped": "the session uses nearly half of the memory limit"})
+            self._send(b"C", ident, {"skipped": too_large})
             return False
         held = _pipes_and_sockets(self.sock.fileno(), fd)
         hung_up, hanging_up = os.pipe()

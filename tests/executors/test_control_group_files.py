@@ -29,12 +29,16 @@ class Layout:
         events: Its text, with numbers for being at the limit, and for killed processes.
         cpu: File that counts processor time.
         seconds: Its text, with a number for seconds.
+        used: File that counts bytes of memory.
+        cached: Its parts, with a number for what the kernel can take back.
     """
 
     memory: str
     events: str
     cpu: str
     seconds: str
+    used: str
+    cached: str
 
     def said(self, limit: int, kills: int) -> str:
         """The text of the file that counts kills."""
@@ -47,18 +51,24 @@ LAYOUTS = {
         "low 0\nhigh 0\nmax {limit}\noom {limit}\noom_kill {kills}\noom_group_kill 0\n",
         "cpu.stat",
         "usage_usec {seconds}000000\nuser_usec 0\nsystem_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+        "memory.current",
+        "anon 0\nfile {cached}\nshmem 0\ninactive_anon 0\nactive_anon 0\ninactive_file {cached}\nactive_file 0\n",
     ),
     "version 1": Layout(
         "memory/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n",
         "cpuacct/cpuacct.usage",
         "{seconds}000000000\n",
+        "memory/memory.usage_in_bytes",
+        "inactive_file 0\nactive_file 0\nhierarchical_memory_limit 0\ntotal_inactive_file 0\ntotal_active_file {cached}\n",
     ),
     "version 1, together": Layout(
         "memory/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n",
         "cpu/cpuacct.usage",
         "{seconds}000000000\n",
+        "memory/memory.usage_in_bytes",
+        "inactive_file 0\nactive_file 0\nhierarchical_memory_limit 0\ntotal_inactive_file 0\ntotal_active_file {cached}\n",
     ),
 }
 
@@ -115,6 +125,23 @@ def test_processor_time_is_read_as_it_stands_there(runner: LocalRunner, layout: 
     slow = write(layout.cpu, layout.seconds.format(seconds=6)) + "import time; time.sleep(60)"
     result, _ = runner.run(slow, cpu_seconds=2.5, timeout=50)
     assert (result["outcome"], result["exit_code"], result["error"]["type"]) == ("timeout", 124, "CpuTimeExceeded")
+
+
+def test_room_for_a_checkpoint_is_what_the_group_has_left(group: Path, layout: Layout, tmp_path: Path) -> None:
+    def fill(used: int, cached: int) -> None:
+        (group / layout.used).write_text(f"{used << 20}\n")
+        (group / layout.used).with_name("memory.stat").write_text(layout.cached.format(cached=cached << 20))
+
+    fill(20, 0)
+    with LocalRunner(sys.executable, tmp_path, cgroup=group, mode="session", memory_bytes=100 << 20) as runner:
+        runner.greet()
+        states = []
+        # What the kernel keeps of files on disk is no obstacle; the rest is.
+        for used, cached in ((20, 0), (99, 70), (99, 0)):
+            fill(used, cached)
+            runner.run("x = 1")
+            states.append(runner.run("import os; os._exit(1)")[0]["state"])
+    assert states == ["restored", "restored", "lost"]
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "oom 7\n"])

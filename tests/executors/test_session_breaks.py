@@ -12,6 +12,13 @@ from .sandboxes import FORGE, mark_is_kept, out, run, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+LOST = "The session's variables are lost; a new, empty session has been started."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def loop() -> None:
+    """Make the loop that these tests share before anybody counts descriptors."""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
@@ -77,7 +84,7 @@ class TestWhatBreaksIt:
         await out(executor, "mark = 1")
         result = await run(executor, "import os; os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "lost")
-        assert result.notes == ("The session's variables are lost; a new, empty session has been started.",)
+        assert result.notes == (LOST,)
         assert (await run(executor, "mark")).outcome == "error"
 
     async def test_a_lost_session_keeps_the_place(self, make_executor: MakeExecutor) -> None:
@@ -89,10 +96,35 @@ class TestWhatBreaksIt:
 
     async def test_a_large_heap_has_no_checkpoint_and_says_so(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", limits=Limits(memory="300m"))
-        await out(executor, "heap = b'x' * (160 << 20)")
+        large = "the session uses nearly half of the memory limit"
+        warning = f"No checkpoint is kept, so a block that fails now loses the session's variables: {large}."
+        assert (await run(executor, "heap = b'x' * (160 << 20)")).notes == ()  # there was one when it began
+        assert [(await run(executor, "1")).notes for _ in range(2)] == [(warning,), ()]
         result = await run(executor, "import os; os._exit(1)")
         assert (result.outcome, result.state) == ("crashed", "lost")
-        assert result.notes[0] == "No checkpoint was kept: the session uses nearly half of the memory limit."
+        assert result.notes == (f"No checkpoint was kept: {large}.", LOST)
+        # The new session is small.
+        await out(executor, "mark = 1")
+        assert (await run(executor, "import os; os._exit(1)")).state == "restored"
+
+    async def test_files_in_memory_take_the_room_of_a_checkpoint(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
+        await out(executor, "heap = bytearray(b'x') * (100 << 20)")
+        fill = "with open('/tmp/large', 'wb') as file:\n    for _ in range(220): file.write(b'x' * (1 << 20))"
+        assert told(result := await run(executor, fill)) == ("ok", 0, ""), result
+        assert result.notes == ()
+        full = "what the session and the files in memory use leaves no room for a copy of it"
+        # With a checkpoint this block would need more than there is, and end for want of memory.
+        result = await run(executor, "heap[::4096] = b'y' * len(heap[::4096]); heap[0]")
+        assert (result.outcome, result.value, result.state) == ("ok", "121", "kept")
+        assert result.notes == (
+            f"No checkpoint is kept, so a block that fails now loses the session's variables: {full}.",
+        )
+        with pytest.raises(ValueError, match=full):
+            await executor.checkpoint()
+        await out(executor, "import os; os.remove('/tmp/large')")
+        assert (await run(executor, "os._exit(1)")).state == "restored"
+        assert await out(executor, "heap[0]") == "121\n"
 
 
 class TestCodeThatTurnsOnTheSandbox:
