@@ -1,0 +1,45 @@
+"""The page about security names tests; they are all there, and no case of the abuse suite is missing from the page."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+CASES = {
+    name: path.name
+    for path in sorted((ROOT / "tests" / "abuse").glob("test_*.py"))
+    for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+}
+LETTERS = {"a": (1, 22), "b": (23, 38), "c": (39, 46), "d": (47, 64), "e": (65, 76), "f": (77, 83), "g": (84, 999)}
+
+
+def test_every_file_and_folder_of_tests_that_it_names_exists():
+    named = set(re.findall(r"`((?:tests|benchmarks)/[\w/*.]+)`", PAGE))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not list(ROOT.glob(path))] == []
+
+
+def test_every_test_that_it_names_exists():
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    numbered = set(re.findall(r"`(test_\d+_)…`", PAGE))
+    assert [start for start in sorted(numbered) if not any(name.startswith(start) for name in CASES)] == []
+    whole = set(re.findall(r"`(test_\w+)`", PAGE))
+    assert [name for name in sorted(whole) if f"def {name}(" not in tests] == []
+    # What it might name in another way would not be looked for.
+    assert len(re.findall(r"test_\d+", PAGE)) == len(re.findall(r"`test_\d+_…`", PAGE))
+
+
+def test_no_case_and_no_file_of_the_abuse_suite_is_missing():
+    assert [file for file in sorted(set(CASES.values())) if f"`tests/abuse/{file}`" not in PAGE] == []
+    # Those without a number say that the oracles work, or are about an engine that answers wrongly.
+    numbered = {match[1]: int(match[2]) for name in CASES if (match := re.match(r"(test_(\d+)_)", name))}
+    assert [start for start in sorted(numbered) if f"`{start}…`" not in PAGE] == []
+    assert set(range(1, 84)) <= set(numbered.values())
+
+
+def test_the_file_of_a_case_is_the_one_of_its_part():
+    for name, file in CASES.items():
+        match = re.match(r"test_(\d+)_", name)
+        if match is not None:
+            first, last = LETTERS[file.split("_")[1]]
+            assert first <= int(match[1]) <= last, (name, file)
