@@ -17,6 +17,7 @@ from autogen_agentchat.messages import (
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.ui import Console
 from autogen_core import Image
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_core.models import UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
@@ -24,6 +25,7 @@ from PIL import Image as PILImage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeActAgentConfig
+from autogen_codeact.agents.codeact_prompt import ANSWER_BY_CALL, ANSWER_IN_WORDS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.codeact import me, python
@@ -154,3 +156,14 @@ def test_what_a_config_can_not_keep_or_does_not_know_is_said(bubblewrap: None) -
     model.config["max_stepps"] = 3
     with pytest.raises(ValidationError, match="max_stepps"):
         CodeActAgent.load_component(model)
+
+
+async def test_an_executor_of_others_will_do_and_answers_come_in_words(executor: CodeExecutor) -> None:
+    client = scripted(python("print(6 * 7)"), "42.")
+    agent = CodeActAgent("actor", executor, model_client=client)
+    result = await agent.run(task="6 * 7?")
+    assert result.messages[-1].to_text() == "42."
+    assert told(client)[1][-1] == me("42\n")
+    system = str(told(client)[0][0].content)
+    assert (ANSWER_IN_WORDS in system, ANSWER_BY_CALL in system) == (True, False)
+    assert (await agent.save_state())["journal"] is None
