@@ -46,7 +46,8 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
 
 
 def _fenced(head: str, code: str) -> str:
-    return f"{head}\n```python\n{code}\n```"
+    # What a server says of its tools must not end the fence.
+    return "{}\n```python\n{}\n```".format(head, code.replace("```", "'''"))
 
 
 def _classes(tools: Sequence[HostTool]) -> list[str]:
@@ -56,18 +57,13 @@ def _classes(tools: Sequence[HostTool]) -> list[str]:
 
 def _whole(tool: HostTool) -> str:
     head = f"def {tool.name}{tool.signature}:"
-    words = textwrap.indent(_harmless(tool.description.strip()), "    ").strip()
+    words = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
     end = "\n    " if "\n" in words else ""
     return f'{head}\n    """{words}{end}"""' if words else f"{head} ..."
 
 
 def _summary(tool: HostTool) -> str:
-    words = _harmless(" ".join(tool.description.strip().partition("\n")[0].split()))
+    words = " ".join(tool.description.strip().partition("\n")[0].split())
     if len(words) > MAX_SUMMARY_CHARS:
         words = words[: MAX_SUMMARY_CHARS - 1] + "…"
     return f"def {tool.name}{tool.signature}: ...{f'  # {words}' if words else ''}"
-
-
-def _harmless(words: str) -> str:
-    # What a server says of its tools must end neither the docstring nor the fence.
-    return words.replace('"""', "'''").replace("```", "'''")

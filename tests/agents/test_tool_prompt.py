@@ -49,7 +49,7 @@ def reserve(flight: Flight, passenger: Passenger) -> str:
     return f"{passenger.name} on {flight.number}"
 
 
-def rude(text: str) -> None:
+def rude(text: str = "```") -> None:
     '''Says """this""" and
     ```
     that.
@@ -100,9 +100,17 @@ def test_signature_docstring_and_classes_are_shown() -> None:
 
 
 def test_words_of_others_end_neither_docstring_nor_fence() -> None:
-    assert describe_tools(tools(rude)) == (
-        f"{TOOLS}\n```python\ndef rude(text: str) -> None:\n    \"\"\"Says '''this''' and\n    '''\n    that.\n    \"\"\"\n```"
-    )
+    lines = [
+        TOOLS,
+        "```python",
+        "def rude(text: str = ''''') -> None:",
+        "    \"\"\"Says '''this''' and",
+        "    '''",
+        "    that.",
+        '    """',
+        "```",
+    ]
+    assert describe_tools(tools(rude)) == "\n".join(lines)
 
 
 def test_many_tools_are_shown_in_short_and_very_many_by_name() -> None:
