@@ -23,6 +23,7 @@ from autogen_codeact.agents.observation import describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor, ToolCall
 from autogen_codeact.executors.block_reply import combine
+from autogen_codeact.executors.executor import WORKSPACE
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.broker import heard_by
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -35,7 +36,7 @@ INTERRUPTED = (
     "You were interrupted at this before, and don't remember it. Your code had made these calls to host tools by then; "
     "what is done is done, so don't repeat it:"
 )
-OUTPUT_FILE = ".codeact/output-{}.txt"
+OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
 OUTPUT_CHUNK = {"chunk_of": "execution"}
 """Metadata of chunk events that carry what code wrote, and not what a model said."""
@@ -133,7 +134,7 @@ class CodeRunner:
         """
         if not isinstance(self.executor, SandboxCodeExecutor):
             return None
-        name = OUTPUT_FILE.format(self._outputs_kept % OUTPUT_FILES + 1)
+        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
         try:
             with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
                 file.write(result.output.encode("utf-8", "replace"))
@@ -143,7 +144,7 @@ class CodeRunner:
             logger.warning("the whole output could not be put into %s: %s", name, error)
             return None
         self._outputs_kept += 1
-        return name
+        return f"{WORKSPACE}/{name}"  # code may have gone to another folder
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:

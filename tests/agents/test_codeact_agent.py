@@ -280,15 +280,15 @@ async def test_a_setup_that_fails_is_an_error(session: SandboxCodeExecutor) -> N
 
 
 async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: SandboxCodeExecutor) -> None:
-    prints = python("for number in range(1000):\n    print(number)")
-    opens = python("print(open('.codeact/output-1.txt').read().split()[500])")
+    prints = python("import os; os.chdir('/tmp')\nfor number in range(1000):\n    print(number)")
+    opens = python("print(open('/workspace/.codeact/actor-output-1.txt').read().split()[500])")
     client = scripted(prints, opens, "Done.")
     agent = CodeActAgent("actor", session, model_client=client, max_output_chars=100)
 
     result = await agent.run(task="Count.")
 
     output = "".join(f"{number}\n" for number in range(1000))
-    gap = "[… 3790 characters left out here; all of it is in the file .codeact/output-1.txt …]"
+    gap = "[… 3790 characters left out here; all of it is in the file /workspace/.codeact/actor-output-1.txt …]"
     assert told(client)[1][-1] == me(f"{output[:50]}\n{gap}\n{output[-50:]}")
     assert seen([result.messages[4]]) == seen([ran(2, "500\n")])
 
