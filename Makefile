@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Most tests wait for something: more of them at once than there are cores.
+TEST_JOBS ?= 4
 PYTEST_ARGS ?=
 
 .PHONY: help demo test check lint format types engine image clean
@@ -16,7 +18,7 @@ demo: $(VENV)/.installed ## a recorded model, real code in a real sandbox: Docke
 
 test: image ## the tests, against a real engine
 	@docker/setup.sh bubblewrap
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 check: lint types test ## the gate: ruff, mypy strict, tests
 

@@ -203,15 +203,15 @@ class TestADeadline:
         ids=["sleep", "deaf", "stubborn", "number", "pattern", "child"],
     )
     async def test_ends_the_block_and_the_next_one_runs(self, make, code):
-        executor = await make(timeout=0.7)
+        executor = await make(timeout=1.5)
         result = await run(executor, code)
         assert (result.outcome, result.exit_code) == ("timeout", 124)
-        assert 0.6 < result.duration_s < 5
+        assert 1.4 < result.duration_s < 6
         assert await out(executor, "print('next')") == "next\n"
         assert await out(executor, running("sleep 60"), "sh") == ""
 
     async def test_keeps_what_was_written_before(self, make):
-        executor = await make(timeout=0.7)
+        executor = await make(timeout=1.5)
         result = await run(executor, "print('half', end=''); import time; time.sleep(60)")
         assert told(result) == ("timeout", 124, "half")
 
