@@ -1,7 +1,9 @@
 """What every test may ask for."""
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +18,15 @@ def pytest_configure() -> None:
     """Take Ctrl-C as a terminal's program does: a run that was started in the background has it ignored, for its children too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_is_here_stays() -> Iterator[None]:
+    """Many tests collect garbage, to see what they leave behind: what was here before need not be looked through each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
