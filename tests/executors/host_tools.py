@@ -46,6 +46,24 @@ class Tool:
         return ToolAnswer(await asyncio.to_thread(self.function, **arguments), self._images)
 
 
+class Endless:
+    """A tool that begins and does not end by itself; knows how it ended."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def endless(self) -> str:
+        """Wait for ever."""
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.ended.append("cancelled")
+            raise
+        return "never"
+
+
 def in_short(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
     """The ledger without durations."""
     return [

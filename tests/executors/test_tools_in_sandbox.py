@@ -33,7 +33,7 @@ Make = Callable[..., Awaitable[SandboxCodeExecutor]]
 SERVER = Path(__file__).with_name("mcp_server.py")
 
 
-@pytest_asyncio.fixture(params=["docker-process", "docker-session", "bubblewrap-session"])
+@pytest_asyncio.fixture(params=["docker-session", "bubblewrap-process"])
 async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
     """Makes an executor with these tools, and stops it after the test."""
     engine, mode = request.param.split("-")
