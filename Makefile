@@ -6,11 +6,11 @@ BIN := $(VENV)/bin
 TEST_JOBS ?= 4
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check lint format types engine image clean
+.PHONY: help demo test check lint format types engine image bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed ## a recorded model, real code in a real sandbox: Docker, or bubblewrap where no engine answers
 	@docker/setup.sh sandbox $(BIN)
@@ -40,6 +40,12 @@ engine: $(VENV)/.installed ## a Docker engine that answers; installed and starte
 image: engine ## the sandbox image
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
+
+bench: image ## everything side by side; writes docs/benchmarks.md (a quiet machine, a quarter of an hour)
+	@$(BIN)/python benchmarks/compare.py
+
+bench-quick: image ## a short run that says what got slower than in the last full one
+	@$(BIN)/python benchmarks/compare.py --quick
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@docker/setup.sh venv $(VENV) $(PYTHON)

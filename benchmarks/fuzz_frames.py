@@ -145,6 +145,8 @@ class Maker:
 class SocketStream:
     """A stream to a sandbox that is this program."""
 
+    any_thread_writes = True
+
     def __init__(self) -> None:
         self._ours, self.other = socket.socketpair()
         self._ours.setblocking(False)

@@ -71,6 +71,7 @@ class Connection:
         self._outgoing: deque[memoryview] = deque()
         self._bulk: deque[tuple[memoryview, Callable[[], None]]] = deque()
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._closing = False
         self._more = False
         self._keep_alive_s = keep_alive_s
@@ -97,7 +98,7 @@ class Connection:
         """Send a frame that has no answer."""
         with self._lock:
             self._outgoing.append(memoryview(frame))
-        self._wake()
+        self._send_now()
 
     def send_bulk(self, frame: bytes, taken: Callable[[], None]) -> None:
         """Send a frame when nothing else waits, so that requests don't wait behind a download.
@@ -145,7 +146,7 @@ class Connection:
                 return future
             self._pending[ident] = _Pending(future, output_room, listener)
             self._outgoing.append(memoryview(frame))
-        self._wake()
+        self._send_now()
         return future
 
     def close(self, timeout_s: float) -> bool:
@@ -162,6 +163,17 @@ class Connection:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def _send_now(self) -> None:
+        """Write what waits from this thread, which saves waking the other; where that can't be, the other does."""
+        if self._stream.any_thread_writes and self._writing.acquire(blocking=False):
+            try:
+                with contextlib.suppress(OSError):  # the other thread finds the same, and ends
+                    if not self.ended.done() and not self._closing and self._write(bulk=False):
+                        return
+            finally:
+                self._writing.release()
+        self._wake()
 
     def _wake(self) -> None:
         # A full pipe means that a wake-up is on its way; a closed one that the thread has ended.
@@ -243,9 +255,15 @@ class Connection:
 
     def _flush(self) -> bool:
         """Send what there is room for; True when nothing waits any more."""
+        with self._writing:
+            return self._write(bulk=True)
+
+    def _write(self, *, bulk: bool) -> bool:
         while True:
             with self._lock:
                 if not self._outgoing and self._bulk:
+                    if not bulk:
+                        return False
                     frame, taken = self._bulk.popleft()
                     self._outgoing.append(frame)
                     taken()
@@ -296,9 +314,12 @@ class Connection:
             pending.listener(kind, payload)
 
     def _end(self, error: SandboxError) -> None:
-        self._stream.close()
+        # Nobody may write to a descriptor that is closed: its number may be in use again.
+        with self._writing:
+            self._stream.close()
+            with self._lock:
+                self.ended.set_result(error)
         with self._lock:
-            self.ended.set_result(error)
             pending, self._pending = self._pending, {}
             self._outgoing.clear()
             self._bulk.clear()

@@ -7,6 +7,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -418,7 +419,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             return _marked_lost(replace(request, notes=notes))
         workspace = self._workspace
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
-        kept = None
+        kept: list[str | None] = []
         message = {**request.message, "scan": workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
         if workspace is not None:
             async with self._files:
@@ -426,12 +427,12 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         if request.filename is not None:
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
-            kept = self._keep_code(request)
         calls = None
         if message["command"] is None:
             calls, message["tool_sources"] = self._tools.block(block), self._tools.later()
         try:
-            reply = await sandbox.run(message, request.code, self._timeout, listener, calls)
+            save = partial(self._keep_code, request, kept)
+            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, meanwhile=save)
         except SandboxError as error:
             error.tool_calls = calls.ledger if calls is not None else ()
             raise
@@ -442,19 +443,22 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         if workspace is not None:
             async with self._files:
                 artifacts = await sync.pull(workspace, sandbox, reply)
-        result = to_result(reply, split_streams=self._split_streams, code_file=kept, artifacts=artifacts, notes=notes)
+        result = to_result(
+            reply, split_streams=self._split_streams, code_file=kept[0], artifacts=artifacts, notes=notes
+        )
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         return _marked_lost(_with_connections(result, sandbox, mark))
 
-    def _keep_code(self, request: BlockRequest) -> str | None:
-        """Where the code is on the host, as AutoGen's executors keep it."""
-        assert request.filename is not None
-        if self._delete_tmp_files and not request.named:
-            return None
-        if self._workspace is not None:
-            return sync.keep_code(self._workspace, request.filename, request.code)
-        return str(self.work_dir / request.filename)
+    def _keep_code(self, request: BlockRequest, kept: list[str | None]) -> None:
+        """Keep the code on the host, as AutoGen's executors do, and say where."""
+        name = request.filename
+        if name is None or (self._delete_tmp_files and not request.named):
+            kept.append(None)
+        elif self._workspace is not None:
+            kept.append(sync.keep_code(self._workspace, name, request.code))
+        else:
+            kept.append(str(self.work_dir / name))
 
     async def checkpoint(self) -> None:
         """Remember the session's memory as it is now, until the next call or `stop`.

@@ -30,7 +30,7 @@ def safe_name(name: str) -> str:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise ValueError(f"The file name `{shown}` is not valid Unicode; use plain letters and digits.") from None
-    if any(unicodedata.category(character) in {"Cc", "Zl", "Zp"} for character in name):
+    if not name.isprintable() and any(unicodedata.category(character) in {"Cc", "Zl", "Zp"} for character in name):
         raise ValueError(f"The file name `{shown}` has a control character in it; leave it out.")
     if name.startswith("/"):
         raise ValueError(f"The file name `{shown}` is absolute; give one relative to the workspace.")
@@ -63,4 +63,6 @@ def _check_component(part: str, shown: str) -> None:
 
 def printable(name: str) -> str:
     """Write a name so that any terminal, log or model can take it."""
+    if name.isprintable():
+        return name
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import marshal
 import struct
 from collections.abc import Mapping
 from functools import cache
@@ -67,24 +69,37 @@ def frame():
 package = types.ModuleType("codeact_runner")
 package.__path__ = []
 sys.modules[package.__name__] = package
-for name, source in json.loads(frame()[2].decode()):
+compiled, sources = frame()[2], frame()[2]
+if compiled.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
+    import marshal
+    modules = marshal.loads(memoryview(compiled)[4:])
+else:
+    modules = [(name, compile(source, "<codeact " + name + ">", "exec")) for name, source in json.loads(sources.decode())]
+for name, code in modules:
     module = types.ModuleType(package.__name__ + "." + name)
     module.__package__ = package.__name__
     module.__file__ = "<codeact " + name + ">"
     module.__builtins__ = dict(vars(builtins))
     sys.modules[module.__name__] = module
     setattr(package, name, module)
-    exec(compile(source, module.__file__, "exec"), module.__dict__)
+    exec(code, module.__dict__)
+del compiled, sources, modules, code, name, module
 sys.modules["codeact_runner.supervisor"].main(frame, found)
 """
 
 
 @cache
 def runner_source() -> bytes:
-    """The frame that carries the runner's modules."""
+    """The frames that carry the runner's modules: compiled, for a Python like this one, and as source for every other.
+
+    Compiling takes the sandbox longer than starting its interpreter.
+    """
     folder = Path(__file__).parent / "runner"
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
-    return frame(b"B", 0, json.dumps(modules).encode())
+    compiled = [(name, compile(source, f"<codeact {name}>", "exec", dont_inherit=True)) for name, source in modules]
+    return frame(b"M", 0, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled)) + frame(
+        b"B", 0, json.dumps(modules).encode()
+    )
 
 
 def frame(kind: bytes, ident: int, payload: bytes) -> bytes:

@@ -252,6 +252,8 @@ class Sandbox:
         timeout_s: float,
         listener: Listener | None = None,
         calls: Calls | None = None,
+        *,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Reply:
         """Run one block.
 
@@ -261,6 +263,7 @@ class Sandbox:
             timeout_s: Its deadline, in seconds.
             listener: Told of its output as it comes, in another thread.
             calls: Takes its calls to host tools; None if it can't make any.
+            meanwhile: Done when the block has been sent; does not raise.
 
         Returns:
             What came back.
@@ -281,6 +284,8 @@ class Sandbox:
         self._limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._limits.values()))
+            if meanwhile is not None:
+                meanwhile()
             return await self._answer(future, limit, lambda: self._cancel(connection, ident, future))
         finally:
             del self._limits[ident]

@@ -9,6 +9,11 @@ class ByteStream(Protocol):
     """Bytes to and from a runner; nothing here blocks except `wait_exit`."""
 
     @property
+    def any_thread_writes(self) -> bool:
+        """Whether one thread may write while another reads, as it can't with TLS."""
+        ...
+
+    @property
     def read_fd(self) -> int:
         """Descriptor that becomes readable when there is something to read."""
         ...

@@ -58,6 +58,11 @@ class PipeStream:
             os.set_blocking(pipe.fileno(), False)
 
     @property
+    def any_thread_writes(self) -> bool:
+        """Two pipes have nothing in common."""
+        return True
+
+    @property
     def read_fd(self) -> int:
         """The process's standard output."""
         return self._stdout.fileno()
@@ -69,7 +74,7 @@ class PipeStream:
 
     def read(self) -> bytes:
         """Read what its standard output holds."""
-        return os.read(self.read_fd, 256 * 1024)
+        return os.read(self.read_fd, 64 * 1024)
 
     def write(self, data: memoryview) -> int:
         """Write to its standard input."""

@@ -53,6 +53,11 @@ class DockerStream:
             raise
 
     @property
+    def any_thread_writes(self) -> bool:
+        """Unless TLS has a state that both directions share."""
+        return not isinstance(self._socket, ssl.SSLSocket)
+
+    @property
     def read_fd(self) -> int:
         """The socket."""
         return self._socket.fileno()
@@ -66,7 +71,7 @@ class DockerStream:
         """Read what the container's standard output holds."""
         while True:
             try:
-                data = self._socket.recv(256 * 1024)
+                data = self._socket.recv(64 * 1024)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise BlockingIOError from None
             if not data:

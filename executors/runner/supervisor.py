@@ -1,6 +1,7 @@
 """PID 1 of the sandbox: holds the stream to the host and gives it to nobody, runs blocks, enforces their deadlines."""
 
 import collections
+import gc
 import heapq
 import itertools
 import os
@@ -17,6 +18,8 @@ PROTOCOL = 1
 MAX_KEPT_PIPES = 64
 MAX_TIMERS = 1024
 GATHER_S = 0.002
+FEW_BYTES = 4096
+FORK_LATER_S = 0.02
 MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
 LEASE_OVER = 75
@@ -58,6 +61,8 @@ class Supervisor:
         if self.proxy is not None:
             self.proxy.tell()
             self.proxy.listen()
+        # What is there by now stays: a collection that looked at it would copy its memory into every process.
+        gc.freeze()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
         os.set_blocking(0, False)
@@ -226,7 +231,10 @@ class Supervisor:
         self.running.pop(item.ident, None)
         if item is self.cell:
             self.cell = None
+        self._flush()
         self.start_next()
+        if not self.running:
+            self._fork_ahead()
 
     def _cancel(self, ident):
         block = self.running.get(ident)
@@ -247,7 +255,8 @@ class Supervisor:
         worker.let_run()
         if worker.pid is not None:
             system.free_processors((worker.pid,))
-        self._fork_ahead()
+        # Not at once: the process that would fork the next one is the one that hears of this one's end.
+        self.after(FORK_LATER_S, self._fork_ahead)
         return worker
 
     def _fork_ahead(self):
@@ -268,8 +277,8 @@ class Supervisor:
             if capture.done:
                 self._kept_pipes.remove(capture)
                 os.close(capture.fd)
-        elif count is not None and count < output.READ_SIZE:
-            # Let lines gather in the pipe, instead of being woken for each.
+        elif count is not None and count < FEW_BYTES:
+            # Let lines gather in the pipe, instead of being woken for each; who writes much at once is not to wait.
             self.selector.unregister(capture.fd)
             capture.pause = self.after(GATHER_S, lambda: self._resume(capture))
 

@@ -51,8 +51,12 @@ def take_spare_descriptors():
 def adjust_oom_score(score):
     """Say how readily the kernel should kill this process when memory runs out (0 to 1000)."""
     try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write(str(score))
+        # Without Python's files: this happens twice in each checkpoint.
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"%d" % score)
+        finally:
+            os.close(fd)
     except OSError:
         pass  # some kernels and sandboxes refuse it; then the largest process goes first, which is nearly always right
 
@@ -67,12 +71,19 @@ def count_oom_kills():
     """How many processes of this sandbox the kernel has killed for want of memory; None where it can't be read."""
     for path in OOM_COUNTERS:
         try:
-            with open(path) as file:
-                for line in file:
-                    if line.startswith("oom_kill "):
-                        return int(line.split()[1])
-        except (OSError, ValueError):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
             continue
+        try:
+            lines = os.read(fd, 4096).splitlines()
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
+        for line in lines:
+            number = line[len(b"oom_kill ") :]
+            if line.startswith(b"oom_kill ") and number.isdigit():
+                return int(number)
     return None
 
 

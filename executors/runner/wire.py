@@ -24,7 +24,7 @@ SMALL_REPORT = 16 * 1024
 MOST_QUOTES = 400_000
 MAX_DIGITS = 20
 MAX_FDS = 16
-READ_SIZE = 256 * 1024
+READ_SIZE = 64 * 1024  # what a pipe holds; larger buffers would be mapped and unmapped for each frame
 
 
 class ProtocolError(Exception):

@@ -64,8 +64,6 @@ class Worker:
 
     def serve(self):
         """Take requests until there are no more."""
-        if self.config.get("mode") == "session":
-            stdio.thread_pool()
         while True:
             self._wait()
             self.reserve.release()

@@ -10,7 +10,7 @@ import site
 import socket
 import sys
 
-from . import system, tools, wire, worker
+from . import stdio, system, tools, wire, worker
 
 WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
 
@@ -27,6 +27,8 @@ def run(sock, config, first):
     # Also for what tools import: see `_warm_up`.
     sys.path[:] = [entry for entry in config["path"] if not _is_open_to_code(entry)]
     broken_tools = tools.install(config["tools"]["sources"]) if config.get("tools") else {}
+    if config.get("mode") == "session":
+        stdio.thread_pool()  # here, where all share the memory that it takes
     problems = _warm_up(config["path"], config.get("preload", ()), first)
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_read, False)
@@ -114,7 +116,6 @@ def _fork_worker(sock, ident, fd, config, wakeup):
         _silence()
         os.setsid()
         os.nice(WORKER_NICENESS)
-        gc.unfreeze()
         worker.run(socket.socket(fileno=fd), config)
     except BaseException as error:  # a worker must never fall back into the zygote's loop
         os.write(2, json.dumps({"worker": repr(error)}).encode())

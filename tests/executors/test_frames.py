@@ -168,6 +168,8 @@ class TestPayloads:
 class SocketStream:
     """A runner's stream whose other end is in the test's hands."""
 
+    any_thread_writes = True
+
     def __init__(self) -> None:
         ours, self.other = socket.socketpair()
         ours.setblocking(False)
@@ -439,6 +441,7 @@ class TestAConnection:
         connection = Connection(stream, "broken")
         future = connection.request(b"X", 1, {})
         connection.open()
+        stream.other.sendall(b"something to read")
         with pytest.raises(SandboxProtocolError, match="ZeroDivisionError"):
             future.result(5)
         assert connection.close(5)

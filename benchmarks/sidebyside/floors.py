@@ -1,0 +1,98 @@
+"""Floors and limits: what the parts cost without an executor around them."""
+
+import asyncio
+import contextlib
+import io
+import subprocess
+import sys
+
+from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.docker.stream import DockerStream
+
+from .arm import TIMEOUT_S, Arm
+
+
+class InProcess(Arm):
+    """`exec` in this process: what Python itself costs."""
+
+    languages = ("python",)
+
+    async def run(self, language, code):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, "<block>", "exec"), {"__name__": "__main__"})
+        return out.getvalue()
+
+
+class Subprocess(Arm):
+    """A bare interpreter for each block, without a sandbox."""
+
+    def command(self, language, code):
+        """What is started."""
+        return [sys.executable if language == "python" else "sh", "-c", code]
+
+    async def run(self, language, code):
+        process = await asyncio.create_subprocess_exec(
+            *self.command(language, code), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        out, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
+        return out.decode()
+
+
+class DockerRun(Subprocess):
+    """`docker run --rm` for each block, without a network."""
+
+    def command(self, language, code):
+        interpreter = "python3" if language == "python" else "sh"
+        return ["docker", "run", "--rm", "--network=none", "--entrypoint", interpreter, DEFAULT_IMAGE, "-c", code]
+
+
+class RawEcho(Arm):
+    """The answer itself through `cat` in a container and back over its attached stream: as fast as an answer can be."""
+
+    languages = ("echo",)
+
+    async def start(self):
+        await asyncio.to_thread(self._start)
+
+    def _start(self):
+        self.client = connect()
+        made = self.client.create_container(
+            DEFAULT_IMAGE,
+            entrypoint=["cat"],
+            command=[],
+            stdin_open=True,
+            detach=False,
+            host_config=self.client.create_host_config(network_mode="none", auto_remove=True),
+        )
+        self.stream = DockerStream(self.client, made["Id"])
+        self.client.start(made["Id"])
+
+    async def run(self, language, code):
+        loop = asyncio.get_running_loop()
+        came = asyncio.Event()
+        loop.add_reader(self.stream.read_fd, came.set)
+        try:
+            self.stream.write(memoryview(code.encode()))
+            back = b""
+            while len(back) < len(code):
+                await asyncio.wait_for(came.wait(), TIMEOUT_S)
+                came.clear()
+                with contextlib.suppress(BlockingIOError):
+                    back += self.stream.read()
+        finally:
+            loop.remove_reader(self.stream.read_fd)
+        return back.decode()
+
+    async def stop(self):
+        self.stream.close()
+        self.client.close()
+
+
+ARMS = {
+    "in-process exec (floor)": InProcess,
+    "raw echo over an attached stream (limit)": RawEcho,
+    "bare subprocess": Subprocess,
+    "docker run --rm": DockerRun,
+}

@@ -1,0 +1,87 @@
+"""Our executors in each of their ways."""
+
+from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    Limits,
+    SandboxPool,
+)
+
+from . import probes
+from .autogen_executor import Executor, turn
+
+PRELOAD = ["pandas", "matplotlib.pyplot"]
+MAKERS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
+ROOMY = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024)}
+
+
+class Pooled(Executor):
+    """One of our executors, with its sandbox from a pool.
+
+    Args:
+        options: Arguments of the pool.
+    """
+
+    def __init__(self, **options):
+        super().__init__(None)
+        self.options = options
+
+    async def prepare(self):
+        self.pool = SandboxPool(2, **self.options)
+        await self.pool.start()
+        await self.pool.ready()
+
+    async def made(self):
+        return self.pool.executor(work_dir=self.folder.name)
+
+    async def clear(self):
+        await super().clear()
+        await self.pool.stop()
+
+
+class Wrong(Executor):
+    """Answers what nobody asked: for the harness's own test."""
+
+    async def run(self, language, code):
+        return "41\n"
+
+
+def _arm(kind, make=Executor, **options):
+    if make is Pooled:
+        return lambda: Pooled(sandbox=kind, **options)
+    return lambda: make(lambda folder: MAKERS[kind](work_dir=folder, **options))
+
+
+ARMS = {
+    f"{kind}, {name}": _arm(kind, **options)
+    for kind in MAKERS
+    for name, options in {
+        "process": {},
+        "session": {"mode": "session"},
+        "session, no checkpoint": {"mode": "session", "checkpoint": False},
+        "process, from the pool": {"make": Pooled},
+        "session, from the pool": {"make": Pooled, "mode": "session"},
+        "process, preloaded": {"preload": PRELOAD},
+        "session, roomy": ROOMY,
+        "session, roomy, no checkpoint": {**ROOMY, "checkpoint": False},
+        "wrong": {"make": Wrong},
+    }.items()
+}
+
+
+async def agent_turn(arm):
+    """Seconds of a turn of our agent with an open arm."""
+    return await turn(CodeExecutorAgent, arm.executor)
+
+
+PROBES = {
+    "agent turn": agent_turn,
+    "idle memory": probes.idle_memory,
+    "null tool call": probes.null_tool_call,
+    "recovery": probes.recovery,
+    "much output": probes.much_output,
+    "extraction": probes.extraction,
+    "recorded session": probes.recorded_session,
+    "files": probes.fill_folder,
+}
