@@ -1,6 +1,10 @@
 """Beyond the list, 97 and on: hiding in what sleeps, and in what the kernel counts elsewhere; binding others to one processor."""
 
+import contextlib
+
 import pytest
+
+from autogen_codeact.executors import SandboxDied
 
 from ..executors.sandboxes import FORGE
 from .oracles import processes_in
@@ -128,3 +132,21 @@ async def test_100_memory_in_the_buffers_of_sockets_is_bounded(subject: Subject)
     assert result.outcome in ("ok", "oom"), result
     if result.outcome == "ok":
         assert int(result.output.split()[-1]) < 256
+
+
+async def test_101_when_the_kernel_is_made_to_choose_the_supervisor_it_is_said(subject: Subject) -> None:
+    """Memory that belongs to no process, and processes smaller than PID 1: nothing in the sandbox could keep it from dying."""
+    await subject.start()
+    if not subject.has_cgroup:
+        pytest.skip("nothing bounds memory that is no process's own, so the machine's would be used up")
+    code = """
+    import os
+    os.dup2(os.memfd_create("bomb"), 9, inheritable=True)
+    open("/proc/self/oom_score_adj", "w").write("0")
+    if os.fork() == 0:
+        os.execv("/bin/sh", ["sh", "-c", "while :; do cat /dev/zero >&9; done"])
+    os.execv("/bin/sh", ["sh", "-c", "sleep 20"])
+    """
+    with contextlib.suppress(SandboxDied):
+        result = await subject.run(code, timeout=15)
+        assert result.outcome in ("oom", "crashed"), result
