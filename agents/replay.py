@@ -18,7 +18,7 @@ from autogen_codeact.executors.tools.tool import ToolAnswer
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200
 
-REBUILT = "The session was rebuilt: its {blocks} were run again in a fresh sandbox, and host tools were not called."
+REBUILT = "The session was rebuilt: its {blocks} run again in a fresh sandbox, and host tools were not called."
 SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
 LEFT_OUT = "- {count} later blocks were too many to be recorded and were not run again; what they defined is missing."
@@ -56,7 +56,7 @@ class Replay:
 
     def describe(self) -> str:
         """Put it into words."""
-        words = [REBUILT.format(blocks=f"{self.blocks} block{'s' if self.blocks != 1 else ''}")]
+        words = [REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")]
         if self.same:
             return f"{words[0]} {SAME}"
         words.append(DIFFERENT)

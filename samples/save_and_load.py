@@ -3,8 +3,9 @@
 python samples/save_and_load.py                 a recorded model, no key needed
 python samples/save_and_load.py --model NAME    a real one; its key is in OPENAI_API_KEY
 
-The configuration says what the agent is made of, the state what was said. Neither holds what the code had in memory:
-the variables of a session belong to its sandbox and end with it. What has to last, write to a file in `work_dir`.
+The configuration says what the agent is made of, the state what was said, and which code was run in the session. It is run
+again in the other sandbox, so that the variables are there; a host tool would not be called again, but answered from the record.
+Files are in neither: what has to last, write to a file in `work_dir`.
 """
 
 import asyncio
@@ -30,16 +31,13 @@ print(fibonacci)
 ]
 AFTER = [
     """\
-I know the number from our conversation; the variable may be gone.
+The variable is still there.
 
 ```python
-if "fibonacci" not in globals():
-    print("the variable is gone")
-    fibonacci = 832040
 print(fibonacci * 2)
 ```
 """,
-    "Twice the 30th Fibonacci number is 1664080. The variable was gone, so I set it again.",
+    "Twice the 30th Fibonacci number is 1664080.",
 ]
 
 
@@ -53,16 +51,14 @@ async def main() -> None:
     await model.close()
 
     print(f"The configuration, {len(config)} characters of JSON, begins with\n{config[:400]} ...\n")
-    print(
-        f"The state, {len(state)} characters of JSON, holds the conversation. The variables went with their sandbox.\n"
-    )
+    print(f"The state, {len(state)} characters of JSON, holds the conversation and the code. The sandbox is gone.\n")
 
     # A recording does not know how far it was, so the loaded agent is given the answers that come next. A real model's
     # configuration is written back as it was; it has no key in it, that is taken from the environment again.
     loaded = json.loads(config)
     loaded["config"]["model_client"] = model_for(AFTER).dump_component().model_dump()
 
-    # The loaded agent's sandbox starts with its first block, and ends with close().
+    # The loaded agent's sandbox starts with its first block, which is one of the record, and ends with close().
     agent = CodeExecutorAgent.load_component(loaded)
     await agent.load_state(json.loads(state))
     print(f"The loaded agent remembers {len(await agent.model_context.get_messages())} messages.\n")

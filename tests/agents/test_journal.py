@@ -24,9 +24,11 @@ from tests.agents.codeact import me, python
 from tests.agents.support import scripted, told
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
-SAME = "The session was rebuilt: its {} were run again in a fresh sandbox, and host tools were not called. All went as before."
+SAME = (
+    "The session was rebuilt: its {} run again in a fresh sandbox, and host tools were not called. All went as before."
+)
 DIFFERENT = (
-    "The session was rebuilt: its {} were run again in a fresh sandbox, and host tools were not called.\nIt differs from what "
+    "The session was rebuilt: its {} run again in a fresh sandbox, and host tools were not called.\nIt differs from what "
     "it was:\n"
 )
 
@@ -98,7 +100,7 @@ async def test_a_session_goes_on_in_another_sandbox_and_the_world_is_not_asked(m
 
     assert world.asked == 2
     assert [(event.content, event.metadata) for event in replays(result.messages)] == [
-        (SAME.format("3 blocks"), {"replayed": "3", "differences": "0"})
+        (SAME.format("3 blocks were"), {"replayed": "3", "differences": "0"})
     ]
     assert outputs(result.messages) == ["202 nobody 1\n"]
     assert told(client)[0][-1] == UserMessage(content="Go on.", source="user")
@@ -128,7 +130,7 @@ async def test_it_is_said_where_the_replay_differs(make: Make, tmp_path: Path) -
     words = replays(result.messages)[0].content
     assert told(client)[0][-2:] == [UserMessage(content="Go on.", source="user"), me(words)]
     told_words = re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "UUID", words)
-    assert told_words == DIFFERENT.format("3 blocks") + (
+    assert told_words == DIFFERENT.format("3 blocks were") + (
         "- block 1 printed something else than before: UUID\n"
         "- block 2 ended with `error` (ToolError: NotOnRecord: the session is being rebuilt, and this call was not made then; "
         "it is not made now) instead of `ok`\n"
@@ -174,13 +176,13 @@ async def test_both_agents_keep_it_and_setup_is_not_part_of_it(make: Make) -> No
     await other.load_state(state)
     result = await other.run(task="x?")
     assert outputs(result.messages) == ["5\n"]
-    assert replays(result.messages)[0].content == SAME.format("1 block")
+    assert replays(result.messages)[0].content == SAME.format("1 block was")
 
     with_setup = await saved(await make(), "print(y)", setup="y = 7")
     assert [entry["code"] for entry in with_setup["journal"]["entries"]] == ["print(y)\n"]
     last = CodeActAgent("actor", await make(), model_client=scripted("Done."), setup="y = 7")
     await last.load_state(with_setup)
-    assert replays((await last.run(task="Go.")).messages)[0].content == SAME.format("1 block")
+    assert replays((await last.run(task="Go.")).messages)[0].content == SAME.format("1 block was")
 
 
 async def test_the_session_that_it_is_about_is_left_alone(make: Make) -> None:
@@ -227,7 +229,7 @@ async def test_agents_that_share_a_session_rebuild_it_once(make: Make) -> None:
     await again.load_state(state)
     result = await again.run(task="Go on.")
     assert outputs(result.messages) == ["1 2\n", "2\n"]
-    assert [event.content for event in replays(result.messages)] == [SAME.format("2 blocks")]
+    assert [event.content for event in replays(result.messages)] == [SAME.format("2 blocks were")]
 
 
 async def test_it_can_be_rebuilt_at_once(make: Make) -> None:
@@ -259,7 +261,7 @@ async def test_it_is_bounded_and_says_what_is_missing(make: Make, monkeypatch: p
     other = CodeActAgent("actor", await make(), model_client=scripted("Done."))
     await other.load_state(state)
     words = replays((await other.run(task="Go.")).messages)[0].content
-    assert words == DIFFERENT.format("2 blocks") + (
+    assert words == DIFFERENT.format("2 blocks were") + (
         "- 2 later blocks were too many to be recorded and were not run again; what they defined is missing."
     )
     assert (await other.save_state())["journal"]["left_out"] == 2

@@ -78,13 +78,15 @@ EXPECTED = {
         with_server=True,
     ),
     "save_and_load.py": Expected(
-        turn("coder") * 2,
-        ["the variable is gone", "1664080"],
+        [*turn("coder"), (ANSWER, "user"), (GENERATION, "coder"), *turn("coder")[1:]],
+        ["832040", "1664080"],
         [
             "The 30th Fibonacci number is 832040. It is in the variable `fibonacci`.",
             '  "provider": "autogen_codeact.agents.CodeExecutorAgent",',
             "The loaded agent remembers 4 messages.",
-            "Twice the 30th Fibonacci number is 1664080. The variable was gone, so I set it again.",
+            "The session was rebuilt: its 1 block was run again in a fresh sandbox, and host tools were not called. All went as "
+            "before.",
+            "Twice the 30th Fibonacci number is 1664080.",
         ],
         recording=["BEFORE", "AFTER"],
         runner=(EXECUTION, "coder"),

@@ -156,7 +156,7 @@ def test_a_loaded_agent_tells_the_model_what_was_said_before(tmp_path: Path) -> 
         before[1],
         "What is twice that number?",
         after[0],
-        "the variable is gone\n1664080\n",
+        "1664080\n",
     ]
 
 
