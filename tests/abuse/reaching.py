@@ -5,20 +5,11 @@ import socket
 import time
 from collections.abc import Callable
 
-import pytest
-
 from ..executors.egress.servers import Server
-from .subject import Kind, Subject
+from .subject import Subject
 
 LOOPBACK = "127.0.0.0/8"
 MIB = 1024 * 1024
-
-# The host decides: what it answers does not depend on the executor.
-one_kind = pytest.mark.parametrize("kind", [Kind("docker", "session")], indirect=True, ids=str)
-# The sandbox's part is the same code in each, but streams, processes and their ends are not.
-each_engine = pytest.mark.parametrize(
-    "kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], indirect=True, ids=str
-)
 
 ASK = """
     import os, socket, ssl

@@ -63,6 +63,12 @@ class Kind:
 
 
 SUBJECTS = [Kind(engine, mode) for engine in ("docker", "bubblewrap") for mode in ("process", "session")]
+# The host decides: what it answers does not depend on the executor.
+one_kind = pytest.mark.parametrize("kind", [Kind("docker", "session")], indirect=True, ids=str)
+# The sandbox's part is the same code in each, but streams, processes and their ends are not.
+each_engine = pytest.mark.parametrize(
+    "kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], indirect=True, ids=str
+)
 
 
 class Subject:

@@ -11,8 +11,8 @@ from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.executors.tools.fetch import FetchUrlTool
 
 from ..executors.egress.servers import Hosts, answer, echo_request, read_request
-from .reaching import ASK, SECOND, Listener, allowed, each_engine, eventually, one_kind, out, start
-from .subject import Subject
+from .reaching import ASK, SECOND, Listener, allowed, eventually, out, start
+from .subject import Subject, each_engine, one_kind
 
 
 async def test_45_control_what_is_allowed_is_reached(subject: Subject, hosts: Hosts) -> None:

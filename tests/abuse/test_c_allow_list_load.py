@@ -12,8 +12,8 @@ from autogen_codeact.executors import SandboxCodeExecutor
 
 from ..executors.egress.servers import Hosts, echo_request, read_request
 from ..executors.sandboxes import block
-from .reaching import ASK, MIB, SECOND, Listener, allowed, each_engine, eventually, out, start
-from .subject import Subject
+from .reaching import ASK, MIB, SECOND, Listener, allowed, eventually, out, start
+from .subject import Subject, each_engine
 
 
 @each_engine

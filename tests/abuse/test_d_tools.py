@@ -19,7 +19,7 @@ from autogen_codeact.executors import ToolLimits
 from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
 
 from ..executors.host_tools import Tool
-from .subject import Subject
+from .subject import Kind, Subject, each_engine, one_kind
 
 STALL_S = 0.1
 # The code knows the runner's source, so it need not go through our client.
@@ -96,16 +96,18 @@ async def test_59_the_watch_sees_a_stall() -> None:
         assert worst() > STALL_S
 
 
-@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-async def test_59_no_payload_stalls_the_hosts_loop(subject: Subject, payload: str) -> None:
+@one_kind
+async def test_59_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
     await subject.start({"tools": [Tool(echo)]})
-    async with watched_loop() as worst:
-        answer = await subject.out(f"{RAW}\n    print(send({payload})[:120])", timeout=30)
-        assert worst() < STALL_S
-    kind = "TypeError" if payload == PAYLOADS["many keys"] else "BadCall"
-    assert answer.startswith(f'{{"error":{{"name":"{kind}",'), answer
+    for name, payload in PAYLOADS.items():
+        async with watched_loop() as worst:
+            answer = await subject.out(f"{RAW}\n    print(send({payload})[:120])", timeout=30)
+            assert worst() < STALL_S, name
+        kind = "TypeError" if name == "many keys" else "BadCall"
+        assert answer.startswith(f'{{"error":{{"name":"{kind}",'), (name, answer)
 
 
+@each_engine
 async def test_59_200_megabytes_are_refused(subject: Subject) -> None:
     await subject.start({"tools": [Tool(echo)]}, memory="1g")
     code = """
@@ -126,21 +128,24 @@ async def test_59_200_megabytes_are_refused(subject: Subject) -> None:
     ]
 
 
-@pytest.mark.parametrize("size", [1_048_577, 200_000_000, 2**32 - 1])
-async def test_59_a_frame_that_announces_too_much_ends_the_calls_of_its_block(subject: Subject, size: int) -> None:
+@each_engine
+async def test_59_a_frame_that_announces_too_much_ends_the_calls_of_its_block(subject: Subject) -> None:
     await subject.start({"tools": [Tool(echo)]})
-    code = f"""{RAW}
+    for size in (1_048_577, 200_000_000, 2**32 - 1):
+        code = f"""{RAW}
     os.write(client._fd, struct.pack("!cII", b"T", 1, {size}) + b"x" * 1000)
     try:
         echo(1)
     except RuntimeError as error:
         print(error)
     """
-    assert await subject.out(code) == (
-        "host tools can't be called any more in this block: the code has closed, misused or interrupted their connection\n"
-    )
+        assert await subject.out(code) == (
+            "host tools can't be called any more in this block: the code has closed, misused or interrupted their "
+            "connection\n"
+        )
 
 
+@one_kind
 async def test_60_pickles_and_tagged_payloads_are_data(subject: Subject, tmp_path: Path) -> None:
     canary = tmp_path / "touched"
 
@@ -174,6 +179,7 @@ async def test_60_pickles_and_tagged_payloads_are_data(subject: Subject, tmp_pat
     assert not canary.exists()
 
 
+@one_kind
 async def test_61_names_that_are_no_tools_and_wrong_arguments_are_errors_without_the_hosts_traceback(
     subject: Subject,
 ) -> None:
@@ -225,6 +231,7 @@ def resident_kib(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM:")).split()[1])
 
 
+@each_engine
 @pytest.mark.parametrize("reads", [True, False], ids=["reading", "not reading"])
 async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: bool) -> None:
     running = most = 0
@@ -268,9 +275,8 @@ async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: boo
     assert resident_kib(supervisor) - before < 16 * 1024
 
 
+@pytest.mark.parametrize("kind", [Kind("docker", "process"), Kind("bubblewrap", "process")], indirect=True, ids=str)
 async def test_62_a_flood_of_calls_does_not_hold_up_other_blocks(subject: Subject) -> None:
-    if subject.session:
-        pytest.skip("in a session one block runs at a time")
     await subject.start({"tools": [Tool(echo)], "timeout": 8})
     flood = f"""{RAW}
     while True:
@@ -286,6 +292,7 @@ async def test_62_a_flood_of_calls_does_not_hold_up_other_blocks(subject: Subjec
         await flooding
 
 
+@one_kind
 async def test_63_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(subject: Subject) -> None:
     kinds = {
         "exit": SystemExit(3),
@@ -314,6 +321,7 @@ async def test_63_a_tool_that_raises_what_ends_a_program_does_not_end_the_host(s
     assert loop.is_running()
 
 
+@each_engine
 async def test_64_a_tool_that_outlives_its_block_is_cancelled_and_its_late_answer_ignored(
     subject: Subject, caplog: pytest.LogCaptureFixture
 ) -> None:
