@@ -31,6 +31,7 @@ TOO_MANY_FILES = (
 NO_ROOM = "There was no room in the workspace to save the code as %s; it was run from memory."
 NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
 UNGUARDED = "No checkpoint is kept, so a block that fails now loses the session's variables: %s."
+REMOVED = "To make room, System V queues and semaphores were removed, and shared memory that no process used."
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
 
@@ -225,6 +226,11 @@ class Block:
         now = system.count_oom_kills()
         return now is not None and self.oom_kills is not None and now > self.oom_kills
 
+    def _make_room(self):
+        """Free what the death of the block's processes does not: the next to be killed would be this process."""
+        if self._out_of_memory() and ipc.remove_unused() and self.supervisor.session is not None:
+            self.notes.append(REMOVED)
+
     def finish(self):
         """Tell the host the result."""
         if self.finished:
@@ -291,6 +297,7 @@ class ProcessBlock(Block):
     def worker_exited(self):
         if self.finished or self.start_again():
             return
+        self._make_room()
         if self.supervisor.session is None:
             self._kill_leftovers()
         elif self.request["keep_state"]:
@@ -424,6 +431,7 @@ class CellBlock(Block):
         self.restoring = True
         self._close_relay()
         self.session.kill(spare=self.checkpoint)
+        self._make_room()
         if self.checkpoint is not None and self.checkpoint.alive():
             self.session.wake(self.checkpoint, self._restored)
         else:

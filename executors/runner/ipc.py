@@ -4,6 +4,9 @@ import ctypes
 import os
 
 IPC_RMID = 0
+# Columns of /proc/sysvipc; the number of processes that have attached it is shared memory's alone.
+IDENT = 1
+ATTACHED = 6
 POSIX_QUEUES = "/dev/mqueue"
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -16,9 +19,8 @@ _REMOVERS = {
 
 def remove_all():
     """Remove everything of the kind in this namespace; files in /dev/shm stay, as those in /tmp do."""
-    for kind, remove in _REMOVERS.items():
-        for ident in _idents("/proc/sysvipc/" + kind):
-            remove(ident)
+    for kind in _REMOVERS:
+        _remove(kind, _entries(kind))
     try:
         names = os.listdir(POSIX_QUEUES)
     except OSError:
@@ -30,10 +32,30 @@ def remove_all():
             continue
 
 
-def _idents(path):
+def remove_unused():
+    """Remove what holds memory though no process does: shared memory that none has attached, queues, semaphores.
+
+    Returns:
+        Whether there was anything.
+    """
+    count = _remove("msg", _entries("msg")) + _remove("sem", _entries("sem"))
+    return count + _remove("shm", (words for words in _entries("shm") if words[ATTACHED] == b"0")) > 0
+
+
+def _remove(kind, entries):
+    count = 0
+    for words in entries:
+        _REMOVERS[kind](int(words[IDENT]))
+        count += 1
+    return count
+
+
+def _entries(kind):
+    # One after the other: there may be tens of thousands, and no memory left for a list of them.
     try:
-        with open(path, "rb") as file:
-            lines = file.read().splitlines()[1:]
+        with open("/proc/sysvipc/" + kind, "rb") as file:
+            next(file, None)
+            for line in file:
+                yield line.split()
     except OSError:  # a kernel without them
-        return []
-    return [int(line.split()[1]) for line in lines]
+        return

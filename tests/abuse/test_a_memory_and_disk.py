@@ -1,6 +1,7 @@
 """A. Resources: memory, files, and what lies in memory without being either."""
 
 import asyncio
+import textwrap
 
 import pytest
 
@@ -63,6 +64,36 @@ async def test_02_memory_bombs_of_other_kinds(subject: Subject) -> None:
         assert (result.outcome, result.exit_code) == ("oom", 137), result
     result = await subject.run("tail /dev/zero", "sh", timeout=20)
     assert (result.outcome, result.exit_code, result.state) == ("oom", 137, "kept"), result
+
+
+SYSTEM_V_BOMBS = {
+    "shared memory": """
+    libc.shmat.restype = ctypes.c_void_p
+    while True:
+        at = libc.shmat(libc.shmget(0, 20_000_000, 0o1600), None, 0)
+        ctypes.memset(at, 1, 20_000_000)
+    """,
+    "queues": """
+    message = ctypes.create_string_buffer((1).to_bytes(8, "little") + bytes(8000))
+    while True:
+        queue = libc.msgget(0, 0o1600)
+        for _ in range(2): libc.msgsnd(queue, message, 8000, 0o4000)
+    """,
+    "semaphores": "while True: libc.semget(0, 1000, 0o1600)",
+}
+
+
+async def test_02_memory_bombs_that_outlive_their_process(subject: Subject) -> None:
+    """Nobody's death frees what they hold: it would be full for good, and the supervisor the next to be killed."""
+    await subject.start()
+    subject.may_fail_without_cgroup()
+    for name, code in SYSTEM_V_BOMBS.items():
+        head = "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        result = await subject.run(head + textwrap.dedent(code).strip(), timeout=20)
+        assert (result.outcome, result.exit_code) == ("oom", 137), (name, result)
+        removed = "To make room, System V queues and semaphores were removed, and shared memory that no process used."
+        assert (removed in result.notes) is subject.session
+        assert await subject.out("room = b'x' * 60_000_000; del room; print('room')", timeout=10) == "room\n"
 
 
 async def test_03_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> None:

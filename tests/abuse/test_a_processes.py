@@ -23,12 +23,12 @@ async def test_01_fork_bomb_ends_at_its_deadline(subject: Subject) -> None:
         except OSError:
             pass
     """
-    result = await subject.run(code, timeout=2)
+    result = await subject.run(code, timeout=1)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
 async def test_01_fork_bomb_of_a_shell(subject: Subject) -> None:
-    result = await subject.run("bomb() { bomb | bomb & }; bomb; sleep 60", "bash", timeout=2)
+    result = await subject.run("bomb() { bomb | bomb & }; bomb; sleep 60", "bash", timeout=1)
     # What bash says of the forks that fail may be an error of its own before the deadline.
     assert result.outcome in {"timeout", "error"}, result
     assert result.state == "kept"
@@ -192,7 +192,7 @@ async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
     result = await subject.run(code, timeout=1)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
     assert result.output == "deaf\n"
-    result = await subject.run("trap '' TERM INT HUP QUIT USR1 USR2; while :; do sleep 100; done", "sh", timeout=1)
+    result = await subject.run("trap '' TERM INT HUP QUIT USR1 USR2; while :; do sleep 100; done", "sh", timeout=0.5)
     assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "kept")
 
 
@@ -201,7 +201,7 @@ async def test_15_ignored_signals_do_not_help(subject: Subject) -> None:
 )
 async def test_16_busy_loop_inside_c_is_killed_and_the_state_before_it_kept(subject: Subject, code: str) -> None:
     """That the variable of the first block is there again is what the fixture looks for."""
-    result = await subject.run("codeact_witness = 'changed'\n" + code, timeout=1)
+    result = await subject.run("codeact_witness = 'changed'\n" + code, timeout=0.6)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
@@ -231,7 +231,7 @@ async def test_18_except_base_exception_in_a_loop(subject: Subject) -> None:
         except BaseException:
             print("caught")
     """
-    result = await subject.run(code, timeout=1)
+    result = await subject.run(code, timeout=0.6)
     assert (result.outcome, result.exit_code, result.state) == ended_late(subject)
 
 
