@@ -146,9 +146,10 @@ LOOK_FOR_DAEMONS = """
     import os
     for pid in open("/tmp/{number}").read().split():
         try:
-            print(open(f"/proc/{{pid}}/stat").read().split()[2])
-        except FileNotFoundError:
-            print("gone")
+            state = open(f"/proc/{{pid}}/stat").read().split()[2]
+        except (FileNotFoundError, ProcessLookupError):
+            state = "gone"
+        print("gone" if state == "Z" else state)  # what is dead may not be buried yet
 """
 
 

@@ -18,7 +18,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 STRANGERS = """
     import os
     # Of the supervisor, the zygote and the worker ahead nobody can see the descriptors; of what blocks have left, one can.
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    def alive(pid):
+        # What has ended a moment ago may not be buried yet.
+        try:
+            return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and alive(name)]
     print(len(pids) <= 4, [pid for pid in pids if pid != os.getpid() and os.access(f"/proc/{pid}/fd", os.R_OK)])
 """
 
