@@ -192,6 +192,8 @@ class Supervisor:
         self._count += 1
         request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)
         request["mode"] = self.config["mode"]
+        if self.session is None:
+            self.workers.teach(request["tool_sources"])
         script = self.session is None or request["command"]
         kind = blocks.ProcessBlock if script else blocks.CellBlock
         self._queue.append(kind(self, ident, request, code))

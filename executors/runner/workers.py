@@ -70,6 +70,7 @@ class Workers:
         self._count = 0
         self.zygote_pid = None
         self._zygote = None
+        self._taught = None
         self._warm = False
 
     def start_zygote(self):
@@ -90,7 +91,14 @@ class Workers:
                 os._exit(71)
         theirs.close()
         self.zygote_pid = pid
+        self._taught = None
         self._zygote = peer.Peer(self._selector, ours, self._zygote_says, self._zygote_gone)
+
+    def teach(self, sources):
+        """Have workers that are forked from now on know host tools that have come since the start."""
+        if sources and sources != self._taught:
+            self._taught = sources
+            self._zygote.send(wire.pack(b"T", 0, {"sources": sources}, limit=wire.MAX_REQUEST))
 
     def start(self):
         """Ask for a worker; requests may be sent to it at once.

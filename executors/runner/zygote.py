@@ -88,9 +88,25 @@ def _serve(sock, config, wakeup):
             os.read(wakeup[0], 4096)
             for pid, status in system.reaped():
                 sock.sendall(wire.pack(b"X", 0, {"pid": pid, "status": status}))
-        if sock in readable:
-            _, ident, _ = reader.read()
-            _fork_worker(sock, ident, reader.take_fds(1)[0], config, wakeup)
+        # One read may have brought more than one frame.
+        heard = sock in readable
+        while heard or reader.frames:
+            heard = False
+            kind, ident, payload = reader.read()
+            if kind == b"T":
+                _learn(wire.unpack(payload)[0]["sources"])
+            else:
+                _fork_worker(sock, ident, reader.take_fds(1)[0], config, wakeup)
+
+
+def _learn(sources):
+    """Define host tools that have come since the start; as at the start, nothing is imported from where code may write."""
+    whole = sys.path[:]
+    sys.path[:] = [entry for entry in whole if not _is_open_to_code(entry)]
+    tools.add(sources)
+    sys.path[:] = whole
+    gc.collect()
+    gc.freeze()
 
 
 def _fork_worker(sock, ident, fd, config, wakeup):
