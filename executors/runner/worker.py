@@ -19,6 +19,7 @@ from . import children, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
+HANGING_UP_MS = 1000
 CHECKPOINT_OOM_SCORE = 500
 _EVERY_SIGNAL = signal.valid_signals()
 # Taken here, because user code may come to replace what the module holds.
@@ -238,7 +239,7 @@ class Worker:
         if pid:
             _close((fd, hanging_up))
             if held:
-                os.read(hung_up, 1)
+                _wait_for_end(hung_up)
             os.close(hung_up)
             self.checkpoints.add(pid)
             self._send(b"C", ident, {"pid": pid})
@@ -407,6 +408,13 @@ def _hang_up(fds):
     for fd in fds:
         os.dup2(dead.fileno(), fd, inheritable=False)
     dead.close()
+
+
+def _wait_for_end(fd):
+    """Wait until the other end of a pipe is closed; code that runs at every fork could keep that from ever coming."""
+    waiting = poll()
+    waiting.register(fd, POLLIN)
+    waiting.poll(HANGING_UP_MS)
 
 
 def _fork_quietly():

@@ -150,3 +150,18 @@ async def test_101_when_the_kernel_is_made_to_choose_the_supervisor_it_is_said(s
     with contextlib.suppress(SandboxDied):
         result = await subject.run(code, timeout=15)
         assert result.outcome in ("oom", "crashed"), result
+
+
+async def test_102_what_runs_at_every_fork_and_never_returns_holds_up_no_block(subject: Subject) -> None:
+    """The session waited for its checkpoint to let go of the pipes that it holds, for ever."""
+    if not subject.session:
+        pytest.skip("there are no checkpoints in process mode")
+    hook = """
+    import os, time
+    mark, held, me = 1, os.pipe(), os.getpid()
+    os.register_at_fork(after_in_child=lambda: time.sleep(60))
+    """
+    assert await subject.out(hook) == ""
+    assert await subject.out("print('goes on')") == "goes on\n"
+    result = await subject.run("os._exit(1)")
+    assert (result.outcome, result.state) == ("crashed", "lost")
