@@ -176,7 +176,9 @@ def kill_trees(find_roots, spare=(), seconds=2.0):
     rounds = 0
     while True:
         rounds += 1
-        if rounds > GENTLE_ROUNDS and os.getpid() == 1:
+        # The last round is one that catches all, however slow this machine was meanwhile.
+        last = time.monotonic() > until
+        if (rounds > GENTLE_ROUNDS or last) and os.getpid() == 1:
             left = _kill_frozen(find_roots, spare)
         else:
             left = _descendants(find_roots, spare)
@@ -184,7 +186,7 @@ def kill_trees(find_roots, spare=(), seconds=2.0):
                 send(pid, signal.SIGSTOP)
             for pid in _descendants(find_roots, spare) if left else ():
                 send(pid, signal.SIGKILL)
-        if not left or time.monotonic() > until:
+        if not left or last:
             return
         reap()
         time.sleep(pause)
