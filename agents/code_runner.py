@@ -281,11 +281,13 @@ class CodeRunner:
         Raises:
             TimeoutError: It did not restart within 120 s.
         """
+        self._interrupted = []
+        if self._record is not None:
+            self._record.pending = None
         if not self.ran_code:
             return  # most executors refuse to restart before they were started
         await self._restart(cancellation_token)
         self.ran_code = False
-        self._interrupted = []
 
     async def _restart(self, token: CancellationToken) -> None:
         try:

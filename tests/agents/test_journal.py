@@ -253,6 +253,14 @@ async def test_reset_forgets_it(make: Make) -> None:
     assert (await agent.save_state())["journal"]["entries"] == []
 
 
+async def test_reset_forgets_what_was_loaded_too(make: Make) -> None:
+    state = await saved(await make(), "x = 1")
+    agent = CodeActAgent("actor", await make(), model_client=scripted("Hello."))
+    await agent.load_state(state)
+    await agent.on_reset(CancellationToken())
+    assert replays((await agent.run(task="Hello.")).messages) == []
+
+
 async def test_it_is_bounded_and_says_what_is_missing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MAX_BLOCKS", 2)
     state = await saved(await make(), "a = 1", "b = 2", "c = 3", "d = 4")
