@@ -105,6 +105,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._delete_tmp_files = delete_tmp_files
         self._init_command = init_command
         self._functions_source = functions_source
+        self._functions_failed = "the functions failed to load"
         self._functions_module = functions_module
         self._policy = Policy(allow_domains)
         self._allow_domains = tuple(allow_domains)
@@ -278,7 +279,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             await sync.push(self._workspace, sandbox, all_of_them=not self._died)
         if self._functions_source is not None:
             await sandbox.write_file(f"{self._functions_module}.py", 0o644, [self._functions_source.encode()])
-            await self._must_run(sandbox, "python", f"import {self._functions_module}", "the functions failed to load")
+            await self._must_run(sandbox, "python", f"import {self._functions_module}", self._functions_failed)
         if self._init_command is not None:
             await self._must_run(sandbox, "sh", self._init_command, "init_command failed")
 

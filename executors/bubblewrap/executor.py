@@ -13,7 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from autogen_codeact.executors import environment as variables
 from autogen_codeact.executors.egress.gateway import SETTINGS
 from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
-from autogen_codeact.executors.functions_module import CodeFunction, build_functions_source, check_module_name
+from autogen_codeact.executors.functions_module import (
+    CodeFunction,
+    build_functions_source,
+    check_module_name,
+    required_packages,
+)
 from autogen_codeact.executors.languages import merge
 from autogen_codeact.executors.limits import Limits, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
@@ -70,7 +75,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         timeout: Wall-clock seconds that a block may take. Default 60.
         work_dir: Folder on the host that is kept in step with /workspace. By default a temporary one.
         bind_dir: Folder on the host that is mounted at /workspace instead of copying. Off by default.
-        functions: Functions whose source is put into a module for the code.
+        functions: Functions whose source is put into a module for the code; what packages they need must be there.
         functions_module: Name of that module. Default "functions".
         init_command: Shell command that runs once when the sandbox has started.
         delete_tmp_files: Whether the code of blocks without a name is not kept in `work_dir`. Default False.
@@ -141,6 +146,11 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             pool=pool,
             limits=limits,
         )
+        if packages := required_packages(functions):
+            needed = (
+                f"they need {', '.join(packages)}: install that for the Python that the sandbox runs, or use Docker"
+            )
+            self._functions_failed = f"{self._functions_failed}; {needed}"
         self._environment = variables.parse_environment(environment)
         self._preload = tuple(preload)
         self._custom_languages = {

@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from autogen_core.code_executor import FunctionWithRequirements
 
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits, SandboxUnavailable
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    Limits,
+    SandboxStartError,
+    SandboxUnavailable,
+)
 from autogen_codeact.executors.bubblewrap.interpreter import find_interpreter
 from autogen_codeact.executors.bubblewrap.launcher import host_user
 from autogen_codeact.executors.bubblewrap.view import shown_arguments, system_arguments
@@ -119,6 +125,23 @@ class TestAGivenPython:
     async def test_a_name_is_looked_up(self):
         async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
             assert json.loads(await out(executor, LOOK)) == [str(SYSTEM_PYTHON), "/usr", "/usr"]
+
+
+async def test_packages_that_functions_need_must_be_there() -> None:
+    def using(package: str) -> BubblewrapCommandLineCodeExecutor:
+        function = FunctionWithRequirements.from_str(
+            "def answer() -> int:\n    return 42\n", python_packages=[package], global_imports=[package]
+        )
+        return BubblewrapCommandLineCodeExecutor(functions=[function])
+
+    async with using("json") as executor:
+        assert await out(executor, "from functions import answer; print(answer())") == "42\n"
+    expected = (
+        r"the functions failed to load; they need no_such_package: install that for the Python that the sandbox runs, or use "
+        r"Docker \(exit code 1\)(?s:.)*No module named 'no_such_package'"
+    )
+    with pytest.raises(SandboxStartError, match=expected):
+        await using("no_such_package").start()
 
 
 class TestTheDefaultPython:
