@@ -8,7 +8,11 @@ from autogen_codeact.executors import SandboxDied
 
 from ..executors.sandboxes import FORGE
 from .oracles import processes_in
-from .subject import Subject
+from .subject import SUBJECTS, Subject
+
+in_sessions = pytest.mark.parametrize(
+    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
+)
 
 CHILDREN = """
     import os, signal, time
@@ -25,10 +29,9 @@ CHILDREN = """
 """
 
 
+@in_sessions
 async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: Subject) -> None:
     """A handler of the session's ran in the checkpoint, and what it started outlived the deadline of its block."""
-    if not subject.session:
-        pytest.skip("there are no checkpoints in process mode")
     set_up = f"""
     {CHILDREN.strip()}
     me, mark = os.getpid(), "before"
@@ -152,10 +155,9 @@ async def test_101_when_the_kernel_is_made_to_choose_the_supervisor_it_is_said(s
         assert result.outcome in ("oom", "crashed"), result
 
 
+@in_sessions
 async def test_102_what_runs_at_every_fork_and_never_returns_holds_up_no_block(subject: Subject) -> None:
     """The session waited for its checkpoint to let go of the pipes that it holds, for ever."""
-    if not subject.session:
-        pytest.skip("there are no checkpoints in process mode")
     hook = """
     import os, time
     mark, held, me = 1, os.pipe(), os.getpid()
@@ -165,3 +167,31 @@ async def test_102_what_runs_at_every_fork_and_never_returns_holds_up_no_block(s
     assert await subject.out("print('goes on')") == "goes on\n"
     result = await subject.run("os._exit(1)")
     assert (result.outcome, result.state) == ("crashed", "lost")
+
+
+SPOILT = {
+    "descriptors": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))",
+    "memory": "import resource; resource.setrlimit(resource.RLIMIT_AS, (30 << 20, 30 << 20))",
+    "size of files": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+    "processes": "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))",
+    "stack": "import resource; resource.setrlimit(resource.RLIMIT_STACK, (4096, 4096))",
+    "timer": "import signal; signal.setitimer(signal.ITIMER_REAL, 0.05)",
+    "trace": "import sys; sys.settrace(lambda *_: 1 / 0); sys.setprofile(lambda *_: 1 / 0)",
+    "audit": "import sys; sys.addaudithook(lambda *_: 1 / 0)",
+    "thief": "import threading\nsock = socket.socket(fileno=os.dup(control_socket()))\n"
+    "def steal():\n  while True: sock.recv(100_000)\nthreading.Thread(target=steal, daemon=True).start()",
+}
+
+
+@in_sessions
+async def test_103_a_session_that_spoils_its_own_interpreter_is_told_truly_and_replaced(subject: Subject) -> None:
+    for what, code in SPOILT.items():
+        await subject.out(FORGE + "\n    alive = True")
+        assert (await subject.run(code)).outcome in ("ok", "error"), what
+        result = await subject.run("import time; time.sleep(0.1); print('next', 'alive' in globals())", timeout=1)
+        assert result.outcome in ("ok", "error", "crashed", "timeout"), (what, result)
+        if result.outcome == "ok":
+            assert result.output == f"next {result.state != 'lost'}\n", (what, result)
+        assert await subject.out("print('later')") == "later\n", what
+        await subject.run("kill -9 -1", "sh")  # a new session for the next
+    await subject.out("print('a new session')")
