@@ -110,33 +110,42 @@ def _learn(sources):
 
 
 def _fork_worker(sock, ident, fd, config, wakeup):
+    # The worker waits until the supervisor has been told of it: its block may kill this process.
+    told, telling = os.pipe()
     try:
         pid = os.fork()
     except OSError as error:
-        os.close(fd)
+        _close(fd, told, telling)
         sock.sendall(wire.pack(b"S", ident, {"error": str(error)}))
         return
     if pid:
-        os.close(fd)
         sock.sendall(wire.pack(b"S", ident, {"pid": pid}))
+        _close(fd, told, telling)
         return
     try:
+        os.close(telling)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sock.close()
         # A block that held the other end of the pipe could fill it and so stop the zygote.
-        for number in wakeup:
-            os.close(number)
+        _close(*wakeup)
         _silence()
         os.setsid()
         os.nice(WORKER_NICENESS)
+        os.read(told, 1)
+        os.close(told)
         worker.run(socket.socket(fileno=fd), config)
     except BaseException as error:  # a worker must never fall back into the zygote's loop
         os.write(2, json.dumps({"worker": repr(error)}).encode())
     finally:
         os._exit(70)
+
+
+def _close(*fds):
+    for fd in fds:
+        os.close(fd)
 
 
 def _silence():
