@@ -8,6 +8,10 @@ import termios
 from . import wire
 
 READ_SIZE = 64 * 1024
+# Who has written so much gets a larger pipe, and its bytes no memory of their own: most of them are dropped.
+PLENTY = 1024 * 1024
+LARGE_PIPE = 512 * 1024
+F_SETPIPE_SZ = 1031  # has no name before Python 3.10
 
 
 class Capture:
@@ -27,6 +31,8 @@ class Capture:
         self._head_room = limit - limit // 2
         self._tail_limit = limit // 2
         self._tail = bytearray()
+        self._came = 0
+        self._buffer = None
         self.dropped = 0
         self.done = False
         self.at_end = False
@@ -43,12 +49,25 @@ class Capture:
             How many bytes; 0 at the end of the stream, None when there was nothing.
         """
         try:
-            data = os.read(self.fd, READ_SIZE)
+            data = os.read(self.fd, READ_SIZE) if self._buffer is None else self._read_much()
         except BlockingIOError:
             return None
         if not self.done:
             self._keep(data)
+        self._came += len(data)
+        if self._came > PLENTY and self._buffer is None and not self._head_room:
+            self._expect_much()
         return len(data)
+
+    def _expect_much(self):
+        self._buffer = memoryview(bytearray(LARGE_PIPE))
+        try:
+            fcntl.fcntl(self.fd, F_SETPIPE_SZ, LARGE_PIPE)
+        except OSError:
+            pass  # the user's pipes together are as large as they may be
+
+    def _read_much(self):
+        return self._buffer[: os.readv(self.fd, [self._buffer])]
 
     def drain(self):
         """Read what lies in the pipe now and no more: someone may go on writing for ever."""
