@@ -101,7 +101,7 @@ async def test_25_calls_that_steer_other_processes_are_refused(subject: Subject)
 
 
 LOOK = """
-    import json, os
+    import json, os, time
     def parent(pid):
         return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1]
     names = "environ mem maps smaps auxv stack syscall io personality fd/0 fd/1 fd/2 cwd/x root/etc/passwd".split()
@@ -122,10 +122,15 @@ LOOK = """
             try: os.readlink(f"/proc/{pid}/{name}"); found.append(name)
             except OSError: pass
         return found
-    others = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
+    def see_others():
+        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
+    until = time.monotonic() + 4
+    while len(see_others()) < 3 and time.monotonic() < until:
+        time.sleep(0.01)  # the worker that waits is forked a moment later
+    others = see_others()
     child = os.fork()
     if child == 0:
-        import time; time.sleep(60)
+        time.sleep(60)
     print(json.dumps([{pid: shown(pid) for pid in others}, shown(child)]))
     os.kill(child, 9)
     _ = os.waitpid(child, 0)
