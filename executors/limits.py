@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -58,6 +59,11 @@ def _check_size(size: str | int) -> str | int:
 Size = Annotated[str | int, AfterValidator(_check_size)]
 
 
+def _share(most: int, memory: str | int) -> int:
+    # Three such folders may be full, and there is still memory for the code that can empty them.
+    return min(most, parse_size(memory) // 4)
+
+
 class Limits(BaseModel):
     """What a sandbox may use; the defaults suit one agent on a laptop.
 
@@ -66,8 +72,8 @@ class Limits(BaseModel):
         cpus: Processors' worth of time. Default 1.0.
         pids: Processes and threads at once. Default 256.
         nofile: Open descriptors per process. Default 1024.
-        workspace: Size of /workspace. Default 256m.
-        tmp: Size of /tmp. Default 256m.
+        workspace: Size of /workspace. Default 256m, or a quarter of `memory` where that is less.
+        tmp: Size of /tmp. Default as for `workspace`.
         files: Files in each of the two. Default 50,000.
         output: Bytes of a block's output that are kept (per stream with `split_streams`): half from the head, half from the
             tail. Default 1 MiB.
@@ -86,3 +92,20 @@ class Limits(BaseModel):
     files: int = Field(default=50_000, ge=100)
     output: int = Field(default=1024 * 1024, ge=1024, le=64 * 1024 * 1024)
     cpu_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fit_into_memory(cls, given: Any) -> Any:
+        """Make the folders smaller by default where there is little memory."""
+        if not isinstance(given, dict):
+            return given
+        with contextlib.suppress(ValueError, TypeError):  # of which the field's own check tells
+            size = _share(256 * _UNITS["m"], given.get("memory", "1g"))
+            text = f"{size // _UNITS['m']}m" if size % _UNITS["m"] == 0 else size
+            return {"workspace": text, "tmp": text, **given}
+        return given
+
+    @property
+    def shm_bytes(self) -> int:
+        """Size of /dev/shm: 64 MiB, or a quarter of `memory` where that is less."""
+        return _share(64 * _UNITS["m"], self.memory)

@@ -29,7 +29,6 @@ from .view import (
     ETC_FILES,
     HOME,
     NOBODY,
-    SHM_BYTES,
     WORKSPACE,
     proc_arguments,
     shown_arguments,
@@ -226,7 +225,7 @@ class BubblewrapLauncher:
         if None in tools:
             raise _NoMountsError("unshare, sh and mount are needed")
         limits = self._options.limits
-        sizes = [limits.files, parse_size(limits.tmp), SHM_BYTES, parse_size(limits.workspace)]
+        sizes = [limits.files, parse_size(limits.tmp), limits.shm_bytes, parse_size(limits.workspace)]
         unshare = [str(tools[0]), "--user", "--map-root-user", "--mount", "--propagation", "private"]
         return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", *map(str, sizes)]
 
@@ -245,7 +244,7 @@ class BubblewrapLauncher:
     def _plain(self) -> dict[str, list[str]]:
         """Arguments before each folder that can be written to, where bwrap makes them itself."""
         limits = self._options.limits
-        sizes = {"tmp": parse_size(limits.tmp), "shm": SHM_BYTES, "workspace": parse_size(limits.workspace)}
+        sizes = {"tmp": parse_size(limits.tmp), "shm": limits.shm_bytes, "workspace": parse_size(limits.workspace)}
         return {
             name: ["--perms", "0755" if name == "workspace" else "1777", "--size", str(size), "--tmpfs"]
             for name, size in sizes.items()

@@ -11,7 +11,6 @@ from autogen_codeact.executors.errors import SandboxStartError
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 NOBODY = 65534
-SHM_BYTES = 64 * 1024**2
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 # Of the host's /etc only what programs need and what says nothing about its users.
 ETC = (

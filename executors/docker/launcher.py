@@ -201,6 +201,7 @@ class DockerLauncher:
             "device_requests": list(options.device_requests) or None,
             "extra_hosts": dict(options.extra_hosts) or None,
             "ipc_mode": "private",
+            "shm_size": limits.shm_bytes,
             "log_config": LogConfig(type=LogConfig.types.NONE),
             "mem_limit": memory,
             "memswap_limit": memory,

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from autogen_codeact.executors import SandboxFileError
+from autogen_codeact.executors import Limits, SandboxFileError
 
 from .subject import SUBJECTS, Subject
 
@@ -115,6 +115,14 @@ async def test_04_full_folders_say_enospc(subject: Subject) -> None:
     said = await subject.out(FILL.format(folders=folders), timeout=10)
     # What lies in a folder already, such as the home and the block's own file, takes a page or two.
     assert said.replace(" 15\n", " 16\n") == "/tmp ENOSPC 16\n/workspace ENOSPC 16\n/dev/shm ENOSPC 64\n"
+
+
+async def test_04_full_folders_leave_memory_for_code_where_there_is_little(subject: Subject) -> None:
+    """Files count as memory: by default the folders together take three quarters of it at most."""
+    await subject.start({"limits": Limits(memory="200m")})
+    said = await subject.out(FILL.format(folders=["/tmp", "/workspace", "/dev/shm"]), timeout=10)
+    assert said.replace(" 49\n", " 50\n") == "/tmp ENOSPC 50\n/workspace ENOSPC 50\n/dev/shm ENOSPC 50\n"
+    assert await subject.out("import os; os.remove('/tmp/ballast'); print(len(b'x' * 20_000_000))") == "20000000\n"
 
 
 async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
