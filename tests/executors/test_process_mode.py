@@ -349,7 +349,7 @@ class TestCodeThatTurnsOnTheSandbox:
     )
     async def test_by_its_socket_harms_itself_at_most(self, executor: DockerCommandLineCodeExecutor, send: str) -> None:
         result = await run(executor, FORGE + f"    {send}\n    print('sent')\n")
-        assert result.outcome in {"ok", "crashed"}
+        assert result.outcome in {"ok", "error", "crashed"}  # its own result it may forge
         assert result.output == "sent\n"
         assert await out(executor, "print('next')") == "next\n"
 

@@ -105,7 +105,7 @@ async def test_pause_and_resume_reach_every_participant_running_or_not():
             calls.append((self.name, "resume"))
 
     team = Team([Pausing("one"), Team([Pausing("two")], name="inner")])
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         await team.pause()
         await team.resume()
     assert calls == [("one", "pause"), ("two", "pause"), ("one", "resume"), ("two", "resume")]
@@ -199,7 +199,7 @@ async def test_a_failure_three_teams_deep_comes_out_as_it_is_and_is_undone(tidy)
     await team.run(task="one")
     talker.script = [error]
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         with pytest.raises(NoQuotaLeft) as caught:
             await team.run(task="two")
 
@@ -241,7 +241,7 @@ def test_ctrl_c_ends_the_run_and_the_team_goes_on_in_the_next_loop():
     team = Team([deaf, Parrot()], max_turns=2)
 
     async def interrupted():
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
             asyncio.get_running_loop().call_later(0.05, signal.raise_signal, signal.SIGINT)
             await team.run(task="one")
 
