@@ -252,7 +252,7 @@ async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: boo
     before = resident_kib(supervisor)
     code = f"""{RAW}
     fd, answered = client._fd, 0
-    frames = memoryview(b"".join(call(n, thing="x" * {10 if reads else 1000}) for n in range(1, 100_001)))
+    frames = memoryview(b"".join(call(n, thing="x" * {10 if reads else 1000}) for n in range(1, {100_001 if reads else 20_001})))
     poll = select.poll()
     poll.register(fd, select.POLLIN | select.POLLOUT if {reads} else select.POLLOUT)
     while frames:
@@ -266,7 +266,7 @@ async def test_62_100_000_calls_at_once_are_bounded(subject: Subject, reads: boo
     async with watched_loop() as worst:
         result = await subject.run(code, timeout=15 if reads else 3)
         assert worst() < 2 * STALL_S
-    # How far it comes depends on the machine; one that does not read its answers never comes to its end.
+    # How far it comes depends on the machine; one that does not read its answers is stopped long before 20,000 kB are taken.
     assert result.outcome in ({"ok", "timeout"} if reads else {"timeout"})
     if reads:
         assert any("more calls to host tools were refused" in note for note in result.notes)
