@@ -34,6 +34,7 @@ def agrees(step, result):
     return result.outcome == "ok" and result.output == ""
 
 
+@pytest.mark.timeout(240)
 async def test_every_checked_block_of_the_recorded_sessions_agrees(shared_data):
     sessions = read_rows(shared_data / "mint/golden.jsonl.gz")
     assert len(sessions) == 572
@@ -56,6 +57,7 @@ async def test_every_checked_block_of_the_recorded_sessions_agrees(shared_data):
     assert checked == 1149
 
 
+@pytest.mark.timeout(240)
 async def test_recorded_answers_print_what_was_recorded(shared_data):
     answers = read_rows(shared_data / "tora/answers.jsonl.gz")
     assert len(answers) == 600
