@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from typing import Any
@@ -15,6 +16,8 @@ from .sandbox import Sandbox, checked_entries
 from .workspace import HostFile, Workspace
 
 CHUNK = 256 * 1024
+# Files on their way at the same time, so that many small ones don't wait for an answer each; the runner takes up to 64.
+SENT_AT_ONCE = 32
 MOST_REFUSED = 8
 logger = logging.getLogger("autogen_codeact")
 
@@ -38,22 +41,22 @@ async def push(workspace: Workspace, sandbox: Sandbox, *, all_of_them: bool = Fa
     """
     files = workspace.outgoing()
     notes = [f"Not sent to the sandbox: {item.name} {item.reason}" for item in workspace.skipped]
-    refused = 0
-    for number, file in enumerate(files):
-        if refused == MOST_REFUSED:
-            notes.append(f"Not sent to the sandbox: {len(files) - number} more files.")
-            break
-        try:
-            await sandbox.write_file(file.name, file.mode, workspace.read(file))
-        except SandboxFileError as error:
-            if all_of_them:
-                raise
-            refused += 1
-            notes.append(
-                f"Not sent to the sandbox: {printable(file.name)} could not be written there ({error.strerror})."
-            )
-        else:
-            workspace.mark_synced([file.name])
+    refused: list[str] = []
+    sent = 0
+    while sent < len(files) and len(refused) < MOST_REFUSED:
+        batch = files[sent : sent + (1 if refused else SENT_AT_ONCE)]
+        sending = (sandbox.write_file(file.name, file.mode, workspace.read(file)) for file in batch)
+        ended = await asyncio.gather(*sending, return_exceptions=True)
+        workspace.mark_synced([file.name for file, error in zip(batch, ended, strict=True) if error is None])
+        sent += len(batch)
+        for file, error in zip(batch, ended, strict=True):
+            if isinstance(error, SandboxFileError) and not all_of_them:
+                refused.append(f"{printable(file.name)} could not be written there ({error.strerror}).")
+            elif error is not None:
+                raise error
+    notes += [f"Not sent to the sandbox: {text}" for text in refused[:MOST_REFUSED]]
+    if left := len(files) - sent + len(refused[MOST_REFUSED:]):
+        notes.append(f"Not sent to the sandbox: {left} more files.")
     return tuple(notes)
 
 

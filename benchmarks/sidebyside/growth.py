@@ -20,8 +20,8 @@ async def measure(bench, times, small=False):
     curves = {name: {} for name in CURVES}
     cut = 3 if small else None
     await _sessions(bench, curves["sessions"], SESSIONS[:cut], times)
-    await _simple(bench, curves["output"], OUTPUT[:cut], times=times, work=_output, way="session, roomy")
-    for way in ("session, roomy", "session, roomy, no checkpoint"):
+    await _simple(bench, curves["output"], OUTPUT[:cut], times=times, work=_output, way="session, raised limits")
+    for way in ("session, raised limits", "session, raised limits, no checkpoint"):
         await _heap(bench, curves["heap"], HEAP_MB[:cut], times, f"docker, {way}")
     await _simple(bench, curves["files"], FILES[:cut], times=times, work=_files, way="process")
     return curves

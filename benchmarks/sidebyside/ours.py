@@ -13,7 +13,7 @@ from .autogen_executor import Executor, turn
 
 PRELOAD = ["pandas", "matplotlib.pyplot"]
 MAKERS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
-ROOMY = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024)}
+RAISED = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024)}
 
 
 class Pooled(Executor):
@@ -63,8 +63,8 @@ ARMS = {
         "process, from the pool": {"make": Pooled},
         "session, from the pool": {"make": Pooled, "mode": "session"},
         "process, preloaded": {"preload": PRELOAD},
-        "session, roomy": ROOMY,
-        "session, roomy, no checkpoint": {**ROOMY, "checkpoint": False},
+        "session, raised limits": RAISED,
+        "session, raised limits, no checkpoint": {**RAISED, "checkpoint": False},
         "wrong": {"make": Wrong},
     }.items()
 }

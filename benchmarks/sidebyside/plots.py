@@ -27,7 +27,10 @@ def draw(name, label, title, lines, folder):
             continue
         x = [point[0] for point in points]
         axes.plot(x, [1e3 * statistics.median(point[1]) for point in points], marker="o", markersize=3, label=line)
-        quartiles = [statistics.quantiles(point[1], n=4) if len(point[1]) > 1 else point[1] * 3 for point in points]
+        quartiles = [
+            statistics.quantiles(point[1], n=4, method="inclusive") if len(point[1]) > 1 else point[1] * 3
+            for point in points
+        ]
         axes.fill_between(x, [1e3 * q[0] for q in quartiles], [1e3 * q[2] for q in quartiles], alpha=0.15)
     if name in LOG:
         axes.set_xscale("log", base=LOG[name])
