@@ -41,7 +41,7 @@ image: engine ## the sandbox image
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
 
-bench: image ## everything side by side; writes docs/benchmarks.md (a quiet machine, a quarter of an hour)
+bench: image ## everything side by side; writes docs/benchmarks.md and README's table (a quiet machine, a quarter of an hour)
 	@$(BIN)/python benchmarks/compare.py
 
 bench-quick: image ## a short run that says what got slower than in the last full one

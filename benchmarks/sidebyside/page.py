@@ -196,6 +196,7 @@ def readme_table(figures):
             "",
             f"Measured in one run on one machine ({figures['machine']}) with `make bench`; your figures will differ, the ratios",
             "less so. All arms, targets, intervals and how cost grows: [benchmarks](docs/benchmarks.md).",
+            *(["", f"**{figures['note']}**"] if figures["note"] else []),
         ]
     )
 
