@@ -23,6 +23,7 @@ COPY wheels /wheels
 RUN python3 -m pip install --quiet --no-index --find-links /wheels --break-system-packages --ignore-installed \\
     jupyter_kernel_gateway ipykernel jupyter_client && rm -rf /wheels && ln -sf python3 /usr/bin/python \\
     && mkdir -p /workspace /sandbox && python3 -m venv --without-pip --system-site-packages /sandbox/.sandbox-venv
+LABEL org.autogen-codeact.kind="bench-image"
 ENV TOKEN=UNSET
 EXPOSE 8888
 CMD python3 -m jupyter kernelgateway --KernelGatewayApp.ip=0.0.0.0 --KernelGatewayApp.port=8888 \\
