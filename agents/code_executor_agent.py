@@ -24,6 +24,7 @@ from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompl
 from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.approval import ApprovalFuncType
+from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part, refuse_functions
 from autogen_codeact.agents.conversation import Conversation
@@ -79,6 +80,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             conversation is another matter. Default: all of it. It can't be dumped.
 
     Raises:
+        TypeError: An argument is something else than it says above.
         ValueError: `max_retries_on_error` is negative, or given without a model.
     """
 
@@ -116,6 +118,14 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         approve_tool: ApproveTool | None = None,
         redact: RedactResult | None = None,
     ) -> None:
+        check_parts(
+            code_executor,
+            model_client,
+            approval_func=approval_func,
+            tools=tools,
+            sources=sources,
+            supported_languages=supported_languages,
+        )
         if max_retries_on_error < 0:
             raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
         if max_retries_on_error and model_client is None:

@@ -27,6 +27,7 @@ from pydantic import BaseModel
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.answer import Receiver, closing_answer, from_text, problem_with
 from autogen_codeact.agents.approval import ApprovalFuncType
+from autogen_codeact.agents.arguments import check_output_type, check_parts
 from autogen_codeact.agents.budget import Budget, TimeIsUp, limited
 from autogen_codeact.agents.code_runner import CodeRunner
 from autogen_codeact.agents.config import (
@@ -95,6 +96,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
     `stopped` and the name of the limit in its metadata. That request comes on top of the limit.
 
     Raises:
+        TypeError: An argument is something else than it says above.
         ValueError: A limit is below 1, or the executor is one of ours without a session.
     """
 
@@ -134,6 +136,16 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         approval_func: ApprovalFuncType | None = None,
         redact: RedactResult | None = None,
     ) -> None:
+        if model_client is None:
+            raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
+        check_parts(
+            code_executor,
+            model_client,
+            approval_func=approval_func,
+            tools=tools,
+            supported_languages=supported_languages,
+        )
+        check_output_type(output_type)
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
         if max_seconds is not None and not max_seconds > 0:
             raise ValueError(f"max_seconds must be above 0, not {max_seconds}.")

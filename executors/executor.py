@@ -25,7 +25,7 @@ from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
 from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .languages import Language
-from .limits import Limits, parse_seconds
+from .limits import Limits, parse_limits, parse_seconds
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
@@ -96,7 +96,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
         self._timeout = parse_seconds("timeout", timeout)
-        self._limits = limits if limits is not None else Limits()
+        self._limits = parse_limits(limits)
         self._mode = mode
         self._work_dir = work_dir
         self._mounted = mounted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -49,6 +50,24 @@ def parse_seconds(name: str, value: object) -> float:
     if not value > 0:
         raise ValueError(f"{name} must be above 0 seconds, not {value}")
     return value
+
+
+def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
+    """Check a list of names that a user gave: one string would count as a name for each of its letters.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: What was given.
+
+    Returns:
+        The names.
+
+    Raises:
+        TypeError: It is one string.
+    """
+    if isinstance(value, str):
+        raise TypeError(f"{name} is one string: give a list, [{value!r}]")
+    return tuple(value)
 
 
 def _check_size(size: str | int) -> str | int:
@@ -109,3 +128,19 @@ class Limits(BaseModel):
     def shm_bytes(self) -> int:
         """Size of /dev/shm: 64 MiB, or a quarter of `memory` where that is less."""
         return _share(64 * _UNITS["m"], self.memory)
+
+
+def parse_limits(limits: Limits | None) -> Limits:
+    """Check the limits that a user gave.
+
+    Returns:
+        The limits, or the default ones.
+
+    Raises:
+        TypeError: They are something else.
+    """
+    if limits is None:
+        return Limits()
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits must be Limits(memory='512m', ...), not {limits!r}")
+    return limits

@@ -32,7 +32,7 @@ PRINTS = {
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
-    ("executors.md", 2): "0\n 1\n 4\n 9\n",
+    ("executors.md", 2): "0 1 4 9\n",
 }
 
 

@@ -20,7 +20,7 @@ from autogen_codeact.executors.functions_module import (
     required_packages,
 )
 from autogen_codeact.executors.languages import merge
-from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.limits import Limits, parse_names, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -152,7 +152,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             )
             self._functions_failed = f"{self._functions_failed}; {needed}"
         self._environment = variables.parse_environment(environment)
-        self._preload = tuple(preload)
+        self._preload = parse_names("preload", preload)
         self._custom_languages = {
             name: command if isinstance(command, str) else list(command) for name, command in (languages or {}).items()
         }

@@ -23,7 +23,7 @@ from autogen_codeact.executors.functions_module import (
     required_packages,
 )
 from autogen_codeact.executors.languages import LANGUAGES, labels, merge
-from autogen_codeact.executors.limits import Limits, parse_seconds, parse_size
+from autogen_codeact.executors.limits import Limits, parse_names, parse_seconds, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.seccomp import docker_profile
 from autogen_codeact.executors.tools.approval import ApproveTool
@@ -221,8 +221,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         self._read_only = read_only
         self._seccomp = seccomp
         self._environment = variables.parse_environment(environment)
-        self._preload = tuple(preload)
-        self._packages = tuple(packages)
+        self._preload = parse_names("preload", preload)
+        self._packages = parse_names("packages", packages)
         self._custom_languages = {
             name: command if isinstance(command, str) else list(command) for name, command in (languages or {}).items()
         }
