@@ -171,7 +171,7 @@ async def test_a_coder_repairs_what_the_executor_reports(mode: str, load: Callab
             result = await team.run(task=TASK)
         await team._participants[0]._model_client.close()
 
-    report = failed_words(failed_output(mode))
+    report = failed_words(failed_output(mode), mode)
     assert said(result.messages) == [
         ("user", TASK),
         ("coder", fenced(FAILS_CODE)),
@@ -305,4 +305,9 @@ async def test_a_saved_conversation_goes_on_elsewhere(mode: str) -> None:
             result = await second.run(task="How long was it?")
 
     assert heard(server)[4] == [*conversation(mode)[3], model(ANSWER), by("user", "How long was it?")]
-    assert said(result.messages) == [("user", "How long was it?"), ("coder", "It was 5.0.")]
+    rebuilt = (
+        "The session was rebuilt: its 2 blocks were run again in a fresh sandbox, and host tools were not called. "
+        "All went as before."
+    )
+    told = [("coder", rebuilt)] if mode == "session" else []
+    assert said(result.messages) == [("user", "How long was it?"), *told, ("coder", "It was 5.0.")]

@@ -81,14 +81,17 @@ def model(words: str) -> dict[str, Any]:
 def conversation(mode: str, *before: dict[str, Any], task: str = TASK) -> list[list[dict[str, Any]]]:
     """The messages of the story's four requests, of an agent called `coder` that had heard `before`."""
     start = [SYSTEM, by("user", task), *before]
-    failure = [*start, model(fenced(FAILS_CODE)), by("coder", failed_words(failed_output(mode)))]
+    failure = [*start, model(fenced(FAILS_CODE)), by("coder", failed_words(failed_output(mode), mode))]
     repair = [*failure, model(REASON), by("coder", CARRY_ON)]
     result = [*repair, model(fenced(REPAIR_CODE[mode])), by("coder", "5.0\n")]
     return [start, [*failure, by("coder", QUESTION)], repair, result]
 
 
-def failed_words(output: str) -> str:
-    return f"The code failed with exit code 1.\nIts output was:\n{output}"
+def failed_words(output: str, mode: str = "process") -> str:
+    kept = (
+        "\nThe session's memory was kept: what this code defined before it ended is there." if mode == "session" else ""
+    )
+    return f"The code failed with exit code 1.\nIts output was:\n{output}{kept}"
 
 
 def heard(server: OpenAIServer) -> list[list[dict[str, Any]]]:
