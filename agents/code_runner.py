@@ -24,6 +24,7 @@ from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor, ToolCall
 from autogen_codeact.executors.block_reply import combine
 from autogen_codeact.executors.executor import WORKSPACE
+from autogen_codeact.executors.journalled import journalled
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.broker import heard_by
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -182,17 +183,19 @@ class CodeRunner:
         if self.executor.starts:
             await self._restart(token)
         self.ran_code = True
-        await self._prepare(token)
-        made = await replay(self.executor, record, journal, token)
+        with journalled(self.executor):
+            await self._prepare(token)
+            made = await replay(self.executor, record, journal, token)
         record.pending = None
-        return made if made.blocks or made.left_out else None
+        return made if made.blocks or not made.same else None
 
     async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
         if self._record is not None and self._record.pending is not None:
             await self._rebuild(self._record, self._record.pending, token)
-        before = await self._prepare(token)
-        with self.receiver.listening(), heard_by(self.calls.append):
-            result = await self._run_all(blocks, token)
+        with journalled(self.executor):
+            before = await self._prepare(token)
+            with self.receiver.listening(), heard_by(self.calls.append):
+                result = await self._run_all(blocks, token)
         if not isinstance(result, ExecutionResult):
             return result
         if before is not None and before.state == "lost":

@@ -32,6 +32,7 @@ class RecordedCall(BaseModel):
     result: Any = None
     error_type: str | None = None
     error_message: str = ""
+    error_bases: list[str] = Field(default_factory=list)
 
 
 class JournalEntry(BaseModel):
@@ -53,7 +54,8 @@ class JournalEntry(BaseModel):
 class Journal(BaseModel):
     """The blocks of one session that left something in it, in the order run.
 
-    At most 1,000 blocks and 4 MiB of JSON are kept; later ones are counted only.
+    At most 1,000 blocks and 4 MiB of JSON are kept; later ones are counted only. So are blocks that were run in the session
+    behind the agents' back, and rollbacks.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,10 +63,17 @@ class Journal(BaseModel):
     session: str = Field(default_factory=lambda: uuid4().hex)
     entries: list[JournalEntry] = Field(default_factory=list)
     left_out: int = 0
+    unrecorded: int = 0
 
     def is_beginning_of(self, other: Journal) -> bool:
         """Whether the other one is of the same session and goes on from this one."""
-        return self.session == other.session and other.entries[: len(self.entries)] == self.entries
+        if self.session != other.session or len(self.entries) > len(other.entries):
+            return False
+        # As JSON too, because NaN is not equal to itself.
+        return all(
+            mine == its or mine.model_dump_json() == its.model_dump_json()
+            for mine, its in zip(self.entries, other.entries, strict=False)
+        )
 
 
 class SessionRecord:
@@ -75,6 +84,7 @@ class SessionRecord:
         self.pending: Journal | None = None
         self._starts = 0
         self._bytes = 0
+        self._unrecorded_before = 0
 
     def note(
         self, executor: SandboxCodeExecutor, block: CodeBlock, result: ExecutionResult, redact: RedactResult | None
@@ -97,11 +107,12 @@ class SessionRecord:
             self.add(entry_of(block, result, redact))
 
     def see(self, executor: SandboxCodeExecutor) -> None:
-        """Take note of whether the sandbox is another one than before."""
+        """Take note of whether the sandbox is another one than before, and of what others did in it."""
         if executor.starts != self._starts:
             if self._starts:
                 self.forget()
             self._starts = executor.starts
+        self.journal.unrecorded = self._unrecorded_before + executor.unrecorded
 
     def add(self, entry: JournalEntry) -> None:
         """Add an entry, if there is room, and none was left out before it."""
@@ -115,13 +126,15 @@ class SessionRecord:
     def forget(self) -> None:
         """Begin anew: the session is an empty one."""
         self.journal = Journal()
-        self._bytes = 0
+        self._bytes = self._unrecorded_before = 0
 
-    def begin_again(self, executor: SandboxCodeExecutor, session: str) -> None:
+    def begin_again(self, executor: SandboxCodeExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""
-        self.journal = Journal(session=session)
-        self._bytes = 0
+        self.forget()
+        self.journal.session = journal.session
+        self._unrecorded_before = journal.unrecorded
         self._starts = executor.starts
+        self.see(executor)
 
     def load(self, journal: Journal) -> None:
         """Have the session rebuilt before it is used next, unless it is the one that the journal is about."""
@@ -150,6 +163,7 @@ def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | N
             result=redact(call.name, call.result) if redact is not None and call.outcome == "ok" else call.result,
             error_type=call.error.type if call.error is not None else None,
             error_message=call.error.message if call.error is not None else "",
+            error_bases=list(call.error_bases),
         )
         for call in result.tool_calls
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ MAX_SHOWN_CHARS = 200
 REBUILT = "The session was rebuilt: its {blocks} run again in a fresh sandbox, and host tools were not called."
 SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
+UNRECORDED = (
+    "- {times} the session was used by others than its agents, which ran code in it or rolled it back; that is not on record and "
+    "was not done again."
+)
 LEFT_OUT = "- {count} later blocks were too many to be recorded and were not run again; what they defined is missing."
 
 
@@ -32,16 +37,18 @@ class Replay:
         blocks: Blocks that were run again.
         differences: Sentences about what did not go as it did the first time.
         left_out: Blocks that were not recorded.
+        unrecorded: Blocks of others in the session, and rollbacks, of which there is no record.
     """
 
     blocks: int
     differences: tuple[str, ...] = ()
     left_out: int = 0
+    unrecorded: int = 0
 
     @property
     def same(self) -> bool:
         """Whether the session is what it was, as far as can be seen."""
-        return not self.differences and not self.left_out
+        return not self.differences and not self.left_out and not self.unrecorded
 
     def event(self, source: str) -> CodeGenerationEvent:
         """Make it an event that AutoGen's teams know.
@@ -49,7 +56,8 @@ class Replay:
         Args:
             source: Name of the agent.
         """
-        metadata = {"replayed": str(self.blocks), "differences": str(len(self.differences) + (self.left_out > 0))}
+        differences = len(self.differences) + (self.left_out > 0) + (self.unrecorded > 0)
+        metadata = {"replayed": str(self.blocks), "differences": str(differences)}
         return CodeGenerationEvent(
             retry_attempt=0, content=self.describe(), code_blocks=[], source=source, metadata=metadata
         )
@@ -65,6 +73,8 @@ class Replay:
             words.append(f"- and {len(self.differences) - MAX_DIFFERENCES} more differences")
         if self.left_out:
             words.append(LEFT_OUT.format(count=self.left_out))
+        if self.unrecorded:
+            words.append(UNRECORDED.format(times="once" if self.unrecorded == 1 else f"{self.unrecorded} times"))
         return "\n".join(words)
 
 
@@ -83,7 +93,7 @@ async def replay(
         Where it differed.
     """
     differences: list[str] = []
-    record.begin_again(executor, journal.session)
+    record.begin_again(executor, journal)
     for number, entry in enumerate(journal.entries, 1):
         answers = RecordedAnswers(entry.calls)
         with answered_by(answers):
@@ -94,7 +104,7 @@ async def replay(
         record.see(executor)
         record.add(entry)
     record.journal.left_out += journal.left_out
-    return Replay(len(journal.entries), tuple(differences), journal.left_out)
+    return Replay(len(journal.entries), tuple(differences), journal.left_out, journal.unrecorded)
 
 
 class RecordedAnswers:
@@ -105,18 +115,22 @@ class RecordedAnswers:
     """
 
     def __init__(self, calls: list[RecordedCall]) -> None:
-        self.left = list(calls)
+        self.left = [call for call in calls if call.name]  # one without was no call, and is none again
         self.unknown: list[str] = []
 
-    def __call__(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def __call__(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Answer one call; of several alike, in the order they were made.
+
+        One that was called off goes on until it is called off again.
 
         Raises:
             NotAllowed: It failed the first time, or is not on record.
         """
         for call in self.left:
-            if call.name == name and call.arguments == arguments:
+            if call.name == name and _same(call.arguments, arguments):
                 self.left.remove(call)
+                if call.outcome == "cancelled":
+                    await asyncio.Event().wait()
                 return _answer(call)
         self.unknown.append(_shown(name, arguments))
         raise NotAllowed(
@@ -127,8 +141,17 @@ class RecordedAnswers:
 def _answer(call: RecordedCall) -> ToolAnswer:
     if call.outcome == "ok":
         return ToolAnswer(call.result)
-    kind = call.error_type or "ToolError"
-    raise NotAllowed(kind, call.error_message, kind)
+    raise NotAllowed(
+        call.error_type or "ToolError",
+        call.error_message,
+        *call.error_bases,
+        refused=call.outcome == "refused" and call.error_type == "ToolRefused",
+    )
+
+
+def _same(recorded: Mapping[str, Any], made: Mapping[str, Any]) -> bool:
+    # NaN is not equal to itself, and 1 and 1.0 are written in different ways.
+    return recorded == made or json.dumps(recorded, sort_keys=True) == json.dumps(made, sort_keys=True)
 
 
 def _differences(entry: JournalEntry, result: ExecutionResult, answers: RecordedAnswers) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from .connection import Reply
+from .egress.gateway import Gateway
+from .egress.ledger import notes as connection_notes
 from .errors import SandboxProtocolError
 from .result import Artifact, ErrorInfo, ExecutionResult, Outcome, State
 
@@ -87,6 +90,18 @@ def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
     name = str(entry["name"])
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Artifact(name, int(entry["size"]), media_type, **more)
+
+
+def with_connections(result: ExecutionResult, gateway: Gateway | None, mark: int) -> ExecutionResult:
+    """Add to a result what went out while its block ran.
+
+    Args:
+        result: The result.
+        gateway: The sandbox's way out, where it has one.
+        mark: Where the ledger of that was before.
+    """
+    found = gateway.ledger.since(mark) if gateway is not None else ()
+    return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
 
 
 def combine(results: Sequence[ExecutionResult]) -> ExecutionResult:

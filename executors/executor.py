@@ -15,15 +15,15 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from . import sync
-from .block_reply import combine, to_result
+from .block_reply import combine, to_result, with_connections
 from .block_request import BlockRequest, make_request
 from .chunks import OutputChunk, OutputChunks
 from .connection import Listener
 from .egress.gateway import Gateway
-from .egress.ledger import notes as connection_notes
 from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
 from .errors import SandboxError, SandboxNotStarted, SandboxStartError
+from .journalled import is_journalled
 from .languages import Language
 from .limits import Limits, parse_limits, parse_seconds
 from .result import Artifact, ExecutionResult
@@ -115,7 +115,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._workspace: Workspace | None = None
         self._temporary: TemporaryFolder | None = None
         self._stopped = False
-        self._died, self._starts = False, 0
+        self._died, self._starts, self._unrecorded = False, 0, 0
         self._lifecycle = Turns()
         self._calls = Turns()
         self._files = Turns()
@@ -146,6 +146,11 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     def starts(self) -> int:
         """How many sandboxes it has had; another number than before means that what lived in the last one is gone."""
         return self._starts
+
+    @property
+    def unrecorded(self) -> int:
+        """How many blocks this sandbox has run, and how often it was rolled back, without an agent that keeps a journal."""
+        return self._unrecorded
 
     @property
     def work_dir(self) -> Path:
@@ -248,7 +253,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
                 await sandbox.stop()
                 raise
             self._sandbox = sandbox
-            self._starts += 1
+            self._starts, self._unrecorded = self._starts + 1, 0
         except BaseException:
             # What earlier blocks have left in it must survive an engine that is away for a moment.
             if fresh:
@@ -418,6 +423,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         request = self._request(block)
         if isinstance(request, ExecutionResult):
             return _marked_lost(replace(request, notes=notes))
+        self._unrecorded += not is_journalled(self)
         workspace = self._workspace
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept: list[str | None] = []
@@ -449,7 +455,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         )
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
-        return _marked_lost(_with_connections(result, sandbox, mark))
+        return _marked_lost(with_connections(result, sandbox.gateway, mark))
 
     def _keep_code(self, request: BlockRequest, kept: list[str | None]) -> None:
         """Keep the code on the host, as AutoGen's executors do, and say where."""
@@ -480,6 +486,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         """
         sandbox = await self._session()
         await sandbox.command(b"R", {})
+        self._unrecorded += 1
 
     async def _session(self) -> Sandbox:
         if self._mode != "session":
@@ -489,8 +496,3 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
 
 def _marked_lost(result: ExecutionResult) -> ExecutionResult:
     return replace(result, state="lost") if LOST in result.notes else result
-
-
-def _with_connections(result: ExecutionResult, sandbox: Sandbox, mark: int) -> ExecutionResult:
-    found = sandbox.gateway.ledger.since(mark) if sandbox.gateway is not None else ()
-    return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result

@@ -88,6 +88,7 @@ class ToolCall:
         error: Its exception, or why there is no result.
         duration_s: Wall-clock seconds on the host, with the time for the approval.
         images: Pictures that came with the result.
+        error_bases: Builtin exceptions that the code could catch its exception as, the nearest first.
     """
 
     name: str
@@ -97,6 +98,7 @@ class ToolCall:
     error: ErrorInfo | None = None
     duration_s: float = 0.0
     images: tuple[Image, ...] = ()
+    error_bases: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass

@@ -8,7 +8,7 @@ import contextvars
 import logging
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ CANCEL_GRACE_S = 1.0
 _NUMBER = struct.Struct("!I")
 
 
-Record = Callable[[str, Mapping[str, Any]], ToolAnswer]
+Record = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Answers a call, or raises `NotAllowed`."""
 
 _RECORD: contextvars.ContextVar[Record | None] = contextvars.ContextVar("record", default=None)
@@ -66,13 +66,15 @@ class NotAllowed(Exception):
         kind: Name of the exception that the code gets.
         reason: Why.
         bases: Builtin exceptions that it can be caught as.
+        refused: Whether the code gets a `ToolRefused`. Default: if that is its kind.
     """
 
-    def __init__(self, kind: str, reason: str, *bases: str) -> None:
+    def __init__(self, kind: str, reason: str, *bases: str, refused: bool | None = None) -> None:
         super().__init__(reason)
         self.kind = kind
         self.reason = reason
         self.bases = list(bases)
+        self.refused = kind == "ToolRefused" if refused is None else refused
 
 
 class ToolBroker:
@@ -141,6 +143,7 @@ class _Call:
     error: ErrorInfo | None = None
     duration_s: float = 0.0
     images: tuple[Image, ...] = ()
+    error_bases: tuple[str, ...] = ()
     token: CancellationToken = field(default_factory=CancellationToken)
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
@@ -244,14 +247,15 @@ class BlockCalls:
             if record is None:
                 answer = await self._make(call, request)
             else:
-                answer = record(request.name, request.copies[1])
+                call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
+                answer = await record(request.name, request.copies[1])
             body, result = await self._written(answer.value)
             if call.outcome is None:
                 call.images = tuple(answer.images)
                 self._bytes_out += len(body)
                 self._settle(call, "ok", body, result)
         except NotAllowed as error:
-            self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.kind == "ToolRefused")
+            self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.refused)
         except BaseException as error:  # noqa: BLE001 - SystemExit and its like would end the host's loop
             kind, message, bases = describe_error(error)
             if isinstance(error, ToolArgumentError):
@@ -319,7 +323,7 @@ class BlockCalls:
         self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str], *, refused: bool = False
     ) -> None:
         if call.outcome is None:
-            call.error = ErrorInfo(kind, message)
+            call.error, call.error_bases = ErrorInfo(kind, message), tuple(bases)
             self._settle(call, outcome, write_error(kind, message, bases, refused=refused))
 
     def _settle(self, call: _Call, outcome: CallOutcome, body: bytes, result: Any = None) -> None:
@@ -368,4 +372,13 @@ class BlockCalls:
 
 def _record(call: _Call) -> ToolCall:
     outcome = call.outcome or "cancelled"
-    return ToolCall(call.name, call.arguments, outcome, call.result, call.error, call.duration_s, call.images)
+    return ToolCall(
+        call.name,
+        call.arguments,
+        outcome,
+        call.result,
+        call.error,
+        call.duration_s,
+        call.images,
+        error_bases=call.error_bases,
+    )

@@ -14,6 +14,7 @@ import pytest_asyncio
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
 from autogen_core.models import UserMessage
 from pydantic import ValidationError
 
@@ -198,6 +199,37 @@ async def test_the_session_that_it_is_about_is_left_alone(make: Make) -> None:
     assert executor.starts == 1
 
 
+async def test_what_others_do_with_the_session_is_not_on_record_and_that_is_said(make: Make) -> None:
+    executor = await make()
+    code = [python("x = 1"), "Done.", python("x = 2"), "Done.", python("print(x)"), "Done."]
+    agent = CodeActAgent("actor", executor, model_client=scripted(*code), setup="y = 0")
+    await agent.run(task="Go.")
+    assert (await agent.save_state())["journal"]["unrecorded"] == 0
+    await executor.checkpoint()
+    await agent.run(task="Go on.")
+    await executor.rollback()
+    token = CancellationToken()
+    await executor.execute_code_blocks([CodeBlock(code="x += 98", language="python")], token)
+    assert outputs((await agent.run(task="x?")).messages) == ["99\n"]
+    state = through_json(await agent.save_state())
+    await agent.load_state(state)
+    assert await agent.rebuild_session() is None  # it is the session that is there
+
+    other = CodeActAgent("actor", await make(), model_client=scripted("I see."), setup="y = 0")
+    await other.load_state(state)
+    (event,) = replays((await other.run(task="x?")).messages)
+    assert event.metadata == {"replayed": "3", "differences": "2"}
+    assert event.content == DIFFERENT.format("3 blocks were") + (
+        "- block 3 printed something else than before: 2\n"
+        "- 2 times the session was used by others than its agents, which ran code in it or rolled it back; that is not on record "
+        "and was not done again."
+    )
+    assert (await other.save_state())["journal"]["unrecorded"] == 2  # it still is not the whole story
+
+    await executor.restart()
+    assert (await agent.save_state())["journal"]["unrecorded"] == 0
+
+
 async def test_another_session_is_put_away_before(make: Make) -> None:
     state = await saved(await make(), "x = 1")
     executor = await make()
@@ -319,3 +351,59 @@ async def test_it_works_across_processes(bubblewrap: None) -> None:
     state = json.loads(first[2].removeprefix("state: "))
     second = await asyncio.to_thread(run, state, python("final_answer(total(4))"))
     assert second[0] == "answer: 10.0"
+
+
+class Closed(ValueError):
+    """A tool's own exception."""
+
+
+async def shop(price: float) -> float:
+    """Ask a shop that is closed, or never answers."""
+    if price == 0:
+        return json.loads("{")  # type: ignore[no-any-return]
+    if price == 1:
+        await asyncio.sleep(30)
+    raise Closed(f"closed at {price}")
+
+
+ERRORS = """
+import asyncio, math
+def caught(kind, price):
+    try:
+        shop(price)
+    except kind as error:
+        print(type(error).__name__, error)
+caught(ValueError, math.nan)
+caught(ValueError, 0)
+caught(TypeError, "no number")
+try:
+    import host_tools
+    host_tools._call("nothing", {})
+except NameError as error:
+    print(error)
+try:
+    asyncio.run(asyncio.wait_for(shop.aio(1), 0.2))
+except asyncio.TimeoutError:
+    print("too long")
+"""
+
+
+async def test_what_tools_raised_and_what_was_called_off_goes_the_same_way(make: Make) -> None:
+    state = await saved(await make(), ERRORS, tools=[shop])
+    assert state["journal"]["entries"][0]["outcome"] == "ok"
+    calls = state["journal"]["entries"][0]["calls"]
+    assert [(call["outcome"], call["error_type"], call["error_bases"]) for call in calls] == [
+        ("error", "Closed", ["ValueError"]),
+        ("error", "JSONDecodeError", ["ValueError"]),
+        ("error", "TypeError", ["TypeError"]),
+        ("refused", "UnknownTool", ["NameError"]),
+        ("cancelled", "CancelledError", []),
+    ]
+
+    other = CodeActAgent("actor", await make(), model_client=scripted("Done."), tools=[shop])
+    await other.load_state(state)
+    replayed = await other.rebuild_session()
+    assert replayed is not None
+    assert replayed.describe() == SAME.format("1 block was")
+    await other.load_state(state)  # NaN or not, it is the session that is there
+    assert await other.rebuild_session() is None
