@@ -140,9 +140,8 @@ class TestAScript:
         # Python before 3.12 says ValueError of a NUL.
         assert result.error.type in {kind, "ValueError"}
 
-    async def test_without_end_to_its_recursion_does_not_end_well(
-        self, executor: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_without_end_to_its_recursion_does_not_end_well(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(timeout=50, limits=Limits(memory="128m"))
         # Which of the two limits comes first, the stack's or the memory's, is the interpreter's affair.
         result = await run(executor, "import sys; sys.setrecursionlimit(10**9)\ndef f(): return f()\nf()")
         assert (result.outcome, result.exit_code) in {("crashed", 139), ("oom", 137)}
