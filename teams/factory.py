@@ -12,6 +12,7 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent, describe_tools
+from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.executors import ApproveTool, SandboxCodeExecutor, ToolLike
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
@@ -85,8 +86,13 @@ def coder_executor_team(
         The team.
 
     Raises:
+        TypeError: An argument is something else than it says above.
         ValueError: Tools come from a workbench that does not run yet, so that nobody can be told of them.
     """
+    for client in (model_client, reviewer_model_client or model_client):
+        check_parts(
+            code_executor, client, approval_func=approval_func, tools=tools, supported_languages=supported_languages
+        )
     runner = CodeExecutorAgent(
         "executor",
         code_executor,

@@ -1,5 +1,7 @@
 """The ready-made team: what is run, who is asked, what ends it."""
 
+from typing import Any
+
 import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core.tools import StaticWorkbench
@@ -171,3 +173,20 @@ def test_tools_of_a_workbench_must_be_known(bubblewrap):
     executor = BubblewrapCommandLineCodeExecutor(tools=[StaticWorkbench([])])
     with pytest.raises(ValueError, match="give it to the executor, and start that before you make the team"):
         coder_executor_team(ScriptedModel([]), executor)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"model_client": "gpt-4o"}, r"^model_client must be .*, not 'gpt-4o'\.$"),
+        ({"reviewer_model_client": "gpt-4o"}, r"^model_client must be .*, not 'gpt-4o'\.$"),
+        ({"supported_languages": "python"}, r"^supported_languages must be a list, not 'python'\.$"),
+    ],
+)
+def test_what_is_something_else_is_named(arguments: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {
+        "model_client": ScriptedModel([]),
+        "code_executor": BubblewrapCommandLineCodeExecutor(),
+    }
+    with pytest.raises(TypeError, match=words):
+        coder_executor_team(**(given | arguments))
