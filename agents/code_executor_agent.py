@@ -76,8 +76,8 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             tools, workbenches. The model is told of them all. Needs one of our executors. Default: none.
         approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`. Default: whom the executor
             asks, if anybody.
-        redact: Given a host tool's name and a result of it, gives what the saved state keeps of that, without secrets; the
-            conversation is another matter. Default: all of it. It can't be dumped.
+        redact: Given a host tool's name and a result of it, or the text of its error, gives what the saved state keeps of that,
+            without secrets; arguments, code and conversation are kept as they are. Default: all of it. It can't be dumped.
 
     Raises:
         TypeError: An argument is something else than it says above.
@@ -402,7 +402,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation with the model and, where there is one, the session's journal, ready for JSON."""
         context = await self._model_context.save_state()
-        return CodeExecutorAgentState(llm_context=context, journal=self._runner.save_journal()).model_dump()
+        return CodeExecutorAgentState(llm_context=context, **self._runner.save()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up a conversation from `save_state`; a state of AutoGen's own agent (it keeps none) empties it.
@@ -417,7 +417,7 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
         if loaded.type not in {"CodeExecutorAgentState", "BaseState"}:
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeExecutorAgent.")
         await self._model_context.load_state(loaded.llm_context)
-        self._runner.load_journal(loaded.journal)
+        self._runner.load(loaded.journal, loaded.interrupted)
 
     async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
         """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.

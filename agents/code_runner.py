@@ -17,7 +17,14 @@ from autogen_core.model_context import ChatCompletionContext
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, Receiver
 from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
-from autogen_codeact.agents.journal import Journal, RedactResult, SessionRecord, record_of
+from autogen_codeact.agents.journal import (
+    Journal,
+    RecordedCall,
+    RedactResult,
+    SessionRecord,
+    interrupted,
+    record_of,
+)
 from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
@@ -56,7 +63,7 @@ class CodeRunner:
         tools: Host tools that the agent brings along.
         approve_tool: Asked before each call to a host tool; None for who is asked by the executor, if anybody.
         answers: Whether code can give the answer, where the executor is one of ours.
-        redact: Gives what is recorded of a tool's result; None for all of it.
+        redact: Gives what is recorded of a tool's result or error; None for all of it.
     """
 
     def __init__(
@@ -306,15 +313,25 @@ class CodeRunner:
 
     # What is kept of the session
 
-    def save_journal(self) -> Journal | None:
-        """Return the session's journal; None for an executor without a session."""
+    def save(self) -> dict[str, Any]:
+        """Return what a state keeps beside the conversation: the session's journal, and calls of turns that were cut short."""
+        return {"journal": self._journal(), "interrupted": interrupted(self._interrupted, self._redact)}
+
+    def load(self, journal: Journal | None, calls: Sequence[RecordedCall]) -> None:
+        """Have the session rebuilt before it is used next, unless it is the one that the journal is about; remember the calls."""
+        if self._record is not None and journal is not None:
+            self._record.load(journal)
+        # A team loads a state from before a turn that was cut short; what that turn has done stays done.
+        known = interrupted(self._interrupted, self._redact)
+        for call in calls:
+            if call in known:
+                known.remove(call)
+            else:
+                self._interrupted.append(call.call())
+
+    def _journal(self) -> Journal | None:
         if self._record is None:
             return None
         if self._record.pending is None and isinstance(self.executor, SandboxCodeExecutor):
             self._record.see(self.executor)
         return self._record.pending or self._record.journal
-
-    def load_journal(self, journal: Journal | None) -> None:
-        """Have the session rebuilt before it is used next, unless it is the one that the journal is about."""
-        if self._record is not None and journal is not None:
-            self._record.load(journal)

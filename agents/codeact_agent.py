@@ -89,8 +89,8 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         max_output_chars: Characters of an output that the model sees, head and tail together; a longer one is put into a
             file in the sandbox, whose name the model is told. Default 20,000.
         approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
-        redact: Given a host tool's name and a result of it, gives what the saved state keeps of that, without secrets; the
-            conversation is another matter. Default: all of it. It can't be dumped.
+        redact: Given a host tool's name and a result of it, or the text of its error, gives what the saved state keeps of that,
+            without secrets; arguments, code and conversation are kept as they are. Default: all of it. It can't be dumped.
 
     When a limit is reached, the model is asked once for an answer without code, which then is the agent's, with
     `stopped` and the name of the limit in its metadata. That request comes on top of the limit.
@@ -420,7 +420,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation with the model and the session's journal, ready for JSON."""
         context = await self._model_context.save_state()
-        return CodeActAgentState(llm_context=context, journal=self._runner.save_journal()).model_dump()
+        return CodeActAgentState(llm_context=context, **self._runner.save()).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up a conversation and a session from `save_state`.
@@ -435,7 +435,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
         if loaded.type != "CodeActAgentState":
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeActAgent.")
         await self._model_context.load_state(loaded.llm_context)
-        self._runner.load_journal(loaded.journal)
+        self._runner.load(loaded.journal, loaded.interrupted)
 
     async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
         """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.

@@ -12,7 +12,7 @@ from autogen_core import ComponentModel
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
-from autogen_codeact.agents.journal import Journal
+from autogen_codeact.agents.journal import Journal, RecordedCall
 
 
 class CodeExecutorAgentConfig(BaseModel):
@@ -71,21 +71,23 @@ class CodeActAgentConfig(BaseModel):
 
 
 class CodeExecutorAgentState(BaseModel):
-    """What `save_state` keeps: the conversation with the model, and what was run in the session, where there is one."""
+    """What `save_state` keeps: the conversation, what was run in the session, if any, and the calls of turns cut short."""
 
     type: str = "CodeExecutorAgentState"
     version: str = "1.0.0"
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
     journal: Journal | None = None
+    interrupted: list[RecordedCall] = Field(default_factory=list)
 
 
 class CodeActAgentState(BaseModel):
-    """What `save_state` keeps: the conversation with the model, and what was run in the session."""
+    """What `save_state` keeps: the conversation, what was run in the session, and the calls of turns cut short."""
 
     type: str = "CodeActAgentState"
     version: str = "1.0.0"
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
     journal: Journal | None = None
+    interrupted: list[RecordedCall] = Field(default_factory=list)
 
 
 def refuse_functions(**functions: object) -> None:

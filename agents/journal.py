@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -12,13 +15,20 @@ from weakref import WeakKeyDictionary
 from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import ErrorInfo, ExecutionResult, SandboxCodeExecutor, ToolCall
+from autogen_codeact.executors.result import CallOutcome
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
 
+MAX_INTERRUPTED = 1_000
+MAX_INTERRUPTED_CHARS = 1_000
+WITHHELD = "withheld, because the redact hook failed on it ({kind})"
+
 RedactResult = Callable[[str, Any], Any]
-"""Given a tool's name and its result, gives what is recorded of the result."""
+"""Given a tool's name and its result, or the text of its error, gives what is recorded of that."""
+
+logger = logging.getLogger("autogen_codeact")
 
 
 class RecordedCall(BaseModel):
@@ -28,11 +38,17 @@ class RecordedCall(BaseModel):
 
     name: str
     arguments: dict[str, Any]
-    outcome: str
+    outcome: CallOutcome
     result: Any = None
     error_type: str | None = None
     error_message: str = ""
     error_bases: list[str] = Field(default_factory=list)
+
+    def call(self) -> ToolCall:
+        """The call, as far as it is on record."""
+        error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
+        bases = tuple(self.error_bases)
+        return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=bases)
 
 
 class JournalEntry(BaseModel):
@@ -155,21 +171,45 @@ def record_of(executor: object) -> SessionRecord | None:
 
 def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
     """Make the entry of a block."""
-    calls = [
-        RecordedCall(
-            name=call.name,
-            arguments=call.arguments,
-            outcome=call.outcome,
-            result=redact(call.name, call.result) if redact is not None and call.outcome == "ok" else call.result,
-            error_type=call.error.type if call.error is not None else None,
-            error_message=call.error.message if call.error is not None else "",
-            error_bases=list(call.error_bases),
-        )
-        for call in result.tool_calls
-    ]
+    calls = [recorded(call, redact) for call in result.tool_calls]
     return JournalEntry(
         language=block.language, code=block.code, outcome=result.outcome, output=digest(result.output), calls=calls
     )
+
+
+def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
+    """Make the record of a call."""
+    result, message = call.result, call.error.message if call.error is not None else ""
+    if redact is not None:
+        # With a copy, because the hook may change it in place, and the result itself goes elsewhere.
+        try:
+            if call.outcome == "ok":
+                result = redact(call.name, deepcopy(result))
+            elif call.outcome == "error":
+                message = str(redact(call.name, message))
+        except Exception as error:
+            logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)
+            withheld = WITHHELD.format(kind=type(error).__name__)
+            result, message = (withheld, "") if call.outcome == "ok" else (None, withheld)
+    return RecordedCall(
+        name=call.name,
+        arguments=call.arguments,
+        outcome=call.outcome,
+        result=result,
+        error_type=call.error.type if call.error is not None else None,
+        error_message=message,
+        error_bases=list(call.error_bases),
+    )
+
+
+def interrupted(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
+    """Make the record of the calls of turns that were cut short: of the last 1,000, of a long result its beginning."""
+    made = [recorded(call, redact) for call in calls[-MAX_INTERRUPTED:]]
+    for call in made:
+        text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
+        if len(text) > MAX_INTERRUPTED_CHARS:
+            call.result = f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
+    return made
 
 
 def digest(output: str) -> str:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from autogen_core.models import UserMessage
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
 from autogen_codeact.teams import Team
 from tests.agents.codeact import me, python
 from tests.agents.support import scripted, told
@@ -165,6 +166,37 @@ async def test_secrets_can_be_kept_out(make: Make) -> None:
     result = await other.run(task="Go on.")
     assert outputs(result.messages) == ["{'name': 'Ann', 'number': 101, 'secret': '***'}\n"]
     assert "- block 1 printed something else than before: ***" in replays(result.messages)[0].content
+
+
+async def test_secrets_are_kept_out_of_errors_too_and_the_hook_changes_nothing_live(make: Make) -> None:
+    def lend(name: str) -> dict[str, str]:
+        """Lend a key."""
+        if name == "nobody":
+            raise LookupError("no nobody; the key is s3cr3t")
+        return {"key": "s3cr3t"}
+
+    def redact(_: str, result: Any) -> Any:
+        if isinstance(result, str):
+            return result.replace("s3cr3t", "***")
+        if len(result) > 1:
+            raise TypeError("too long")
+        result["key"] = "***"
+        return result
+
+    code = "a = lend('Ann')\ntry:\n    lend('nobody')\nexcept LookupError as error:\n    print(error)"
+    client = scripted(python(code), "Done.")
+    agent = CodeActAgent("actor", await make(), model_client=client, tools=[lend], redact=redact)
+    (event,) = [m for m in (await agent.run(task="Go.")).messages if isinstance(m, CodeExecutionEvent)]
+    assert isinstance(event.result, ExecutionResult)
+    live = event.result.tool_calls
+    assert [call.result for call in live] == [{"key": "s3cr3t"}, None]
+    entry = (await agent.save_state())["journal"]["entries"][0]
+    assert [(call["result"], call["error_message"]) for call in entry["calls"]] == [
+        ({"key": "***"}, ""),
+        (None, "no nobody; the key is ***"),
+    ]
+    failed = journal.recorded(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
+    assert failed.result == "withheld, because the redact hook failed on it (TypeError)"
 
 
 async def test_both_agents_keep_it_and_setup_is_not_part_of_it(make: Make) -> None:

@@ -1,6 +1,7 @@
 """What a model knows when it decides whether to try again, and in the next attempt: real sandbox, exact messages."""
 
 import asyncio
+import json
 import os
 import signal
 from typing import Any
@@ -147,9 +148,16 @@ async def test_what_an_interrupted_turn_had_called_is_told_in_the_next(session: 
     with pytest.raises(asyncio.CancelledError):
         await running
 
+    state = json.loads(json.dumps(await agent.save_state()))
+    await agent.load_state(state)  # which knows of no other payment than the agent
+    heir = CodeExecutorAgent("actor", session, model_client=(heirs := scripted("Paid already.")))
+    await heir.load_state(state | {"type": "CodeExecutorAgentState"})
+    await heir.run(task="Pay Ann 3.")
+
     await agent.run(task="Pay Ann 3.")
     interrupted = me(f'{INTERRUPTED}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"')
-    assert contents(client, 1) == [user("Pay Ann 3."), interrupted]
+    assert contents(client, 1) == contents(heirs, 0) == [user("Pay Ann 3."), interrupted]
+    assert (await agent.save_state())["interrupted"] == []
     await agent.run(task="Sure?")
     assert contents(client, 2)[-2:] == [
         AssistantMessage(content="Paid already.", source="actor"),
