@@ -31,9 +31,10 @@ from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.tool_prompt import describe_tools
+from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.executor_tools import dump_approval
 from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
@@ -266,8 +267,9 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             if code.cut_off:
                 continue
 
-            async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
-                yield chunk
+            async with aclosing(self._run(code.blocks, token, is_last=is_last)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
             result = self._runner.result
             await conversation.observe(result, limit=self.MAX_OUTPUT_CHARS, session=self._runner.in_session)
             yield self._execution_event(attempt, result)
@@ -283,6 +285,19 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
 
         async for item in conversation.generate(token):
             yield self._answer(item) if isinstance(item, CreateResult) else item
+
+    async def _run(
+        self, blocks: list[CodeBlock], token: CancellationToken, *, is_last: bool
+    ) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
+        try:
+            async with aclosing(self._runner.following(self.execute_code_block(blocks, token))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
+            if is_last:
+                raise
+            # It is never sent again by itself: the model decides, and is told what had been done by then.
+            self._runner.result = broken(error, session=self._runner.in_session)
 
     async def _run_code_of_others(
         self, messages: Sequence[BaseChatMessage], token: CancellationToken

@@ -168,8 +168,13 @@ def _shortened(text: str) -> str:
     return text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…"
 
 
-def broken(error: SandboxError) -> ExecutionResult:
-    """Return the result of code whose sandbox broke under it."""
+def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
+    """Return the result of code whose sandbox broke under it.
+
+    Args:
+        error: How it broke.
+        session: Whether there was a session, which then is lost. Default: yes.
+    """
     return ExecutionResult(
         exit_code=1,
         output="",
@@ -177,7 +182,7 @@ def broken(error: SandboxError) -> ExecutionResult:
         outcome="crashed",
         error=ErrorInfo(type(error).__name__, str(error)),
         tool_calls=tuple(error.tool_calls),
-        state="lost",
+        state="lost" if session else "kept",
     )
 
 

@@ -190,6 +190,38 @@ async def test_a_sandbox_that_breaks_is_told_and_the_next_step_says_that_all_is_
     assert str(contents(client, 2)[-1].content).startswith(f"False\n\n{LOST}")
 
 
+@pytest.mark.parametrize("mode", ["session", "process"])
+async def test_the_retry_decision_knows_of_a_sandbox_that_broke(bubblewrap: None, mode: str) -> None:
+    bank = Bank()
+    others = descendants(os.getpid())
+    async with BubblewrapCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
+
+        def end_it() -> None:
+            """Kill the sandbox."""
+            os.kill(pid_one(os.getpid(), others), signal.SIGKILL)
+
+        first, second = python("x = 1\nprint(pay('Ann', 3))\nend_it()"), python("print('x' in globals())")
+        client = scripted(first, decision(True, "look"), second, "Done.")
+        agent = CodeExecutorAgent(
+            "actor", executor, model_client=client, tools=[bank.pay, end_it], max_retries_on_error=1
+        )
+        result = await agent.run(task="Pay Ann 3.")
+        events = [message for message in result.messages if isinstance(message, CodeExecutionEvent)]
+        assert [(event.metadata["outcome"], event.metadata["state"]) for event in events] == [
+            ("crashed", "lost" if mode == "session" else "kept"),
+            ("ok", "lost"),
+        ]
+        words, question = contents(client, 1)[-2:]
+        assert question == me(QUESTION)
+        assert str(words.content).startswith("The sandbox broke while the code ran (")
+        assert (LOST in str(words.content)) == (mode == "session")
+        assert '- pay(to="Ann", euros=3) was done and gave "receipt 1"' in str(words.content)
+
+        last = CodeExecutorAgent("last", executor, model_client=scripted(first))
+        with pytest.raises(SandboxDied):  # because no attempt is left
+            await last.run(task="Go.")
+
+
 async def test_a_sandbox_that_breaks_twice_running_ends_the_turn(bubblewrap: None) -> None:
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
         others = descendants(os.getpid())
