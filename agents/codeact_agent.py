@@ -87,7 +87,7 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             step. Default: no limit.
         max_seconds: Wall-clock seconds of a turn; what runs then is stopped. Default: no limit.
         max_output_chars: Characters of an output that the model sees, head and tail together; a longer one is put into a
-            file in the sandbox, whose name the model is told. Default 20,000.
+            file in the sandbox, whose name the model is told, as far as the executor kept it. Default 20,000.
         approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
         redact: Given a host tool's name and a result of it, or the text of its error, gives what the saved state keeps of that,
             without secrets; arguments, code and conversation are kept as they are. Default: all of it. It can't be dumped.

@@ -56,14 +56,14 @@ def describe(
     Args:
         result: Result of any AutoGen code executor.
         limit: Characters of output to keep; of more than that, head and tail. Default 20,000.
-        whole: File in the sandbox that holds all of the output. Default: none.
+        whole: File in the sandbox that holds all of the result's output. Default: none.
         session: Whether there is a session, of which is said after an error that it was kept. Default: no.
         vision: Whether pictures of host tools follow; if not, it is said that there are some. Default: yes.
 
     Returns:
         The words, never empty.
     """
-    output = bounded(result.output, limit, whole)
+    output = bounded(result.output, limit, whole, complete=not getattr(result, "truncated", 0))
     words, remarks = output, _remarks(result, session=session, vision=vision)
     if headline := _headline(result):
         words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
@@ -214,18 +214,20 @@ def _scaled(image: Image) -> Image:
     return Image.from_pil(picture)
 
 
-def bounded(text: str, limit: int, whole: str | None = None) -> str:
+def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
     """Return `text`, or where it is longer than `limit` characters its head and tail with a word on what is missing.
 
     Args:
         text: The text.
         limit: Characters to keep.
         whole: File that holds all of it, or None.
+        complete: Whether it is all that was printed. Default: yes.
     """
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 2, limit // 2
-    where = f"; all of it is in the file {whole}" if whole is not None else ""
+    kept = "all of it" if complete else "all that was kept of the output"
+    where = f"; {kept} is in the file {whole}" if whole is not None else ""
     gap = f"[… {len(text) - limit} characters left out here{where} …]"
     return f"{text[:head]}\n{gap}\n{text[len(text) - tail :]}"
 

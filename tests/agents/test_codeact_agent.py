@@ -19,7 +19,13 @@ from pydantic import BaseModel
 from autogen_codeact.agents import ApprovalResponse, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.found_code import CUT_OFF
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, ErrorInfo, SandboxCodeExecutor
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    DockerCommandLineCodeExecutor,
+    ErrorInfo,
+    Limits,
+    SandboxCodeExecutor,
+)
 from tests.agents.codeact import answered, me, model, python, ran, seen, user, wrote
 from tests.agents.support import said, scripted, spent, told
 
@@ -291,6 +297,27 @@ async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: Sandb
     gap = "[… 3790 characters left out here; all of it is in the file /workspace/.codeact/actor-output-1.txt …]"
     assert told(client)[1][-1] == me(f"{output[:50]}\n{gap}\n{output[-50:]}")
     assert seen([result.messages[4]]) == seen([ran(2, "500\n")])
+
+
+async def test_of_an_output_that_is_gone_or_has_no_room_no_more_is_said_than_is_true(bubblewrap: None) -> None:
+    floods = python("print('a' * 6000, end='')")
+    fills = python(
+        "import os\nfiller = os.open('filler', os.O_WRONLY | os.O_CREAT)\n"
+        "try:\n    while True: os.write(filler, b'x' * 4096)\nexcept OSError:\n    print('b' * 300, end='')"
+    )
+    client = scripted(floods, fills, "Done.")
+    limits = Limits(workspace="1m", output=4096)
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, limits=limits) as executor:
+        await CodeActAgent("actor", executor, model_client=client, max_output_chars=100).run(task="Go.")
+
+    half, few = "a" * 50, "b" * 50
+    kept = "; all that was kept of the output is in the file /workspace/.codeact/actor-output-1.txt"
+    flooded, filled = (str(call[-1].content) for call in told(client)[1:3])
+    assert flooded == (
+        f"{half}\n[… 4027 characters left out here{kept} …]\n{half}\n\n"
+        "1904 bytes of output were too much to keep and are gone."
+    )
+    assert filled.startswith(f"{few}\n[… 200 characters left out here …]\n{few}\n\nFiles made or changed: filler (")
 
 
 async def test_a_refusal_is_told_and_it_goes_on(session: SandboxCodeExecutor) -> None:
