@@ -26,7 +26,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
-from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, load_part, refuse_functions
+from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, dump_parts, load_part
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
@@ -36,8 +36,7 @@ from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
-from autogen_codeact.executors.tools.executor_tools import dump_approval
-from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.executors.tools.tool import HostTool
 
@@ -448,12 +447,12 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
     # Configuration
 
     def _to_config(self) -> CodeExecutorAgentConfig:
-        refuse_functions(approval_func=self._approval_func, redact=self._redact)
+        functions = {"approval_func": self._approval_func, "redact": self._redact}
+        components = (self._code_executor, self._model_client, self._model_context)
+        parts = dump_parts(components, self._tools, self._approve_tool, functions)
         return CodeExecutorAgentConfig(
+            **parts,
             name=self.name,
-            code_executor=self._code_executor.dump_component(),
-            model_client=self._model_client.dump_component() if self._model_client is not None else None,
-            model_context=self._model_context.dump_component(),
             model_client_stream=self._model_client_stream,
             max_retries_on_error=self._max_retries_on_error,
             description=self.description,
@@ -461,8 +460,6 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             sources=self._sources,
             supported_languages=self._supported_languages,
             stream_output=self._stream_output,
-            tools=dump_tools(self._tools),
-            approve_tool=dump_approval(self._approve_tool),
         )
 
     @classmethod

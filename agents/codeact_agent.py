@@ -33,10 +33,10 @@ from autogen_codeact.agents.code_runner import CodeRunner
 from autogen_codeact.agents.config import (
     CodeActAgentConfig,
     CodeActAgentState,
+    dump_parts,
     dump_type,
     load_part,
     load_type,
-    refuse_functions,
 )
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
@@ -45,8 +45,7 @@ from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadat
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
-from autogen_codeact.executors.tools.executor_tools import dump_approval
-from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.executors.tools.tool import HostTool
 
@@ -451,12 +450,12 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
     # Configuration
 
     def _to_config(self) -> CodeActAgentConfig:
-        refuse_functions(approval_func=self._approval_func, redact=self._redact)
+        functions = {"approval_func": self._approval_func, "redact": self._redact}
+        components = (self._code_executor, self._model_client, self._model_context)
+        parts = dump_parts(components, self._tools, self._approve_tool, functions)
         return CodeActAgentConfig(
+            **parts,
             name=self.name,
-            code_executor=self._code_executor.dump_component(),
-            model_client=self._model_client.dump_component(),
-            model_context=self._model_context.dump_component(),
             model_client_stream=self._model_client_stream,
             stream_output=self._stream_output,
             description=self.description,
@@ -464,8 +463,6 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             prompt_style=self._prompt_style,
             supported_languages=self._supported_languages,
             output_type=dump_type(self._output_type),
-            tools=dump_tools(self._tools),
-            approve_tool=dump_approval(self._approve_tool),
             setup=self._setup,
             max_steps=self._max_steps,
             max_tokens=self._max_tokens,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.model_context import ChatCompletionContext
+from autogen_core.models import ChatCompletionClient
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.journal import Journal, RecordedCall
+from autogen_codeact.executors.tools.approval import ApproveTool
+from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
+from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
 
 
 class CodeExecutorAgentConfig(BaseModel):
@@ -90,15 +96,36 @@ class CodeActAgentState(BaseModel):
     interrupted: list[RecordedCall] = Field(default_factory=list)
 
 
-def refuse_functions(**functions: object) -> None:
-    """Refuse to dump an agent that holds functions.
+def dump_parts(
+    components: tuple[CodeExecutor, ChatCompletionClient | None, ChatCompletionContext],
+    tools: Sequence[ToolLike],
+    approve_tool: ApproveTool | None,
+    functions: Mapping[str, object],
+) -> dict[str, Any]:
+    """Make the fields of an agent's configuration that are components.
 
     Args:
-        functions: What may be one, by argument.
+        components: What runs the code, the model, and what keeps the conversation.
+        tools: The agent's tools.
+        approve_tool: Who approves their calls.
+        functions: What may be a function, which no configuration holds, by argument.
 
     Raises:
-        ValueError: There are some; the message names them.
+        ValueError: Some of it can't be dumped; the message names all of that.
     """
+    executor, client, context = components
+    parts = dump_all(
+        functions=lambda: _refuse_functions(functions),
+        code_executor=executor.dump_component,
+        model_client=lambda: client.dump_component() if client is not None else None,
+        model_context=context.dump_component,
+        tools=lambda: dump_tools(tools),
+        approve_tool=lambda: dump_approval(approve_tool),
+    )
+    return {name: part for name, part in parts.items() if name != "functions"}
+
+
+def _refuse_functions(functions: Mapping[str, object]) -> None:
     given = [name for name, function in functions.items() if function is not None]
     if given:
         article = "an" if given[0][0] in "aeiou" else "a"

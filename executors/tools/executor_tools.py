@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autogen_core import ComponentBase, ComponentModel
@@ -120,13 +120,36 @@ class ExecutorTools:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.
 
         Raises:
-            ValueError: Some tools are no components, or `approve_tool` isn't; the message names them.
+            ValueError: Some tools are no components, or `approve_tool` isn't; the message names all of them.
         """
-        return {
-            "tools": self._tools.dump(),
-            "tool_limits": None if self._limits == ToolLimits() else self._limits,
-            "approve_tool": dump_approval(self._approve),
-        }
+        parts = dump_all(tools=self._tools.dump, approve_tool=lambda: dump_approval(self._approve))
+        return {**parts, "tool_limits": None if self._limits == ToolLimits() else self._limits}
+
+
+def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
+    """Write parts of a config.
+
+    Args:
+        parts: What writes each of them, by field.
+
+    Returns:
+        The fields.
+
+    Raises:
+        ValueError: Some can't be written; the message tells of all of them, a line each.
+    """
+    written: dict[str, Any] = {}
+    refused: list[ValueError] = []
+    for name, write in parts.items():
+        try:
+            written[name] = write()
+        except ValueError as error:
+            refused.append(error)
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        raise ValueError("\n".join(dict.fromkeys(map(str, refused))))
+    return written
 
 
 def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
