@@ -320,6 +320,8 @@ class CodeRunner:
     def load(self, journal: Journal | None, calls: Sequence[RecordedCall]) -> None:
         """Have the session rebuilt before it is used next, unless it is the one that the journal is about; remember the calls."""
         if self._record is not None and journal is not None:
+            assert isinstance(self.executor, SandboxCodeExecutor)
+            self._record.see(self.executor)  # it may have been restarted behind the agent's back
             self._record.load(journal)
         # A team loads a state from before a turn that was cut short; what that turn has done stays done.
         known = interrupted(self._interrupted, self._redact)

@@ -184,8 +184,8 @@ def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
         # With a copy, because the hook may change it in place, and the result itself goes elsewhere.
         try:
             if call.outcome == "ok":
-                result = redact(call.name, deepcopy(result))
-            elif call.outcome == "error":
+                result = json.loads(json.dumps(redact(call.name, deepcopy(result))))
+            elif call.error is not None:
                 message = str(redact(call.name, message))
         except Exception as error:
             logger.exception("redact failed on a call of %s: what came of it is not recorded", call.name)

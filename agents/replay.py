@@ -162,6 +162,11 @@ def _differences(entry: JournalEntry, result: ExecutionResult, answers: Recorded
     elif digest(result.output) != entry.output:
         found.append(f"printed something else than before: {_cut(result.output.strip()) or 'nothing'}")
     found += [f"wanted to call {call}, which it had not called before" for call in answers.unknown]
+    found += [
+        f"waited in vain for {_shown(call.name, call.arguments)}, which it had called off before"
+        for call in result.tool_calls
+        if call.outcome == "timeout"  # others are answered from the record
+    ]
     found += [f"did not call {_shown(call.name, call.arguments)} again" for call in answers.left]
     if result.state == "lost":
         found.append("emptied the session")

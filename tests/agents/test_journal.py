@@ -20,7 +20,12 @@ from autogen_core.models import UserMessage
 from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    ExecutionResult,
+    SandboxCodeExecutor,
+    ToolLimits,
+)
 from autogen_codeact.teams import Team
 from tests.agents.codeact import me, python
 from tests.agents.support import scripted, told
@@ -109,6 +114,21 @@ async def test_a_session_goes_on_in_another_sandbox_and_the_world_is_not_asked(m
     again = through_json(await other.save_state())
     assert again["journal"]["entries"][:3] == state["journal"]["entries"]
     assert len(again["journal"]["entries"]) == 4
+
+
+async def test_a_call_that_is_not_called_off_again_ends_all_the_same_and_is_named(bubblewrap: None) -> None:
+    code = "import asyncio, os\ntry:\n    asyncio.run(asyncio.wait_for(shop.aio(1), 20 if os.path.exists('slow') else 0.2))\n"
+    code += "except asyncio.TimeoutError:\n    pass"
+    limits = ToolLimits(seconds=1)
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, tool_limits=limits) as executor:
+        state = await saved(executor, code, tools=[shop])
+        await executor.restart()
+        (executor.work_dir / "slow").touch()
+        other = CodeActAgent("actor", executor, model_client=scripted())
+        await other.load_state(state)
+        replayed = await other.rebuild_session()
+    assert replayed is not None
+    assert replayed.differences[-1] == "block 1 waited in vain for shop(price=1), which it had called off before"
 
 
 async def test_it_is_said_where_the_replay_differs(make: Make, tmp_path: Path) -> None:
@@ -408,6 +428,7 @@ def caught(kind, price):
 caught(ValueError, math.nan)
 caught(ValueError, 0)
 caught(TypeError, "no number")
+caught(ValueError, [[]] * 60_000)
 try:
     import host_tools
     host_tools._call("nothing", {})
@@ -428,6 +449,7 @@ async def test_what_tools_raised_and_what_was_called_off_goes_the_same_way(make:
         ("error", "Closed", ["ValueError"]),
         ("error", "JSONDecodeError", ["ValueError"]),
         ("error", "TypeError", ["TypeError"]),
+        ("refused", "BadCall", ["ValueError"]),
         ("refused", "UnknownTool", ["NameError"]),
         ("cancelled", "CancelledError", []),
     ]
