@@ -48,7 +48,10 @@ def descendants(pid: int) -> set[int]:
 def pid_one(pid: int, others: Collection[int] = ()) -> int:
     """The supervisor among the processes below one, by its number in its own namespace; not one of the others."""
     for each in sorted(descendants(pid) - set(others)):
-        status = Path(f"/proc/{each}/status").read_text()
+        try:
+            status = Path(f"/proc/{each}/status").read_text()
+        except OSError:
+            continue  # it has gone meanwhile
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
         if len(numbers) > 1 and numbers[-1] == "1":
             return each
@@ -64,5 +67,10 @@ def alive(pid: int) -> bool:
 
 
 def cgroups() -> set[str]:
-    """The control groups of all sandboxes on this machine."""
-    return {str(path) for path in Path("/sys/fs/cgroup").glob("**/autogen-codeact/*/")}
+    """The control groups of all sandboxes on this machine; others' come and go while this looks."""
+    return {
+        f"{folder}/{name}"
+        for folder, below, _ in os.walk("/sys/fs/cgroup")
+        for name in below
+        if Path(folder).name == "autogen-codeact"
+    }
