@@ -59,6 +59,7 @@ async def subject(
         if made.started:
             await made.check_next_block()
             await made.check_nothing_runs_on()
+            made.check_little_is_written()
     finally:
         await made.end()
         try:

@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import gc
-import operator
 import os
-import resource
 import shutil
 import socket
 import tempfile
@@ -26,8 +24,10 @@ from autogen_codeact.executors.docker.engine import connect
 from .canaries import Canaries, Mark
 
 MIB = 1024 * 1024
-# What may grow from one case to the next on a machine that also does other things.
-OWN_MEMORY_BYTES = 64 * MIB
+# What may grow in one case. Floods write more than these, so that what is kept of one would show.
+OWN_MEMORY_BYTES = 32 * MIB
+WRITTEN_BYTES = 8 * MIB
+# As these are the whole machine's, which also does other things, they tell a flood of the host, not a trickle.
 HOST_MEMORY_BYTES = 2048 * MIB
 HOST_DISK_BYTES = 1024 * MIB
 CLEARING_UP_S = 5.0
@@ -41,21 +41,24 @@ class HostState:
         canaries: The canaries.
         marks: Their files.
         left: What a case could leave behind, by kind.
-        memory: Resident bytes of this process, their peak, and bytes free on the host.
+        resident: Bytes of memory that this process has; their peak counts from here on.
+        available: Bytes of memory that are free on the host.
         disk: Free bytes by folder.
     """
 
     canaries: Canaries
     marks: dict[str, Mark]
     left: dict[str, set[str]]
-    memory: tuple[int, int, int]
+    resident: int
+    available: int
     disk: dict[str, int]
 
     @classmethod
     def observe(cls, canaries: Canaries) -> Self:
         """Look at the host."""
         canaries.heard()
-        return cls(canaries, canaries.marks(), leftovers(), memory(), free_disk())
+        marks, left, disk = canaries.marks(), leftovers(), free_disk()
+        return cls(canaries, marks, left, forget_peak(), available_memory(), disk)
 
     async def check(self, namespaces: Collection[int]) -> None:
         """Assert that nothing is left and the host is untouched.
@@ -70,7 +73,8 @@ class HostState:
         after = self.canaries.marks()
         touched = {path for path in self.marks | after if self.marks.get(path) != after.get(path)}
         assert not touched, f"touched on the host: {touched}"
-        self._check_memory_and_disk()
+        self.check_memory()
+        self.check_disk()
 
     def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
         now = leftovers()
@@ -79,11 +83,14 @@ class HostState:
         left["tasks"] = {str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
         return {kind: found for kind, found in left.items() if found}
 
-    def _check_memory_and_disk(self) -> None:
-        own, peak, available = memory()
-        grown = own - self.memory[0], peak - self.memory[1], self.memory[2] - available
-        bounds = OWN_MEMORY_BYTES, OWN_MEMORY_BYTES, HOST_MEMORY_BYTES
-        assert all(map(operator.lt, grown, bounds)), f"memory has grown by {grown}; bounds are {bounds}"
+    def check_memory(self) -> None:
+        """Assert that neither this process nor the host has taken much memory."""
+        grown, taken = peak_memory() - self.resident, self.available - available_memory()
+        assert grown < OWN_MEMORY_BYTES, f"this process's memory has grown by {grown} bytes"
+        assert taken < HOST_MEMORY_BYTES, f"the host's memory has lost {taken} bytes"
+
+    def check_disk(self) -> None:
+        """Assert that the host's disks have about the room that they had."""
         for folder, free in free_disk().items():
             assert self.disk[folder] - free < HOST_DISK_BYTES, f"{folder} has lost {self.disk[folder] - free} bytes"
 
@@ -155,12 +162,42 @@ def system_v() -> set[str]:
     return found
 
 
-def memory() -> tuple[int, int, int]:
-    """Resident bytes of this process, their peak so far, and bytes that are free on the host."""
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    available = int(fields["MemAvailable"].split()[0]) * 1024
-    return resident, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, available
+def forget_peak() -> int:
+    """Bytes of memory that this process has; from here on their peak counts anew, so that each case has its own."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak_memory()
+
+
+def peak_memory() -> int:
+    """The most bytes of memory that this process has had since `forget_peak`."""
+    return _kib("/proc/self/status", "VmHWM")
+
+
+def available_memory() -> int:
+    """Bytes of memory that are free on the host."""
+    return _kib("/proc/meminfo", "MemAvailable")
+
+
+def _kib(path: str, field: str) -> int:
+    line = next(line for line in Path(path).read_text().splitlines() if line.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024
+
+
+def written_in(folder: Path) -> int:
+    """Bytes of disk that a folder takes."""
+    found = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return found
+
+
+def written_layer(container: str) -> int:
+    """Bytes that a container has written to the engine's own disk, beside what its image has."""
+    with closing(connect()) as client:
+        found = client.containers(all=True, size=True, filters={"name": f"^/{container}$"})
+        return sum(each.get("SizeRw", 0) for each in found)
 
 
 def free_disk() -> dict[str, int]:

@@ -24,7 +24,7 @@ from autogen_codeact.executors.docker.engine import connect
 
 from ..executors.sandboxes import block
 from .canaries import Canaries
-from .oracles import descendants, eventually_empty, processes_in
+from .oracles import MIB, WRITTEN_BYTES, descendants, eventually_empty, processes_in, written_in, written_layer
 
 GRACE_S = 5.0
 """How long beyond a block's own deadline its result may take, whatever the code did, in seconds."""
@@ -88,6 +88,7 @@ class Subject:
         self.canaries = canaries
         self.work_dir = work_dir
         self.limits = SMALL
+        self.may_write = WRITTEN_BYTES
         self.namespaces: dict[int, int] = {}
         self._executor: SandboxCodeExecutor | None = None
         self._lost = False
@@ -239,6 +240,14 @@ class Subject:
 
         left = await eventually_empty(too_many)
         assert not left, f"the block has left {left}"
+
+    def check_little_is_written(self) -> None:
+        """Oracle 5, in detail: what this sandbox alone could have filled on the host's disks."""
+        folders = written_in(self.work_dir)
+        assert folders < self.may_write, f"{self.work_dir} takes {folders} bytes"
+        if isinstance(self.executor, DockerCommandLineCodeExecutor):
+            layer = written_layer(self.executor.container_name)
+            assert layer < MIB, f"the container has written {layer} bytes to the engine's disk"
 
     async def end(self) -> None:
         """Stop the sandbox."""

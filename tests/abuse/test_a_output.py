@@ -32,11 +32,11 @@ async def flood(subject: Subject, how: str, stream: str, count: int) -> None:
 
 
 async def test_07_flood_of_stdout_is_capped(subject: Subject) -> None:
-    await flood(subject, "print", "stdout", 60)
+    await flood(subject, "print", "stdout", 100)
 
 
 async def test_08_flood_of_stderr_is_capped(subject: Subject) -> None:
-    await flood(subject, "print", "stderr", 60)
+    await flood(subject, "print", "stderr", 100)
 
 
 async def test_08_floods_of_both_at_once_have_a_cap_each_where_they_are_split(subject: Subject) -> None:
@@ -68,7 +68,7 @@ async def test_09_a_value_of_20_mb(subject: Subject) -> None:
 
 async def test_10_flood_past_python_s_streams_has_the_same_cap(subject: Subject) -> None:
     for how, stream in itertools.product(("raw", "subprocess"), ("stdout", "stderr")):
-        await flood(subject, how, stream, 40)
+        await flood(subject, how, stream, 50)
 
 
 async def test_10_endless_flood_ends_at_the_deadline(subject: Subject) -> None:

@@ -1,21 +1,26 @@
 """The oracles themselves: each must notice what it is there for, or the suite proves nothing."""
 
 import asyncio
+import ctypes
 import os
 import socket
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from autogen_codeact.executors import DEFAULT_IMAGE, Limits
+from autogen_codeact.executors.bubblewrap.cgroups import Cgroup
+from autogen_codeact.executors.docker.engine import connect
+
 from . import oracles
 from .canaries import Canaries
-from .oracles import HostState
-from .subject import Subject
+from .oracles import MIB, HostState
+from .subject import Subject, each_engine
 
 
 @pytest.fixture(autouse=True)
@@ -74,11 +79,61 @@ def _shared_memory_left() -> Iterator[str]:
     path.unlink()
 
 
-PLANTED = [_file_left, _descriptor_left, _process_left, _thread_left, _task_left, _shared_memory_left]
+@contextmanager
+def _system_v_left() -> Iterator[str]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    left = libc.shmget(0, 4096, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0, 0o1600)
+    try:
+        assert min(left) >= 0
+        yield "system V memory': {(?=.*'shm )(?=.*'sem )(?=.*'msg )"
+    finally:
+        libc.shmctl(left[0], 0, None)
+        libc.semctl(left[1], 0, 0)
+        libc.msgctl(left[2], 0, None)
+
+
+@contextmanager
+def _control_group_left() -> Iterator[str]:
+    group = Cgroup.create("codeact-planted", Limits())
+    if group is None:
+        pytest.skip("this process may make no control group")
+    yield "control groups"
+    group.remove()
+
+
+@contextmanager
+def _container_left() -> Iterator[str]:
+    labels = {
+        "org.autogen-codeact.kind": "sandbox",
+        "org.autogen-codeact.owner": f"{socket.gethostname()}:{os.getpid()}",
+    }
+    with closing(connect()) as client:
+        container = client.create_container(DEFAULT_IMAGE, ["true"], labels=labels)
+        try:
+            yield "containers"
+        finally:
+            client.remove_container(container, force=True)
+
+
+PLANTED = [
+    _file_left,
+    _descriptor_left,
+    _process_left,
+    _thread_left,
+    _task_left,
+    _shared_memory_left,
+    _system_v_left,
+    _control_group_left,
+    _container_left,
+]
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__.strip("_"))
-async def test_what_is_left_behind_is_noticed(plant: Callable[[], Iterator[str]], canaries: Canaries) -> None:
+async def test_what_is_left_behind_is_noticed(
+    plant: Callable[[], Iterator[str]], canaries: Canaries, request: pytest.FixtureRequest
+) -> None:
+    if plant is _container_left:
+        request.getfixturevalue("docker_engine")
     host = HostState.observe(canaries)
     await host.check(())
     with plant() as where, pytest.raises(AssertionError, match=where):
@@ -120,9 +175,60 @@ async def test_memory_of_this_process_is_noticed(canaries: Canaries) -> None:
     host = HostState.observe(canaries)
 
     ballast = b"\1" * (2 * oracles.OWN_MEMORY_BYTES)
-    with pytest.raises(AssertionError, match="memory has grown"):
+    with pytest.raises(AssertionError, match="this process's memory has grown"):
         await host.check(())
-    assert ballast
+    del ballast
+    # Also when it is given back before anybody looks, and also when another case has had as much before.
+    for _ in range(2):
+        host = HostState.observe(canaries)
+        await host.check(())
+        assert b"\1" * (2 * oracles.OWN_MEMORY_BYTES)
+        with pytest.raises(AssertionError, match="this process's memory has grown"):
+            await host.check(())
+
+
+def test_memory_and_disk_of_the_host_are_noticed(
+    canaries: Canaries, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracles, "HOST_MEMORY_BYTES", 64 * MIB)
+    monkeypatch.setattr(oracles, "HOST_DISK_BYTES", 64 * MIB)
+    host = HostState.observe(canaries)
+    ballast = os.memfd_create("ballast")
+    try:
+        os.posix_fallocate(ballast, 0, 256 * MIB)  # in no process's memory
+        with pytest.raises(AssertionError, match="the host's memory has lost"):
+            host.check_memory()
+    finally:
+        os.close(ballast)
+    with (tmp_path / "ballast").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 256 * MIB)
+        with pytest.raises(AssertionError, match="has lost"):
+            host.check_disk()
+    (tmp_path / "ballast").unlink()
+
+
+@each_engine
+async def test_what_a_sandbox_has_written_to_the_disk_is_noticed(subject: Subject) -> None:
+    await subject.start()
+    subject.check_little_is_written()
+    with (subject.work_dir / "ballast").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 2 * oracles.WRITTEN_BYTES)
+    with pytest.raises(AssertionError, match="work takes"):
+        subject.check_little_is_written()
+    (subject.work_dir / "ballast").unlink()
+
+
+def test_what_a_container_has_written_to_the_engine_s_disk_is_noticed(docker_engine: str) -> None:
+    with closing(connect()) as client:
+        code = "head -c 4194304 /dev/zero >/ballast"
+        container = client.create_container(DEFAULT_IMAGE, ["sh", "-c", code], user="0:0")
+        try:
+            client.start(container)
+            assert client.wait(container, timeout=30)["StatusCode"] == 0
+            name = client.inspect_container(container)["Name"].lstrip("/")
+            assert oracles.written_layer(name) >= 4 * MIB
+        finally:
+            client.remove_container(container, force=True)
 
 
 async def test_a_late_result_is_noticed(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
