@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .connection import Listener
+from .result import ExecutionResult
 
-_STREAMS: dict[bytes, Literal["stdout", "stderr"]] = {b"O": "stdout", b"E": "stderr"}
+Stream = Literal["stdout", "stderr"]
+_STREAMS: dict[bytes, Stream] = {b"O": "stdout", b"E": "stderr"}
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,23 @@ class OutputChunk:
     """
 
     block: int
-    stream: Literal["stdout", "stderr"]
+    stream: Stream
     text: str
 
 
 class OutputChunks:
-    """Carries output from the connection's thread to the event loop that reads it."""
+    """Carries output from the connection's thread to the event loop that reads it.
 
-    def __init__(self) -> None:
+    Args:
+        limit: Bytes that are kept of each stream of a block: half of them are the head, which comes at once.
+    """
+
+    def __init__(self, limit: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
+        self._head_room = limit - limit // 2
+        self._shown: dict[Stream, int] = {}
+        self._held: set[Stream] = set()
 
     def listener(self, block: int) -> Listener:
         """Make what is told of one block's output.
@@ -42,13 +51,33 @@ class OutputChunks:
             block: Which of the blocks, from 0.
         """
         decoders = {kind: codecs.getincrementaldecoder("utf-8")("replace") for kind in _STREAMS}
+        room = dict.fromkeys(_STREAMS, self._head_room)
+        self._shown, self._held = dict.fromkeys(_STREAMS.values(), 0), set()
 
         def listen(kind: bytes, data: bytes) -> None:
+            stream = _STREAMS[kind]
+            if len(data) > room[kind]:
+                # The tail, which the runner has kept until now: only the result says what is missing before it.
+                self._held.add(stream)
+                data = data[: room[kind]]
+            room[kind] -= len(data)
             text = decoders[kind].decode(data)
             if text:
-                self._put(OutputChunk(block, _STREAMS[kind], text))
+                self._shown[stream] += len(text)
+                self._put(OutputChunk(block, stream, text))
 
         return listen
+
+    def finish(self, block: int, result: ExecutionResult) -> None:
+        """Show what is left of a block's output.
+
+        Args:
+            block: Which of the blocks, from 0.
+            result: What came of it.
+        """
+        texts = {"stdout": result.output if result.stdout is None else result.stdout, "stderr": result.stderr or ""}
+        for stream in sorted(self._held, reverse=True):
+            self._put(OutputChunk(block, stream, texts[stream][self._shown[stream] :]))
 
     def close(self) -> None:
         """Say that no more will come."""

@@ -25,7 +25,7 @@ from .egress.policy import Policy
 from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .journalled import is_journalled
 from .languages import Language
-from .limits import Limits, parse_limits, parse_seconds
+from .limits import Limits, parse_limits, parse_seconds, parse_size
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
@@ -342,8 +342,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run blocks as `execute_code_blocks` does, and show what they write as they write it.
 
-        The chunks hold the head of each block's output; the tail of a long one is only in the result. Leaving the stream
-        early kills the running block.
+        The chunks together are the output that is in the result. Of a long one the head (half of `limits.output`) comes as it
+        is written, and the tail when the block has ended. Leaving the stream early kills the running block.
 
         Args:
             code_blocks: The blocks, at least one.
@@ -359,7 +359,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
-        chunks = OutputChunks()
+        chunks = OutputChunks(parse_size(self._limits.output))
         running = asyncio.ensure_future(self._execute(list(code_blocks), chunks))
         running.add_done_callback(lambda _: chunks.close())
         cancellation_token.link_future(running)
@@ -386,6 +386,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             notes = (LOST,) if self._died else ()
             try:
                 results.append(await self._execute_one(sandbox, block, notes, listener))
+                if chunks is not None:
+                    chunks.finish(number, results[-1])
             except SandboxError as error:
                 error.tool_calls = (*(call for result in results for call in result.tool_calls), *error.tool_calls)
                 raise

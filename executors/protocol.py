@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import marshal
+import re
 import struct
 from collections.abc import Mapping
 from functools import cache
@@ -16,7 +17,12 @@ from .errors import SandboxProtocolError
 VERSION = 1
 MAX_PAYLOAD = 8 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
+# What the runner sends has five.
+MAX_NESTING = 32
 _PREFIX = struct.Struct("!I")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 # In the order in which they import each other.
 _MODULES = [
@@ -141,12 +147,44 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
     try:
         (size,) = _PREFIX.unpack_from(payload)
         end = _PREFIX.size + size
-        message = json.loads(payload[_PREFIX.size : end])
+        head = payload[_PREFIX.size : end]
+        check_nesting(head, MAX_NESTING)
+        message = json.loads(head.decode())
     except (struct.error, ValueError, RecursionError) as error:
         raise SandboxProtocolError(f"the sandbox sent a malformed message: {error}") from None
     if not isinstance(message, dict) or end > len(payload):
         raise SandboxProtocolError("the sandbox sent a message that is not an object, or longer than its frame")
     return message, payload[end:]
+
+
+def check_nesting(data: bytes, limit: int) -> None:
+    """See that JSON is not nested deeper than it may be, before it is parsed.
+
+    A parser would find out at the end of Python's stack, and whatever finalizer of this program the garbage collector happens
+    to call there fails for want of room.
+
+    Args:
+        data: UTF-8; whether it is JSON is the parser's business.
+        limit: Lists and objects in each other.
+
+    Raises:
+        ValueError: It is.
+    """
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return
+    # Taking strings out costs most, and only those with brackets in them are in the way.
+    if _deeper(data, limit) and _deeper(_STRING.sub(b"", data), limit):
+        raise ValueError(f"lists and objects are nested deeper than {limit}, or not closed")
+
+
+def _deeper(data: bytes, limit: int) -> bool:
+    brackets = data.translate(_ONE_KIND, _NO_BRACKETS)
+    opening, closing = b"[" * (limit + 1), b"]" * (limit + 1)
+    for _ in range(limit):
+        if not brackets or opening in brackets or closing in brackets:
+            break
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 class Parser:

@@ -17,11 +17,14 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
+from autogen_codeact.executors.protocol import check_nesting
+
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024
 SMALL_NODES = 1000
 # Each takes a hundred times the memory that it has bytes as JSON.
 MOST_CONTAINERS = 50_000
+MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
 _ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -75,6 +78,7 @@ def _decode(payload: bytes, most: float = math.inf) -> Any:
     """Read JSON, with at most so many lists and objects in it."""
     if payload.count(b"[") + payload.count(b"{") <= MOST_CONTAINERS:
         return from_json(payload)
+    check_nesting(payload, MAX_NESTING)
     decoder: Any = json.JSONDecoder()
     found = 0
 

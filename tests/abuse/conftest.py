@@ -63,7 +63,7 @@ async def subject(
     finally:
         await made.end()
         try:
-            await host.check(made.namespaces)
+            await host.check(made.namespaces, made.kept)
         finally:
             made.forget()
 

@@ -6,8 +6,10 @@ import textwrap
 import pytest
 
 from autogen_codeact.executors import Limits, SandboxFileError
+from autogen_codeact.executors.limits import parse_size
 
-from .subject import SUBJECTS, Subject
+from .oracles import MIB
+from .subject import SMALL, SUBJECTS, Subject
 
 IN_PROCESSES = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "process"], indirect=True, ids=str
@@ -30,6 +32,7 @@ FILL = """
         except OSError as error:
             print(folder, errno.errorcode[error.errno], written >> 20)
 """
+WORKSPACE_BYTES = parse_size(SMALL.workspace)
 FILL_WORKSPACE = FILL.format(folders=["/workspace"])
 
 
@@ -111,6 +114,7 @@ async def test_03_memory_bomb_in_a_child_kills_the_child(subject: Subject) -> No
 
 async def test_04_full_folders_say_enospc(subject: Subject) -> None:
     folders = ["/tmp", "/workspace", "/dev/shm"]
+    subject.kept = WORKSPACE_BYTES
     await subject.start(memory="512m")
     said = await subject.out(FILL.format(folders=folders), timeout=10)
     # What lies in a folder already, such as the home and the block's own file, takes a page or two.
@@ -119,6 +123,7 @@ async def test_04_full_folders_say_enospc(subject: Subject) -> None:
 
 async def test_04_full_folders_leave_memory_for_code_where_there_is_little(subject: Subject) -> None:
     """Files count as memory: by default the folders together take three quarters of it at most."""
+    subject.kept = 50 * MIB
     await subject.start({"limits": Limits(memory="200m")})
     said = await subject.out(FILL.format(folders=["/tmp", "/workspace", "/dev/shm"]), timeout=10)
     assert said.replace(" 49\n", " 50\n") == "/tmp ENOSPC 50\n/workspace ENOSPC 50\n/dev/shm ENOSPC 50\n"
@@ -127,6 +132,7 @@ async def test_04_full_folders_leave_memory_for_code_where_there_is_little(subje
 
 async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
     """In process mode each block has a file; without room for it the code runs from memory, so that it can make room."""
+    subject.kept = WORKSPACE_BYTES
     await subject.start(memory="512m")
     await subject.out(FILL.format(folders=["/workspace", "/tmp"]), timeout=10)
     result = await subject.run("import sys\nprint('runs')\n1 / 0  # the line")
@@ -147,6 +153,7 @@ async def test_04_full_workspace_still_runs_code(subject: Subject) -> None:
 
 async def test_04_full_workspace_and_what_the_host_wants_to_put_there(subject: Subject) -> None:
     """A new file of the host is left out, which is said, and comes when there is room; an upload is refused."""
+    subject.kept = WORKSPACE_BYTES
     await subject.start(memory="512m")
     await subject.out(FILL_WORKSPACE, timeout=10)
     (subject.work_dir / "new.txt").write_bytes(b"n" * 100_000)

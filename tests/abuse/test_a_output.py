@@ -5,8 +5,12 @@ import itertools
 import time
 
 import pytest
+from autogen_core import CancellationToken
 
-from .subject import SMALL, SUBJECTS, Subject
+from autogen_codeact.executors import ExecutionResult, OutputChunk
+
+from ..executors.sandboxes import block
+from .subject import SMALL, SUBJECTS, Subject, each_engine
 
 IN_SESSIONS = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
@@ -77,6 +81,23 @@ async def test_10_endless_flood_ends_at_the_deadline(subject: Subject) -> None:
         assert (result.outcome, result.exit_code) == ("timeout", 124)
         assert result.truncated > 0
         assert CAP <= len(result.output) < CAP + 100
+
+
+@each_engine
+async def test_10_flood_in_a_stream_has_the_same_cap(subject: Subject) -> None:
+    await subject.start()
+    count = 100
+    for how in ("print", "raw"):
+        code = WRITERS[how].format(stream="stdout", fd=1, count=count)
+        stream = subject.executor.execute_stream([block(code)], CancellationToken())
+        items = [item async for item in stream]
+        result = items.pop()
+        assert isinstance(result, ExecutionResult)
+        assert (result.outcome, result.truncated) == ("ok", count * MILLION - CAP)
+        texts = [item.text for item in items if isinstance(item, OutputChunk)]
+        assert len(texts) == len(items)
+        assert len(result.output) < CAP + 100
+        assert "".join(texts) == result.output
 
 
 async def test_10_flood_of_a_daemon_is_not_in_the_next_block(subject: Subject) -> None:

@@ -4,7 +4,8 @@ import signal
 
 from autogen_codeact.executors import ExecutionResult
 
-from .subject import Subject
+from ..executors.host_tools import Endless, Tool, in_short
+from .subject import Subject, each_engine
 
 KILLS = {
     "PID 1": "for number in range(1, 65):\n    if number not in (32, 33): os.kill(1, number)",
@@ -46,6 +47,19 @@ async def test_52_whoever_is_killed_the_result_is_typed_and_pid_1_lives(subject:
             assert (result.outcome, result.state) == ("ok", "kept")
         assert await subject.out("print('next')") == "next\n", whom
     assert subject.pid_one() == before
+
+
+@each_engine
+async def test_52_who_kills_everything_has_its_pending_tool_call_cancelled(subject: Subject) -> None:
+    pending = Endless()
+    await subject.start({"tools": [Tool(pending.endless)]})
+    code = "import subprocess\np = subprocess.Popen(['sh', '-c', 'sleep 0.5; kill -9 -1'])\nprint('calls', flush=True)\nendless()"
+    result = await subject.run(code, timeout=20)
+    assert (result.outcome, result.exit_code, result.output) == ("crashed", 137, "calls\n"), result
+    assert result.error is not None
+    assert result.error.type == "SIGKILL"
+    assert in_short(result) == [("endless", {}, "cancelled", "CancelledError")]
+    assert (pending.begun.is_set(), pending.ended) == (True, ["cancelled"])
 
 
 ENDS = [

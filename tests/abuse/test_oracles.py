@@ -193,18 +193,31 @@ def test_memory_and_disk_of_the_host_are_noticed(
     monkeypatch.setattr(oracles, "HOST_MEMORY_BYTES", 64 * MIB)
     monkeypatch.setattr(oracles, "HOST_DISK_BYTES", 64 * MIB)
     host = HostState.observe(canaries)
-    ballast = os.memfd_create("ballast")
+    said: set[str] = set()
+    for _ in range(20):  # others take and give back, too
+        host.available, host.disk = oracles.available_memory(), oracles.free_disk()
+        ballast = os.memfd_create("ballast")
+        try:
+            os.posix_fallocate(ballast, 0, 256 * MIB)  # in no process's memory
+            said |= complaint(host.check_memory)
+        finally:
+            os.close(ballast)
+        with (tmp_path / "ballast").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 256 * MIB)
+            said |= complaint(host.check_disk)
+        (tmp_path / "ballast").unlink()
+        if len(said) > 1:
+            break
+    assert {"the host's memory", "/"} <= said
+
+
+def complaint(check: Callable[[], None]) -> set[str]:
+    """What has lost bytes, by its word."""
     try:
-        os.posix_fallocate(ballast, 0, 256 * MIB)  # in no process's memory
-        with pytest.raises(AssertionError, match="the host's memory has lost"):
-            host.check_memory()
-    finally:
-        os.close(ballast)
-    with (tmp_path / "ballast").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, 256 * MIB)
-        with pytest.raises(AssertionError, match="has lost"):
-            host.check_disk()
-    (tmp_path / "ballast").unlink()
+        check()
+    except AssertionError as error:
+        return {str(error).partition(" has lost")[0]}
+    return set()
 
 
 @each_engine
