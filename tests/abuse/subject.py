@@ -1,6 +1,7 @@
 """The sandbox that a case attacks; it keeps the deadline (oracle 1) and looks whether life goes on (oracle 3)."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
+from docker.errors import NotFound, NullResource
 
 from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
@@ -192,10 +194,9 @@ class Subject:
         """The supervisor's number on the host, or None where there is none."""
         executor = self.executor
         if isinstance(executor, DockerCommandLineCodeExecutor):
-            with closing(connect()) as client:
-                name = executor.container_name
-                found = client.containers(all=True, filters={"name": f"^/{name}$"})
-                return int(client.inspect_container(name)["State"]["Pid"]) or None if found else None
+            with closing(connect()) as client, contextlib.suppress(NotFound, NullResource):
+                return int(client.inspect_container(executor.container_name)["State"]["Pid"]) or None
+            return None
         for pid in sorted(descendants(os.getpid())):
             try:
                 status = Path(f"/proc/{pid}/status").read_text()

@@ -47,10 +47,11 @@ asyncio.run(main())
 
 
 def state() -> tuple[set[int], set[str], set[str], int]:
-    """Processes below this one, control groups, threads of ours, descriptors."""
+    """Processes below this one, its control groups (others' come and go meanwhile), threads of ours, descriptors."""
     gc.collect()
     threads = {thread.name for thread in threading.enumerate() if thread.name.startswith("codeact-")}
-    return descendants(os.getpid()), cgroups(), threads, len(os.listdir("/proc/self/fd"))
+    groups = {group for group in cgroups() if f"-{os.getpid()}-" in group}
+    return descendants(os.getpid()), groups, threads, len(os.listdir("/proc/self/fd"))
 
 
 def zombies() -> list[int]:
