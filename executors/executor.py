@@ -391,8 +391,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             except SandboxError as error:
                 error.tool_calls = (*(call for result in results for call in result.tool_calls), *error.tool_calls)
                 raise
-            if notes:
-                self._died = False
+            self._died = self._died and not notes
             if results[-1].exit_code != 0:
                 break
         return combine(results)
