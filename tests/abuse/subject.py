@@ -90,7 +90,7 @@ class Subject:
         self.canaries = canaries
         self.work_dir = work_dir
         self.limits = SMALL
-        # Bytes of the workspace that come to the host because they should.
+        # Bytes that the host takes in because it should, such as files of the workspace.
         self.kept = 0
         self.namespaces: dict[int, int] = {}
         self._executor: SandboxCodeExecutor | None = None

@@ -19,6 +19,7 @@ from autogen_codeact.executors import ToolLimits
 from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
 
 from ..executors.host_tools import Tool
+from .oracles import MIB
 from .subject import Kind, Subject, each_engine, one_kind
 
 STALL_S = 0.1
@@ -98,6 +99,7 @@ async def test_59_the_watch_sees_a_stall() -> None:
 
 @one_kind
 async def test_59_no_payload_stalls_the_hosts_loop(subject: Subject) -> None:
+    subject.kept = 64 * MIB  # a call of 50,000 lists at most, as long as it is read
     await subject.start({"tools": [Tool(echo)]})
     for name, payload in PAYLOADS.items():
         async with watched_loop() as worst:
