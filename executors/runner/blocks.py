@@ -84,6 +84,9 @@ class Block:
         self.worker.on_exit = self.worker_exited
         self.worker.on_hang_up = self.worker_hung_up
         self.began = time.monotonic()
+        if self.request["cpu_seconds"]:
+            # Before it runs: what it uses until this is read would not count.
+            self.meter = usage.Meter(self.roots)
         self.worker.peer.send(wire.pack(b"X", self.token, message, self.code, wire.MAX_REQUEST), ends)
         if self.relay is not None:
             self.relay.theirs.close()
@@ -93,7 +96,6 @@ class Block:
         self.timer = self.supervisor.after(self.request["timeout"], self._out_of_time)
         self._keep_awake()
         if self.request["cpu_seconds"]:
-            self.meter = usage.Meter(self.roots)
             self._check_cpu()
         if self.worker.status is not None:
             self.worker_exited()
