@@ -65,6 +65,7 @@ async def everything(effort, *, small):
             "facts": bench.facts,
             "absent": bench.absent,
             "failed_starts": bench.failed_starts,
+            "failed_rounds": bench.failed_rounds,
             "versions": bench.versions,
             "curves": curves,
             "machine": page.machine(),

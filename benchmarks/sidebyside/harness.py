@@ -14,6 +14,8 @@ from .environments import ENVIRONMENTS, Missing, peers_image, python_of, version
 
 REQUEST_TIMEOUT_S = 180
 TRIES = 3
+# What went on beside a block that broke should be over.
+SETTLE_S = 5
 LINE_LIMIT = 64 * 1024 * 1024
 
 
@@ -89,6 +91,7 @@ class Bench:
         self.seconds = defaultdict(lambda: defaultdict(list))
         self.facts = {}
         self.failed_starts = defaultdict(int)
+        self.failed_rounds = defaultdict(int)
         self.absent = {}
         self.remotes, self.where, self.languages, self.keys = {}, {}, {}, {}
 
@@ -166,10 +169,34 @@ class Bench:
         try:
             return await self.where[arm].ask(do, **arguments)
         except Failed as error:
-            self.miss(arm, error)
-            for cells in self.seconds.values():
-                cells.pop(arm, None)
-            return None
+            return self.drop(arm, error)
+
+    def drop(self, arm, reason):
+        """Take an arm out of the race, with all that it has."""
+        self.miss(arm, reason)
+        for cells in self.seconds.values():
+            cells.pop(arm, None)
+
+    async def persist(self, cell, arm, do, /, **arguments):
+        """Ask for what may break by itself: it is tried again, and an arm that breaks each time has no time in this cell.
+
+        The Docker SDK, which the peers call from many threads, at times closes a connection that is in use.
+        """
+        for _ in range(TRIES):
+            if arm in self.absent or arm not in self.where or f"{arm}, {cell}" in self.absent:
+                return None
+            try:
+                return await self.where[arm].ask(do, **arguments)
+            except Failed as error:
+                if "WrongAnswer" in str(error):
+                    return self.drop(arm, error)
+                self.failed_rounds[arm] += 1
+                print(f"{arm} broke: {error}", file=sys.stderr)
+                reason = error
+                await asyncio.sleep(SETTLE_S)
+        self.seconds[cell].pop(arm, None)
+        self.miss(f"{arm}, {cell}", reason)
+        return None
 
     async def run(self, cell, arm, *, key, language, code, times, expect="42\n"):
         """Run a block on a living arm."""

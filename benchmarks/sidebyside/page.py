@@ -122,6 +122,9 @@ def page(figures, profile):
     failed = "".join(
         f"\n{name} failed to start {count} times; these starts are not in its figures.\n"
         for name, count in figures.get("failed_starts", {}).items()
+    ) + "".join(
+        f"\n{name} broke {count} times with many blocks at once; these rounds are not in its figures.\n"
+        for name, count in figures.get("failed_rounds", {}).items()
     )
     note = f"\n**{figures['note']}**\n" if figures["note"] else ""
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
