@@ -11,10 +11,12 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
+from docker import APIClient
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
 from autogen_codeact.executors.docker.engine import connect
@@ -96,15 +98,26 @@ def run_in_bare_container(code: str) -> str:
             security_opt=["seccomp=unconfined", "apparmor=unconfined"],
             tmpfs={"/tmp": "exec"},
         )
-        container = client.create_container(DEFAULT_IMAGE, ["python3", "-c", code], user="0:0", host_config=host)
-        try:
-            client.start(container)
-            status = client.wait(container, timeout=50)["StatusCode"]
-            said = client.logs(container).decode()
-        finally:
-            client.remove_container(container, force=True)
+        return run_as_root(client, ["python3", "-c", code], host)
+
+
+def run_as_root(client: APIClient, command: list[str], host: dict[str, Any]) -> str:
+    """Run a command as root in a container of the default image; what it printed, once it has ended well.
+
+    Args:
+        client: Connection to the engine.
+        command: The command.
+        host: The container's host configuration.
+    """
+    container = client.create_container(DEFAULT_IMAGE, command, user="0:0", host_config=host)
+    try:
+        client.start(container)
+        status = client.wait(container, timeout=50)["StatusCode"]
+        said = client.logs(container).decode()
+    finally:
+        client.remove_container(container, force=True)
     assert status == 0, said
-    return said
+    return str(said)
 
 
 def run_here(code: str, *command: str, fds: tuple[int, ...] = ()) -> str:

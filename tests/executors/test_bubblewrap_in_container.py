@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.executors.docker.engine import connect
+
+from .filtered import run_as_root
 
 ROOT = Path(__file__).parents[2]
 ATTEMPT = """
@@ -46,16 +47,7 @@ def in_container(*, seccomp: bool, system_paths: bool) -> str:
         )
         if not system_paths:  # what docker's command line makes of systempaths=unconfined
             host |= {"MaskedPaths": [], "ReadonlyPaths": []}
-        command = [sys.executable, "-c", ATTEMPT]
-        container = client.create_container(DEFAULT_IMAGE, command, user="0:0", host_config=host)
-        try:
-            client.start(container)
-            status = client.wait(container, timeout=50)["StatusCode"]
-            said = client.logs(container).decode()
-        finally:
-            client.remove_container(container, force=True)
-    assert status == 0, said
-    return said
+        return run_as_root(client, [sys.executable, "-c", ATTEMPT], host)
 
 
 @pytest.mark.usefixtures("bubblewrap", "sandbox_image")

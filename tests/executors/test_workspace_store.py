@@ -282,7 +282,7 @@ NAMES = st.one_of(st.lists(PARTS, max_size=6).map("/".join), st.text(max_size=40
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_name_writes_outside(tmp_path: Path, name: str, mode: int, content: bytes):
     shutil.rmtree(tmp_path)
-    root, outside = tmp_path / "in" / "work", tmp_path / "outside"
+    root, outside = tmp_path / "in" / "root", tmp_path / "outside"
     (outside / "deep").mkdir(parents=True)
     (outside / "canary.txt").write_text("alive")
     (outside / "deep" / "file").write_text("alive")
@@ -294,7 +294,7 @@ def test_no_name_writes_outside(tmp_path: Path, name: str, mode: int, content: b
     (root / "deep" / "link").symlink_to(outside / "deep")
 
     def everything_else() -> dict[str, object]:
-        return {key: value for key, value in listing(tmp_path).items() if not key.startswith("in/work/")}
+        return {key: value for key, value in listing(tmp_path).items() if not key.startswith("in/root/")}
 
     before = everything_else()
     try:
