@@ -25,14 +25,13 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner
+from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner, RebuildsSession
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, dump_parts, load_part
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
-from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
@@ -49,7 +48,7 @@ CODE_OF_OTHERS = (
 CARRY_ON = "Do that now: send the whole corrected code in one code block."
 
 
-class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAgentConfig]):
     """Writes code, runs it, repairs it and reflects on what came out; AutoGen's agent of that name, made sound.
 
     With a model, a turn is: the model answers; the code blocks in its answer run; if they fail and attempts are left,
@@ -432,17 +431,6 @@ class CodeExecutorAgent(BaseChatAgent, Component[CodeExecutorAgentConfig]):
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeExecutorAgent.")
         await self._model_context.load_state(loaded.llm_context)
         self._runner.load(loaded.journal, loaded.interrupted)
-
-    async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
-        """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.
-
-        Args:
-            cancellation_token: Ends it. Default: none.
-
-        Returns:
-            Where it differs from what it was; None where there was nothing to rebuild.
-        """
-        return await self._runner.rebuild(cancellation_token or CancellationToken())
 
     # Configuration
 

@@ -337,3 +337,20 @@ class CodeRunner:
         if self._record.pending is None and isinstance(self.executor, SandboxCodeExecutor):
             self._record.see(self.executor)
         return self._record.pending or self._record.journal
+
+
+class RebuildsSession:
+    """An agent whose session can be rebuilt."""
+
+    _runner: CodeRunner
+
+    async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
+        """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.
+
+        Args:
+            cancellation_token: Ends it. Default: none.
+
+        Returns:
+            Where it differs from what it was; None where there was nothing to rebuild.
+        """
+        return await self._runner.rebuild(cancellation_token or CancellationToken())

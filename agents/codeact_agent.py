@@ -29,7 +29,7 @@ from autogen_codeact.agents.answer import Receiver, closing_answer, from_text, p
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_output_type, check_parts
 from autogen_codeact.agents.budget import Budget, TimeIsUp, limited
-from autogen_codeact.agents.code_runner import CodeRunner
+from autogen_codeact.agents.code_runner import CodeRunner, RebuildsSession
 from autogen_codeact.agents.config import (
     CodeActAgentConfig,
     CodeActAgentState,
@@ -42,7 +42,6 @@ from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadata_of
-from autogen_codeact.agents.replay import Replay
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -53,7 +52,7 @@ CLOSING_DEADLINE_S = 120.0
 CLOSE_DEADLINE_S = 120.0
 
 
-class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
+class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]):
     """Acts in code, step by step in one live session, until the task is done.
 
     In a step the model speaks, the code in its message runs, and the model is told what came out. A message without code
@@ -435,17 +434,6 @@ class CodeActAgent(BaseChatAgent, Component[CodeActAgentConfig]):
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeActAgent.")
         await self._model_context.load_state(loaded.llm_context)
         self._runner.load(loaded.journal, loaded.interrupted)
-
-    async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
-        """Rebuild the session of a state that was loaded now, instead of at the beginning of the next turn.
-
-        Args:
-            cancellation_token: Ends it. Default: none.
-
-        Returns:
-            Where it differs from what it was; None where there was nothing to rebuild.
-        """
-        return await self._runner.rebuild(cancellation_token or CancellationToken())
 
     # Configuration
 

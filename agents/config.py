@@ -86,14 +86,10 @@ class CodeExecutorAgentState(BaseModel):
     interrupted: list[RecordedCall] = Field(default_factory=list)
 
 
-class CodeActAgentState(BaseModel):
-    """What `save_state` keeps: the conversation, what was run in the session, and the calls of turns cut short."""
+class CodeActAgentState(CodeExecutorAgentState):
+    """The same of a `CodeActAgent`."""
 
     type: str = "CodeActAgentState"
-    version: str = "1.0.0"
-    llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
-    journal: Journal | None = None
-    interrupted: list[RecordedCall] = Field(default_factory=list)
 
 
 def dump_parts(
