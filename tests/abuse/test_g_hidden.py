@@ -174,23 +174,35 @@ SPOILT = {
     "size of files": "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
     "processes": "import resource; resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))",
     "stack": "import resource; resource.setrlimit(resource.RLIMIT_STACK, (4096, 4096))",
-    "timer": "import signal; signal.setitimer(signal.ITIMER_REAL, 0.05)",
+    "timer": "import signal; signal.setitimer(signal.ITIMER_REAL, 0.03)",
     "trace": "import sys; sys.settrace(lambda *_: 1 / 0); sys.setprofile(lambda *_: 1 / 0)",
     "audit": "import sys; sys.addaudithook(lambda *_: 1 / 0)",
     "thief": "import threading\nsock = socket.socket(fileno=os.dup(control_socket()))\n"
     "def steal():\n  while True: sock.recv(100_000)\nthreading.Thread(target=steal, daemon=True).start()",
 }
 
+# Long enough for the timer.
+GOES_ON = "import time; time.sleep(0.06); print('goes on', 'alive' in globals())"
+# How one may end that is not ok: it raised, or it took the interpreter with it.
+TOLD = {("error", "kept"), *((outcome, state) for outcome in ("crashed", "timeout") for state in ("restored", "lost"))}
+
 
 @in_sessions
+@pytest.mark.timeout(120)
 async def test_103_a_session_that_spoils_its_own_interpreter_is_told_truly_and_replaced(subject: Subject) -> None:
+    """Which block suffers may be a race: the thief wins it at the first or at a later one. What is told is true in each case."""
     for what, code in SPOILT.items():
         await subject.out(FORGE + "\n    alive = True")
-        assert (await subject.run(code)).outcome in ("ok", "error"), what
-        result = await subject.run("import time; time.sleep(0.1); print('next', 'alive' in globals())", timeout=1)
-        assert result.outcome in ("ok", "error", "crashed", "timeout"), (what, result)
-        if result.outcome == "ok":
-            assert result.output == f"next {result.state != 'lost'}\n", (what, result)
-        assert await subject.out("print('later')") == "later\n", what
+        alive, failed, blocks = True, False, 0
+        while blocks < 4 or failed:
+            had_failed = failed
+            result = await subject.run(GOES_ON if blocks else code, timeout=2)
+            blocks, failed, alive = blocks + 1, result.outcome != "ok", alive and result.state != "lost"
+            if failed:
+                assert (result.outcome, result.state) in TOLD, (what, blocks, result)
+                # What fails is put back or replaced, so that the next works.
+                assert not had_failed, (what, blocks, result)
+            elif blocks > 1:
+                assert result.output == f"goes on {alive}\n", (what, blocks, result)
         await subject.run("kill -9 -1", "sh")  # a new session for the next
     await subject.out("print('a new session')")
