@@ -36,6 +36,7 @@ _MODULES = [
     "source",
     "python",
     "children",
+    "checkpoint",
     "calls",
     "tools",
     "worker",
@@ -46,6 +47,7 @@ _MODULES = [
     "session",
     "relay",
     "blocks",
+    "cells",
     "proxy",
     "supervisor",
 ]

@@ -2,25 +2,20 @@
 
 import os
 import signal
-import socket
 import time
 
-from . import ipc, output, place, python, relay, session, stdio, system, usage, wire
+from . import ipc, output, place, python, relay, stdio, system, usage, wire
 
 KILL_GRACE = 2.0
 MAX_TRIES = 3
 LAST_WORDS_S = 0.01
 # A process that has been asked for so long and is not there will not come.
 FORK_PATIENCE = 1.0
-HANG_UP_GRACE = 1.0
 STOPPED_AT_MOST = 1.0
-CHECKPOINT_GRACE = 1.0
 # How soon its use of the processor is looked at again, at the least.
 CPU_LOOK_S = 0.1
-NOW = "now"
 # More than the kernel lets a program have as its environment.
 STATE_LIMIT = 4 * 1024 * 1024
-CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
 TOO_LARGE = (
     "The environment is too large to be shared between Python and shell blocks; shell blocks keep the one of before."
 )
@@ -30,7 +25,6 @@ TOO_MANY_FILES = (
 )
 NO_ROOM = "There was no room in the workspace to save the code as %s; it was run from memory."
 NO_CPU_TIME = "the code used more processor time than the %g s that a block may use"
-UNGUARDED = "No checkpoint is kept, so a block that fails now loses the session's variables: %s."
 REMOVED = "To make room, System V queues and semaphores were removed, and shared memory that no process used."
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
@@ -331,133 +325,6 @@ class ProcessBlock(Block):
         self.state_file = None
         if not self.killed and not self.supervisor.session.place.shell_ended(data):
             self.notes.append(TOO_LARGE)
-
-
-class CellBlock(Block):
-    """A block in the session's live interpreter."""
-
-    checkpoint = None
-    postponed = None
-    restoring = False
-
-    def start(self):
-        """Run it, with a checkpoint of the session's memory first."""
-        self.session = self.supervisor.session
-        self.failed = False
-        if self.checkpoint is not None:
-            self.checkpoint.drop()  # of a session that ended before it came to this block
-            self.checkpoint = None
-        if not self.session.usable:
-            # One that has hung up lives on.
-            self.session.kill()
-            self.session.start()
-            self.state = "lost"
-            self.notes.append("The session had ended between two blocks; this block ran in a new, empty one.")
-        self.worker = self.session.worker
-        self.worker.let_run()
-        self.request.update(self.session.place.for_cell())
-        if not self.supervisor.config["checkpoint"]:
-            self.open()
-            return
-        ours, theirs = socket.socketpair()
-        self.checkpoint = session.Checkpoint(ours)
-        self.open(checkpoint=theirs.fileno())
-        theirs.close()
-
-    def hear(self, kind, ident, message):
-        if ident != self.token or self.finished:
-            return
-        if kind == b"C" and self.checkpoint is not None:
-            self.checkpoint.taken(message)
-            if self.postponed:
-                self.kill(self.postponed)
-        elif kind == b"M":
-            self.unsaved = True
-        elif kind == b"D" and self.report is None:
-            self.report = checked(message)
-            # The last words' signal can end what the block waited for, but not give it more time.
-            if not self.killed and not self.overdue:
-                self._complete()
-
-    def kill(self, why):
-        """End it, once there is a checkpoint to go back to, which is before it has begun."""
-        if self.checkpoint is None or not self.checkpoint.awaited or self.postponed == NOW:
-            super().kill(why)
-        elif self.postponed is None:
-            self.postponed = why
-            self.supervisor.after(CHECKPOINT_GRACE, lambda: self._kill_anyway(why))
-
-    def _kill_anyway(self, why):
-        self.postponed = NOW
-        self.kill(why)
-
-    def _complete(self):
-        fits = self.session.place.cell_ended(self.report)
-        if self.report["late"]:
-            self.notes.append("Written meanwhile by threads of earlier blocks: " + self.report["late"])
-        if self.report["too_large"] or not fits:
-            self.notes.append(TOO_LARGE)
-        # Threads and children of the session may go on writing to the block's pipes, and must not be killed by SIGPIPE.
-        self.keep_pipes = True
-        if self.checkpoint is not None:
-            self._say_when_unguarded(self.checkpoint.skipped)
-            self.checkpoint.drop()
-        self.finish()
-
-    def _say_when_unguarded(self, reason):
-        """Say with the first of the blocks without a checkpoint that there is none; not with each."""
-        if reason and not self.session.unguarded:
-            self.notes.append(UNGUARDED % reason)
-        self.session.unguarded = bool(reason)
-
-    def worker_hung_up(self):
-        # When it has died, the news of how comes in a moment.
-        self.supervisor.after(HANG_UP_GRACE, self._fail)
-
-    def _fail(self):
-        if self.finished or self.killed or self.worker.status is not None:
-            return
-        self.failed = True
-        self.kill_processes()
-        self.worker_exited()
-
-    def verdict(self):
-        if self.failed:
-            return "crashed", 1, {"type": "ConnectionLost", "message": CONNECTION_LOST, "line": None}
-        return super().verdict()
-
-    def worker_exited(self):
-        if self.finished or self.restoring or self.start_again():
-            return
-        self.report = None
-        self.restoring = True
-        self._close_relay()
-        self.session.kill(spare=self.checkpoint)
-        self._make_room()
-        if self.checkpoint is not None and self.checkpoint.alive():
-            self.session.wake(self.checkpoint, self._restored)
-        else:
-            self._restored(False)
-
-    def _restored(self, awake):
-        if awake:
-            self.state = "restored"
-            self.notes.append("Files, threads and subprocesses are not restored.")
-        else:
-            if self.checkpoint is not None:
-                self.checkpoint.drop()
-                if self.checkpoint.skipped:
-                    self.notes.append("No checkpoint was kept: %s." % self.checkpoint.skipped)
-            self.session.start()
-            self.state = "lost"
-            self.notes.append("The session's variables are lost; a new, empty session has been started.")
-        self.finish()
-
-    def roots(self, parent_of):
-        return self.session.roots(parent_of, spare=self.checkpoint)
-
-    def kill_processes(self):
-        self.session.kill(spare=self.checkpoint)
 
 
 def checked(report):

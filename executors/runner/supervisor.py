@@ -12,7 +12,7 @@ import stat
 import sys
 import time
 
-from . import blocks, files, output, proxy, session, system, wire, workers
+from . import blocks, cells, files, output, proxy, session, system, wire, workers
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
@@ -195,7 +195,7 @@ class Supervisor:
         if self.session is None:
             self.workers.teach(request["tool_sources"])
         script = self.session is None or request["command"]
-        kind = blocks.ProcessBlock if script else blocks.CellBlock
+        kind = blocks.ProcessBlock if script else cells.CellBlock
         self._queue.append(kind(self, ident, request, code))
         self.start_next()
 

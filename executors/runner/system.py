@@ -111,9 +111,9 @@ def memory_in_use():
     return None
 
 
-def resident_bytes():
-    """Memory that this process has in use now."""
-    with open("/proc/self/statm") as file:
+def resident_bytes(pid="self"):
+    """Memory that a process has in use now."""
+    with open("/proc/%s/statm" % pid) as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

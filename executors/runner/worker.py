@@ -8,33 +8,14 @@ import shutil
 import signal
 import site
 import socket
-import stat
 import sys
 import threading
-import time
-import warnings
 from select import POLLIN, poll
 
-from . import children, python, source, stdio, system, tools, wire
+from . import checkpoint, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
-HANGING_UP_MS = 1000
-CHECKPOINT_OOM_SCORE = 500
-_EVERY_SIGNAL = signal.valid_signals()
-# Taken here, because user code may come to replace what the module holds.
-_set_mask, _next_signal = signal.pthread_sigmask, signal.sigtimedwait
-# A block may come to write to every page that the checkpoint shares with it.
-CHECKPOINT_MEMORY_SHARE = 0.45
-SANDBOX_MEMORY_SHARE = 0.95
-# The copy of a smaller heap is not worth asking what else is used.
-LEAST_MEMORY_SHARE = 0.1
-# How often to look, a millisecond apart, whether the memory of a checkpoint that is ending has become free.
-ENDING_LOOKS = 50
-LARGE_HEAP = "the session uses nearly half of the memory limit"
-NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
-
-_sleep = time.sleep  # user code may come to replace it
 
 
 def run(sock, config):
@@ -55,7 +36,7 @@ class Worker:
         self.session = None
         self.pid = os.getpid()
         self.fresh = True
-        self.checkpoints = children.Checkpoints()
+        self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
         self._listen_to(sock)
 
@@ -147,11 +128,10 @@ class Worker:
     def _run_cell(self, ident, request, code, fds):
         if self.session is None:
             self.session = Session()
-            self.checkpoints.hide()
+            self.taker.taken.hide()
         self.session.namespace.update(tools.add(request["tool_sources"] or ()))
-        self.checkpoints.reap()
-        if request["checkpoint"] and self._checkpoint(ident, fds.pop()):
-            _close(fds)
+        self.taker.taken.reap()
+        if request["checkpoint"] and self._checkpoint(ident, fds.pop(), fds):
             return
         stdio.point_at(*fds[:2])
         if request["tools"]:
@@ -206,82 +186,31 @@ class Worker:
         _go_to(request["cwd"])
         _set_variables(request)
 
-    def _too_large_to_copy(self):
-        """Why the kernel might have to kill the block if it wrote to all that a checkpoint shares with it, or None."""
-        limit = self.config.get("memory_bytes")
-        own = system.resident_bytes()
-        if not limit or own <= limit * LEAST_MEMORY_SHARE:
-            return None
-        if own > limit * CHECKPOINT_MEMORY_SHARE:
-            return LARGE_HEAP
-        for _ in range(ENDING_LOOKS):
-            if (system.memory_in_use() or 0) + own <= limit * SANDBOX_MEMORY_SHARE:
-                return None
-            _sleep(0.001)
-            self.checkpoints.reap()
-        return NO_ROOM_FOR_COPY
+    def _checkpoint(self, ident, fd, others=()):
+        """Take a checkpoint and say so; True in the child once it has been woken to go on instead.
 
-    def _checkpoint(self, ident, fd):
-        """Fork a child that sleeps with the memory of now; True in the child once it has been woken to go on instead."""
-        too_large = self._too_large_to_copy()
-        if too_large:
-            os.close(fd)
-            self._send(b"C", ident, {"skipped": too_large})
-            return False
-        held = _pipes_and_sockets(self.sock.fileno(), fd)
-        hung_up, hanging_up = os.pipe()
-        try:
-            pid = self._fork_asleep()
-        except OSError as error:
-            _close((fd, hung_up, hanging_up))
-            self._send(b"C", ident, {"skipped": str(error)})
-            return False
-        if pid:
-            _close((fd, hanging_up))
-            if held:
-                _wait_for_end(hung_up)
-            os.close(hung_up)
-            self.checkpoints.add(pid)
-            self._send(b"C", ident, {"pid": pid})
-            return False
-        self.sock.close()
-        os.setsid()
-        _hang_up(held)
-        _close((hung_up, hanging_up))
-        self._listen_to(socket.socket(fileno=fd))
-        try:
-            self.reader.read()
-        except (wire.Closed, OSError):
-            os._exit(0)
-        self.pid = os.getpid()
-        self._wake_up()
-        self._send(b"G", 0, {})
-        return True
-
-    def _fork_asleep(self):
-        """Fork a child that the block can't reach into, though it has the same user: it may be put back to its memory.
-
-        It hears no signal in its sleep: what has handlers in the session would run there, beyond the block and its deadline.
+        Args:
+            ident: Number of the request.
+            fd: The checkpoint's socket; this process keeps none of it.
+            others: Descriptors that came with the request, which the checkpoint does not need.
         """
-        # Set before the fork, because the child comes to run at some time, and the block at once.
-        system.adjust_oom_score(CHECKPOINT_OOM_SCORE)
-        system.prctl(system.PR_SET_DUMPABLE, 0)
-        self.signal_mask = _set_mask(signal.SIG_BLOCK, _EVERY_SIGNAL)
-        pid = -1
-        try:
-            pid = _fork_quietly()
-        finally:
-            if pid:
-                _set_mask(signal.SIG_SETMASK, self.signal_mask)
-                self._open_up()
-        return pid
-
-    def _wake_up(self):
-        """Be the session again; signals that have come in its sleep were for nobody."""
-        while _next_signal(_EVERY_SIGNAL, 0) is not None:
-            pass
-        _set_mask(signal.SIG_SETMASK, self.signal_mask)
-        self._open_up()
+        own = self.sock.fileno()
+        said = {"skipped": self.taker.too_large()}
+        if not said["skipped"]:
+            try:
+                said = {"pid": self.taker.take(fd, (own, *others))}
+            except OSError as error:
+                said = {"skipped": str(error)}
+        if said.get("pid") == 0:
+            self.sock.detach()
+            self._listen_to(socket.socket(fileno=fd))
+            self.reader.read()
+            self.pid = os.getpid()
+            self._send(b"G", 0, {})
+            return True
+        os.close(fd)
+        self._send(b"C", ident, said)
+        return False
 
     def _report(self, ident, outcome, more=None):
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
@@ -385,45 +314,6 @@ def _see_user_site():
         site.addsitedir(folder)
 
 
-def _pipes_and_sockets(*but):
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
-        try:
-            mode = os.fstat(fd).st_mode
-        except OSError:
-            continue  # the listing's own
-        if fd > 2 and fd not in but and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            found.append(fd)
-    return found
-
-
-def _hang_up(fds):
-    """Let go of pipes and sockets: who is at the other end waits for the last holder to close them.
-
-    In their place is one that has been closed from the other end, so that their numbers are not given to something else.
-    """
-    dead, other = socket.socketpair()
-    other.close()
-    for fd in fds:
-        os.dup2(dead.fileno(), fd, inheritable=False)
-    dead.close()
-
-
-def _wait_for_end(fd):
-    """Wait until the other end of a pipe is closed; code that runs at every fork could keep that from ever coming."""
-    waiting = poll()
-    waiting.register(fd, POLLIN)
-    waiting.poll(HANGING_UP_MS)
-
-
-def _fork_quietly():
-    """Fork without Python 3.12's warning about threads: that they don't survive a rollback is documented."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
-
-
 def _go_to(folder):
     try:
         os.chdir(folder)
@@ -443,11 +333,6 @@ def _cwd():
         return os.getcwd()
     except OSError:
         return None
-
-
-def _close(fds):
-    for fd in fds:
-        os.close(fd)
 
 
 def _no_file(path, error):
