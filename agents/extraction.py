@@ -7,6 +7,7 @@ The reading is CommonMark's wherever models keep to it. Where they do not, this 
   left. Indented code and HTML, comments apart, hide no fence.
 - A fence at the end of a code line, as in ``print(1)`` + three backticks, closes the block when no fence on a line of
   its own closes it before the next fence or the end.
+- A closing fence may have ``<end_code>`` behind it, as smolagents teaches its models.
 - A labelled fence inside a block opens a nested one when the fences then balance: a ``markdown`` block keeps the
   ``python`` examples that it shows, and code keeps the fences in its strings. The inner ones are not reported.
 - When they do not balance, the outer block was never closed: it ends before the inner fence, incomplete, and reading
@@ -78,6 +79,8 @@ _TAGS = {
 }
 _OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS))
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
+# What smolagents has models write right behind a closing fence, so that a server stops them there.
+_STOP = "<end_code>"
 _CONTAINERS = re.compile(r"(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*+")
 _BLANKS = re.compile(r"[ \t]*+")
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\n)*+")
@@ -338,7 +341,7 @@ def _feed(text: str, stack: list[_Fence], start: int, match: re.Match[str]) -> N
 
 def _note_glued(text: str, fence: _Fence, match: re.Match[str]) -> None:
     """Remember the first line that ends in a fence; an even number of runs is a code span and not a fence."""
-    line = text[match.start() : _next_line(text, match.end())].rstrip(" \t\n")
+    line = text[match.start() : _next_line(text, match.end())].rstrip(" \t\n").removesuffix(_STOP)
     bare = line.rstrip(fence.mark)
     if fence.glued is None and len(line) - len(bare) >= fence.size and len(_RUNS[fence.mark].findall(line)) % 2:
         fence.glued = match.start() + len(bare)
@@ -357,7 +360,7 @@ def _opening(text: str, start: int, match: re.Match[str]) -> _Fence | None:
     if not _CONTAINERS.fullmatch(text, start, match.start()):
         return None
     mark, body = match[0][0], _next_line(text, match.end())
-    info = text[match.end() : body].strip(" \t\n")
+    info = text[match.end() : body].strip(" \t\n").removesuffix(_STOP)
     prefix = text[start : match.start()]
     columns = _width(prefix[prefix.rfind(">") + 1 :])
     # Tracebacks underline with tildes, far to the right and followed by carets.

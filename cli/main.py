@@ -160,7 +160,7 @@ def _run(
         int | None, typer.Option(min=1, metavar="N", help="With --act: how many steps at most.", show_default="20")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's words as they come.")] = False,
-    mode: ModeOption = Mode.PROCESS,
+    mode: Annotated[Mode | None, typer.Option(help=MODE_HELP, show_default="process; with --act, session")] = None,
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
@@ -177,7 +177,7 @@ def _run(
         from autogen_codeact.cli.run import Job, run_task
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        kept = Mode.SESSION if act else mode
+        kept = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env),

@@ -85,6 +85,8 @@ def _check(job: Job) -> None:
         raise CommandError("--retries is for code that is repaired; with --act, --steps says how long it may go on.")
     if job.act and job.sandbox.kind == "none":
         raise CommandError("--act needs a session that lives on, which there is not with --sandbox none.")
+    if job.act and job.sandbox.mode != "session":
+        raise CommandError("--act needs a session that lives on: leave --mode process out.")
     if job.steps is not None and not job.act:
         raise CommandError("--steps goes with --act.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,9 @@ async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *
             if screen is not None:
                 screen.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
-            result = as_result(await executor.execute_code_blocks([code], CancellationToken()))
+            began = time.monotonic()
+            ended = await executor.execute_code_blocks([code], CancellationToken())
+            result = as_result(ended, time.monotonic() - began)
             if screen is None:
                 print(json.dumps(_as_object(index, block, result, choice)), flush=True)  # noqa: T201 - it is the output
             else:

@@ -104,11 +104,12 @@ def _say_warnings() -> None:
         logger.addHandler(_Sayer(logging.WARNING))
 
 
-def as_result(result: CodeResult) -> ExecutionResult:
+def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
     """The result of any executor with the fields that ours have.
 
     Args:
         result: What the executor gave.
+        seconds: How long it took, for an executor that does not say it.
     """
     if isinstance(result, ExecutionResult):
         return result
@@ -117,6 +118,7 @@ def as_result(result: CodeResult) -> ExecutionResult:
         output=result.output,
         code_file=getattr(result, "code_file", None),
         outcome="ok" if result.exit_code == 0 else "error",
+        duration_s=seconds,
     )
 
 

@@ -63,6 +63,19 @@ def test_fences_as_they_should_be(text: str, expected: list[ExtractedBlock]) -> 
         ),
         "glued, but closed properly": (f'{F}python\ns = """{F}\n"""\n{F}', [block("python", f's = """{F}\n"""\n', 2)]),
         "a code span is no glued fence": (f"{F}python\n# {F}x{F}\n", [block("python", f"# {F}x{F}\n", 2, False)]),
+        "a stop sequence behind the fence": (
+            f"Code:\n{F}py\na\n{F}<end_code>\nObservation: 1\n{F}py\nb\n {F} <end_code> ",
+            [block("python", "a\n", 3), block("python", "b\n", 7)],
+        ),
+        "a stop sequence behind a glued fence": (f"{F}py\nprint(1){F}<end_code>", [block("python", "print(1)", 2)]),
+        "a stop sequence in a block that shows it": (
+            f'{F}python\ns = """\n{F}py\na\n{F}<end_code>\n"""\n{F}<end_code>',
+            [block("python", f's = """\n{F}py\na\n{F}<end_code>\n"""\n', 2)],
+        ),
+        "no other word ends a block": (
+            f"{F}py\na\n{F}<end>\n",
+            [block("python", "a\n", 2, False), block("<end>", "", 4, False)],
+        ),
         "glued with too short a fence": (f"{F}`python\na{F}\n", [block("python", f"a{F}\n", 2, False)]),
         "under a list marker": (f"- {F}python\n  a\n    b\n  {F}\n", [block("python", "a\n  b\n", 2)]),
         "in a list item": (f"1. Do:\n   {F}sh\n   a\n   {F}\n2. b", [block("sh", "a\n", 3)]),

@@ -48,7 +48,7 @@ def test_help_shows_defaults():
     assert "[default: (OPENAI_API_KEY)]" in shown
     assert "[default: (3)]" in shown
     assert "[default: 60]" in shown
-    assert "[default: process]" in shown
+    assert "[default: (process; with --act, session)]" in shown
 
 
 def test_version():

@@ -40,6 +40,7 @@ def test_an_answer_at_the_limit_is_status_1(tmp_path):
         (["--act", "--team"], "--act and --team are two ways to work: choose one."),
         (["--act", "--retries", "1"], "with --act, --steps says how long it may go on"),
         (["--act", "--sandbox", "none"], "--act needs a session that lives on, which there is not with --sandbox none"),
+        (["--act", "--mode", "process"], "--act needs a session that lives on: leave --mode process out."),
         (["--steps", "3"], "--steps goes with --act."),
     ],
 )

@@ -55,6 +55,7 @@ def test_none_runs_here_and_warns(tmp_path):
     ]
     (result,) = done.objects
     assert (result["output"].strip(), result["outcome"], result["exit_code"]) == ("True True", "error", 3)
+    assert result["duration_s"] > 0
 
 
 def test_none_is_never_taken_by_itself(tmp_path):
