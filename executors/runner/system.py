@@ -124,7 +124,7 @@ def list_pids():
 
 def parents():
     """Map each process that lives to its parent."""
-    return {pid: parent for pid, parent, zombie in _processes() if not zombie}
+    return {pid: parent for pid, parent, dead in _processes() if not dead}
 
 
 def children():
@@ -134,12 +134,14 @@ def children():
 
 
 def _processes():
+    """Yield each process, its parent (0 when that is gone with it), and whether it is dead."""
     for pid in list_pids():
         try:
             with open("/proc/%d/stat" % pid, "rb") as file:
                 # The name may hold spaces and brackets, so count from its last bracket.
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
+            yield pid, 0, True
             continue
         # A process whose first thread has ended looks like a zombie, and lives as long as it has others.
         yield pid, int(fields[1]), fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1
@@ -174,30 +176,36 @@ def kill_trees(find_roots, spare=(), seconds=2.0):
     until = time.monotonic() + seconds
     pause = 0.0005
     rounds = 0
+    dead = set()
     while True:
         rounds += 1
         # The last round is one that catches all, however slow this machine was meanwhile.
         last = time.monotonic() > until
         if (rounds > GENTLE_ROUNDS or last) and os.getpid() == 1:
-            left = _kill_frozen(find_roots, spare)
+            left, died = _kill_frozen(find_roots, spare), False
         else:
-            left = _descendants(find_roots, spare)
+            known = dead
+            parent_of, dead = _look()
+            # Who has died since it was listed may have forked before, and its child is not in the list.
+            died = not dead <= known
+            left = _descendants(parent_of, find_roots, spare)
             for pid in left:
                 send(pid, signal.SIGSTOP)
-            for pid in _descendants(find_roots, spare) if left else ():
+            for pid in _descendants(parents(), find_roots, spare) if left else ():
                 send(pid, signal.SIGKILL)
-        if not left or last:
+        if last or not (left or died):
             return
         reap()
-        time.sleep(pause)
-        pause = min(pause * 2, 0.02)
+        if left:
+            time.sleep(pause)
+            pause = min(pause * 2, 0.02)
 
 
 def _kill_frozen(find_roots, spare):
     """Stop every process at once, which is the only way to catch one that forks on faster than it can be found."""
     send(-1, signal.SIGSTOP)
     try:
-        tree = _descendants(find_roots, spare)
+        tree = _descendants(parents(), find_roots, spare)
         for pid in tree:
             send(pid, signal.SIGKILL)
     finally:
@@ -205,8 +213,18 @@ def _kill_frozen(find_roots, spare):
     return tree
 
 
-def _descendants(find_roots, spare):
-    parent_of = parents()
+def _look():
+    """The map of parents, and who was dead by the time it was looked at."""
+    parent_of, gone = {}, set()
+    for pid, parent, dead in _processes():
+        if dead:
+            gone.add(pid)
+        else:
+            parent_of[pid] = parent
+    return parent_of, gone
+
+
+def _descendants(parent_of, find_roots, spare):
     children = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)

@@ -254,13 +254,14 @@ CLEAR = "import os\nfor name in os.listdir('/workspace'): os.remove('/workspace/
 MEASURE = "print(int(open('/proc/1/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
 
 
+@pytest.mark.timeout(180)
 async def test_94_files_made_and_removed_again_do_not_fill_the_supervisor(subject: Subject) -> None:
     """It remembers the files that it has reported; those that are gone it must forget."""
     await subject.start(files=4000)
     sizes = []
     for number in range(8):
-        await subject.out(NAMES.replace("ROUND", str(number)), timeout=20)
-        sizes.append(int(await subject.out(f"{CLEAR}\n{MEASURE}", timeout=20)))
+        await subject.out(NAMES.replace("ROUND", str(number)), timeout=40)
+        sizes.append(int(await subject.out(f"{CLEAR}\n{MEASURE}", timeout=40)))
         for path in subject.work_dir.glob("nnn*"):
             path.unlink()
     assert sizes[-1] - sizes[2] < 1_500_000, sizes

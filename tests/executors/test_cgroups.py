@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -120,30 +119,35 @@ async def test_groups_are_gone_when_the_sandbox_is():
     assert not ours(os.getpid())
 
 
+ABANDON = """
+import os, sys
+from autogen_codeact.executors import Limits
+from autogen_codeact.executors.bubblewrap.cgroups import Cgroup
+group = Cgroup.create("codeact-left", Limits())
+for pid in sys.argv[1:]:
+    group.add(int(pid))
+print(os.getpid(), len(group.folders))
+"""
+
+
+def abandoned(*held: int) -> tuple[int, int]:
+    """Make groups that hold these processes and whose owner is dead; gives its pid, and how many they are."""
+    command = [sys.executable, "-c", ABANDON, *map(str, held)]
+    pid, count = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return int(pid), int(count)
+
+
 def test_of_groups_of_the_dead_those_without_processes_are_removed():
-    make = (
-        "import os\nfrom autogen_codeact.executors import Limits\n"
-        "from autogen_codeact.executors.bubblewrap.cgroups import Cgroup\n"
-        "print(os.getpid(), Cgroup.create('codeact-left', Limits()) is not None)"
-    )
-
-    def abandoned() -> int:
-        pid, made = subprocess.run(
-            [sys.executable, "-c", make], check=True, capture_output=True, text=True
-        ).stdout.split()
-        assert made == "True"
-        return int(pid)
-
-    empty, full = abandoned(), abandoned()
-    # Making the second one has swept the first away.
-    assert not ours(empty)
+    """Whoever makes one sweeps, the sandboxes of other tests too; so a group is held before its owner dies."""
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            for group in ours(full):
-                Path(group, "cgroup.procs").write_text(str(process.pid))
+            empty, _ = abandoned()
+            full, count = abandoned(process.pid)
+            # Making the second one has swept the first away.
+            assert not ours(empty)
             mine = Cgroup.create("codeact-mine", Limits())
             assert mine is not None
-            assert ours(full)  # there is a process in it
+            assert len(ours(full)) == count  # there is a process in it
             again = Cgroup.create("codeact-again", Limits())
             assert again is not None
             assert len(ours(os.getpid())) == len(mine.folders) * 2  # the living keep theirs, also while they are empty
