@@ -71,7 +71,8 @@ async def test_processors_are_shared_out():
     async with BubblewrapCommandLineCodeExecutor(limits=Limits(cpus=0.25)) as executor:
         used, wall, throttled = json.loads(await out(executor, spin))
     assert used < 0.45 * wall
-    assert throttled >= 1
+    # Where others leave it less than its share, there is nothing to hold back.
+    assert throttled >= 1 or used < 0.25 * wall
 
 
 async def test_what_leftover_threads_use_is_bounded_too():
@@ -87,10 +88,11 @@ async def test_what_leftover_threads_use_is_bounded_too():
                 threading.Thread(target=spin, daemon=True).start()
             """,
         )
-        before = sum(json.loads(await out(executor, "print(list(os.times()[:2]))")))
+        look = "import time; print([time.monotonic(), sum(os.times()[:2])])"
+        began, before = json.loads(await out(executor, look))
         await asyncio.sleep(1.5)
-        after = sum(json.loads(await out(executor, "print(list(os.times()[:2]))")))
-    assert after - before < 1.0  # two threads would use 3 s
+        ended, after = json.loads(await out(executor, look))
+    assert after - before < 0.5 * (ended - began)  # two threads would use twice as much as passes
 
 
 async def test_a_sandbox_sees_its_own_limits_and_can_not_change_them():
