@@ -73,7 +73,7 @@ class Block:
             self.relay = relay.Relay(self.supervisor, self.ident)
             ends.append(self.relay.theirs.fileno())
         ends += [fd for fd in (state_file, checkpoint) if fd is not None]
-        message = dict(self.request, fds=len(ends), tools=self.relay is not None, checkpoint=checkpoint is not None)
+        message = dict(self.request, fds=len(ends), tools=self.relay is not None)
         self.worker.on_frame = self.hear
         self.worker.on_exit = self.worker_exited
         self.worker.on_hang_up = self.worker_hung_up

@@ -6,10 +6,11 @@ import os
 import signal
 import socket
 import stat
+import sys
 import time
 from select import POLLIN, poll
 
-from . import children, system
+from . import children, stdio, system
 
 HANGING_UP_MS = 1000
 SLEEPERS_OOM_SCORE = 500
@@ -23,16 +24,22 @@ ENDING_LOOKS = 50
 LARGE_HEAP = "the session uses nearly half of the memory limit"
 NO_ROOM_FOR_COPY = "what the session and the files in memory use leaves no room for a copy of it"
 _EVERY_SIGNAL = signal.valid_signals()
+# The C library's sets of signals: Python's own call makes an object of each, and memory that is written to has to be copied.
+_ALL_BLOCKED = ctypes.create_string_buffer(b"\xff" * 128, 128)
 # Taken here, because user code may come to replace what the module holds.
-_set_mask, _next_signal, _sleep = signal.pthread_sigmask, signal.sigtimedwait, time.sleep
+_next_signal, _sleep = signal.sigtimedwait, time.sleep
 # These keep Python's lock: a fork of a process with threads might never get it back.
 _calls = ctypes.PyDLL(None, use_errno=True)
 _call_fork, _close, _dup3, _recv = _calls.fork, _calls.close, _calls.dup3, _calls.recv
+_set_mask = _calls.pthread_sigmask
 _before_fork, _after_fork_in_parent, _after_fork_in_child = (
     _calls.PyOS_BeforeFork,
     _calls.PyOS_AfterFork_Parent,
     _calls.PyOS_AfterFork_Child,
 )
+_get_handler = signal.getsignal
+# The last two are the C library's own.
+_CAUGHT_ANYWAY = sum(1 << number - 1 for number in (signal.SIGINT, system.LAST_WORDS, 32, 33))
 _byte = ctypes.create_string_buffer(1)
 
 
@@ -47,6 +54,7 @@ class Taker:
     def __init__(self, memory_limit, open_up):
         self._memory_limit = memory_limit
         self._open_up = open_up
+        self._mask = ctypes.create_string_buffer(128)
         self.taken = children.Checkpoints()
 
     def too_large(self):
@@ -104,7 +112,7 @@ class Taker:
         # Set before the fork, because the child comes to run at some time, and the block at once.
         system.adjust_oom_score(SLEEPERS_OOM_SCORE)
         system.prctl(system.PR_SET_DUMPABLE, 0)
-        mask = _set_mask(signal.SIG_BLOCK, _EVERY_SIGNAL)
+        _set_mask(signal.SIG_BLOCK, _ALL_BLOCKED, self._mask)
         try:
             _before_fork()
             pid = _call_fork()
@@ -124,7 +132,7 @@ class Taker:
                 _after_fork_in_parent()
         finally:
             self._open_up()
-            _unblock(mask)
+            _unblock(self._mask)
         if pid < 0:
             raise OSError(failure, os.strerror(failure))
         return pid
@@ -147,6 +155,20 @@ def too_large(memory_limit, pid="self"):
     return None
 
 
+def all_is_quiet():
+    """Whether nothing of the session's can run until its next block: no thread, no handler of a signal, no trace function."""
+    if len(os.listdir("/proc/self/task")) > 1 or sys.gettrace() or sys.getprofile():
+        return False
+    handler, words = _get_handler(signal.SIGINT), _get_handler(system.LAST_WORDS)
+    if callable(handler) and handler is not signal.default_int_handler:
+        return False
+    if callable(words) and getattr(words, "__module__", None) != stdio.__name__:
+        return False
+    with open("/proc/self/status", "rb") as file:
+        caught = int(file.read().partition(b"SigCgt:")[2].split(None, 1)[0], 16)
+    return not caught & ~_CAUGHT_ANYWAY
+
+
 def _await_call(fd):
     """Sleep until there is a frame, which is left where it is; end at the end of the stream."""
     while True:
@@ -159,8 +181,10 @@ def _await_call(fd):
 
 def _unblock(mask):
     try:
-        _set_mask(signal.SIG_SETMASK, mask)
-    except BaseException:  # a signal handler of the last block has run, and its exception is nobody's
+        _set_mask(signal.SIG_SETMASK, mask, None)
+        for _ in range(2):
+            pass  # here Python looks for signals
+    except BaseException:  # a handler of the last block's has run, and its exception is nobody's
         pass
 
 

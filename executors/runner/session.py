@@ -3,7 +3,7 @@
 import signal
 import socket
 
-from . import place, system, wire
+from . import checkpoint, place, system, wire
 
 CHECKPOINT_PATIENCE = 10.0
 WAKING_PATIENCE = 2.0
@@ -22,6 +22,7 @@ class Session:
         self.worker = None
         self.place = place.Place()
         self.unguarded = False
+        self._ahead = None
         self._kept = None
         self._kept_place = None
 
@@ -53,6 +54,41 @@ class Session:
     def _sleeping(self, spare):
         return {item.pid for item in (spare, self._kept) if item is not None and item.pid}
 
+    def prepare(self):
+        """Have the checkpoint of the next block taken now, while nobody waits for it."""
+        if (
+            self.supervisor.config["checkpoint"]
+            and self.supervisor.cell is None
+            and self._ahead is None
+            and self.usable
+        ):
+            self.worker.on_frame = self.hear
+            self._ahead = ask_for_checkpoint(self.worker, ahead=True)
+
+    def hear(self, kind, ident, message):
+        """Take what the interpreter says between two blocks."""
+        if kind == b"C" and self._ahead is not None and ident == self._ahead.token:
+            self._ahead.taken(message)
+            if self._ahead.skipped:
+                self.drop_ahead()
+
+    def take_ahead(self):
+        """Hand over the checkpoint that was taken ahead, or is on its way; None where another has to be taken."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.awaited:
+            return ahead
+        # Memory may have filled since.
+        if not ahead.sleeps() or checkpoint.too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid):
+            ahead.drop()
+            return None
+        return ahead
+
+    def drop_ahead(self):
+        """Let the checkpoint that was taken ahead end."""
+        if self._ahead is not None:
+            self._ahead.drop()
+            self._ahead = None
+
     def wake(self, checkpoint, done):
         """Let a checkpoint go on as the session; then call `done` with whether it does, or was killed in its sleep."""
         self.worker = self.workers.adopt(checkpoint.pid, checkpoint.sock)
@@ -82,6 +118,7 @@ class Session:
         if checkpoint is None or not checkpoint.alive():
             self._answer(ident, "there is no checkpoint: call checkpoint() first")
             return
+        self.drop_ahead()
         self.kill()
         self._kept = None
         self.place.restore(self._kept_place)
@@ -147,21 +184,18 @@ class Taking:
     def __init__(self, session, ident, done):
         self.session = session
         self.ident = ident
-        self.token = wire.unguessable()
         self.done = done
         self.worker = session.worker
-        ours, theirs = socket.socketpair()
-        self.checkpoint = Checkpoint(ours)
         # Blocks wait until it is there.
         session.supervisor.cell = self
         self.timer = session.supervisor.after(CHECKPOINT_PATIENCE, lambda: self._end("the session does not answer"))
         self.worker.on_frame = self._hear
         self.worker.on_exit = self.worker.on_hang_up = lambda: self._end("the session has ended")
-        self.worker.peer.send(wire.pack(b"P", self.token, {"fds": 1}), [theirs.fileno()])
-        theirs.close()
+        self.checkpoint = ask_for_checkpoint(self.worker)
 
     def _hear(self, kind, ident, message):
-        if kind == b"C" and ident == self.token:
+        self.session.hear(kind, ident, message)
+        if kind == b"C" and ident == self.checkpoint.token:
             self.checkpoint.taken(message)
             self._end(self.checkpoint.skipped)
 
@@ -170,13 +204,31 @@ class Taking:
         if supervisor.cell is not self:
             return
         supervisor.forget(self.timer)
-        self.worker.on_frame = self.worker.on_exit = self.worker.on_hang_up = None
+        self.worker.on_frame = self.session.hear
+        self.worker.on_exit = self.worker.on_hang_up = None
         if error:
             self.checkpoint.drop()
         else:
             self.session.kept(self.checkpoint)
         self.done(error)
         supervisor.finished(self)
+
+
+def ask_for_checkpoint(worker, ahead=False):
+    """Ask an interpreter between two blocks for a checkpoint.
+
+    Args:
+        worker: The interpreter's `Worker`.
+        ahead: Whether it is the next block's, and is to be taken only if nothing can run before that.
+
+    Returns:
+        The `Checkpoint`, whose token the answer has.
+    """
+    ours, theirs = socket.socketpair()
+    asked = Checkpoint(ours)
+    worker.peer.send(wire.pack(b"P", asked.token, {"fds": 1, "ahead": ahead}), [theirs.fileno()])
+    theirs.close()
+    return asked
 
 
 class Checkpoint:
@@ -188,6 +240,7 @@ class Checkpoint:
 
     def __init__(self, sock):
         self.sock = sock
+        self.token = wire.unguessable()
         self.pid = None
         self.skipped = None
 
@@ -210,9 +263,19 @@ class Checkpoint:
         """Whether it still sleeps there."""
         return self.pid in system.parents()
 
+    def sleeps(self):
+        """Whether it still sleeps there, by its end of the socket: cheaper to know, and wrong where a block has copied that."""
+        try:
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return False
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
     def drop(self):
         """Let it end."""
         self.sock.close()
         if self.pid is not None:
-            # One that the block has stopped would never read the end of its socket.
-            system.send(self.pid, signal.SIGCONT)
+            # It would end by the end of its socket, but not if the block has stopped it, and not without running.
+            system.send(self.pid, signal.SIGKILL)

@@ -59,6 +59,12 @@ def show_lines(name, data):
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
 
 
+def forget_lines(name):
+    """Undo `show_lines`."""
+    if isinstance(linecache.cache, dict):
+        linecache.cache.pop(name, None)
+
+
 def in_memory(data):
     """Put a script where an interpreter can open it without a file system.
 

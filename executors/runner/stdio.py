@@ -33,6 +33,18 @@ def point_at(stdout_fd, stderr_fd):
             os.close(fd)
 
 
+def let_go():
+    """Let what is written to descriptors 1 and 2 from now on go nowhere, so that the block's pipes come to their end."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+    except OSError:
+        return  # there is no descriptor left: then they are the next block's to end
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    if null > 2:
+        os.close(null)
+
+
 def open_streams(is_late=lambda: False, keep_late=None):
     """Give the interpreter fresh `sys.stdin`, `sys.stdout` and `sys.stderr` on descriptors 0, 1 and 2.
 

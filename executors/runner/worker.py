@@ -16,6 +16,8 @@ from . import checkpoint, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
+REHEARSED = "<rehearsal>"
+REHEARSAL = b"x = str(1)\nx and None"
 
 
 def run(sock, config):
@@ -36,6 +38,7 @@ class Worker:
         self.session = None
         self.pid = os.getpid()
         self.fresh = True
+        self.ahead = False
         self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
         self._listen_to(sock)
@@ -58,7 +61,9 @@ class Worker:
                 self._open_up()
             request, data = wire.unpack(payload)
             fds = self.reader.take_fds(request["fds"])
-            if kind == b"P":
+            if kind == b"P" and request["ahead"]:
+                self._prepare(ident, fds[0])
+            elif kind == b"P":
                 self._checkpoint(ident, fds[0])
             elif request.get("command"):
                 self._become_command(ident, request, data, fds)
@@ -129,9 +134,14 @@ class Worker:
         if self.session is None:
             self.session = Session()
             self.taker.taken.hide()
+        self.session.repair_modules()
         self.session.namespace.update(tools.add(request["tool_sources"] or ()))
         self.taker.taken.reap()
-        if request["checkpoint"] and self._checkpoint(ident, fds.pop(), fds):
+        wanted, ahead = request["checkpoint"], self.ahead
+        self.ahead = False
+        if wanted == "either" and ahead:
+            os.close(fds.pop())
+        elif wanted in ("now", "either") and self._checkpoint(ident, fds.pop(), fds) == 0:
             return
         stdio.point_at(*fds[:2])
         if request["tools"]:
@@ -140,7 +150,7 @@ class Worker:
         self.reserve.hold()
         outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
         tools.close_client()
-        self.session.repair()
+        self.session.repair_builtins()
         self._leave_if_forked(outcome)
         self._report(ident, outcome, self.session.end())
 
@@ -186,13 +196,38 @@ class Worker:
         _go_to(request["cwd"])
         _set_variables(request)
 
+    def _prepare(self, ident, fd):
+        """Take the checkpoint of the next block before it comes, if nothing of the session's can run meanwhile."""
+        self.taker.taken.reap()
+        if self.session is None or not checkpoint.all_is_quiet():
+            os.close(fd)
+            self._send(b"C", ident, {"skipped": "something of the session may go on running"})
+            return
+        # The block has ended, so nobody is to wait for the rest of its output.
+        stdio.let_go()
+        # Once there is a checkpoint, this would make the kernel copy much.
+        self.session.repair_modules()
+        self.ahead = bool(self._checkpoint(ident, fd))
+        if self.ahead and not self._is_asked():
+            self.session.rehearse()
+        # The one before has had time to end.
+        self.taker.taken.reap()
+
+    def _is_asked(self):
+        waiting = poll()
+        waiting.register(self.sock.fileno(), POLLIN)
+        return bool(self.reader.frames or waiting.poll(0))
+
     def _checkpoint(self, ident, fd, others=()):
-        """Take a checkpoint and say so; True in the child once it has been woken to go on instead.
+        """Take a checkpoint and say so.
 
         Args:
             ident: Number of the request.
             fd: The checkpoint's socket; this process keeps none of it.
             others: Descriptors that came with the request, which the checkpoint does not need.
+
+        Returns:
+            Its number, or None where none was taken; 0 in the checkpoint, once it has been woken to go on instead.
         """
         own = self.sock.fileno()
         said = {"skipped": self.taker.too_large()}
@@ -205,12 +240,12 @@ class Worker:
             self.sock.detach()
             self._listen_to(socket.socket(fileno=fd))
             self.reader.read()
-            self.pid = os.getpid()
+            self.pid, self.ahead = os.getpid(), False
             self._send(b"G", 0, {})
-            return True
+            return 0
         os.close(fd)
         self._send(b"C", ident, said)
-        return False
+        return said.get("pid")
 
     def _report(self, ident, outcome, more=None):
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
@@ -266,6 +301,7 @@ class Session:
         self.builtins = dict(vars(builtins))
         self.modules = dict(sys.modules)
         self.told = None
+        self.repaired = True
         sys.argv = [""]
         sys.path.insert(0, "")
 
@@ -275,11 +311,12 @@ class Session:
         if request["cwd"] is not None:
             _go_to(request["cwd"])
         _set_variables(request)
-        self.told = (_cwd(), dict(os.environ))
+        self.told = (_cwd(), _environment())
         _see_user_site()
 
     def run(self, code, request, on_unsaved):
         """Run the block; `on_unsaved` is called when there was no room for its file."""
+        self.repaired = False
         try:
             if request["path"] and not source.save(request["path"], code):
                 on_unsaved()
@@ -287,9 +324,21 @@ class Session:
             return _no_file(request["path"], error)
         return python.run_cell(code, request["path"] or "<block %d>" % request["number"], self.namespace)
 
-    def repair(self):
-        """Put back what everything needs; what the block has added stays."""
+    def rehearse(self):
+        """Write to the memory that any block writes to: what a checkpoint shares is copied then, and not in the block."""
+        python.run_cell(REHEARSAL, REHEARSED, {"__builtins__": builtins})
+        source.forget_lines(REHEARSED)
+        wire.unpack(wire.pack(b"X", 0, {"": [None, 0]})[wire.HEADER.size :])
+
+    def repair_builtins(self):
+        """Put back what everything needs, also the report; what the block has added stays."""
         vars(builtins).update(self.builtins)
+
+    def repair_modules(self):
+        """Put back modules that a block has removed."""
+        if self.repaired:
+            return
+        self.repaired = True
         for name, module in self.modules.items():
             if sys.modules.get(name) is None:
                 sys.modules[name] = module
@@ -298,9 +347,9 @@ class Session:
         """What the supervisor must know for the blocks to come."""
         stdio.flush()
         more = {"late": self.streams.end()}
-        now = (_cwd(), dict(os.environ))
+        now = (_cwd(), _environment())
         if now != self.told:
-            before, after = self.told[1], now[1]
+            before, after = _decoded(self.told[1]), _decoded(now[1])
             more["cwd"] = now[0]
             more["environment"] = {name: value for name, value in after.items() if before.get(name) != value}
             more["unset"] = [name for name in before if name not in after]
@@ -326,6 +375,15 @@ def _set_variables(request):
         os.environ[name] = value
     for name in request["unset"]:
         os.environ.pop(name, None)
+
+
+def _environment():
+    """A copy of the environment, as bytes where that is how Python holds it: decoding it takes longer than a short block."""
+    return dict(getattr(os.environ, "_data", os.environ))
+
+
+def _decoded(environment):
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
 
 
 def _cwd():

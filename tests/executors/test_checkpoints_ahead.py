@@ -1,0 +1,195 @@
+"""The checkpoint of a block is taken when the one before has ended, unless something of the session may run meanwhile."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
+
+from .conftest import MakeExecutor
+from .sandboxes import out, run
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PAUSE_S = 0.2
+# When the youngest child of the session began: the checkpoint, where the block has started none. The machine's clock ticks
+# for the sandbox, too.
+TICKS = os.sysconf("SC_CLK_TCK")
+BEGAN = """
+import os
+def stat(pid, field):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[field])
+print(max(stat(pid, 19) for pid in os.listdir("/proc") if pid.isdigit() and stat(pid, 1) == os.getpid()))
+"""
+CRASH = "import os; os._exit(1)"
+RESTORED = ("crashed", "restored")
+
+
+async def is_ahead(session: DockerCommandLineCodeExecutor, tries: int) -> bool:
+    """Whether a checkpoint was there before its block was sent; a busy machine may take its time to make one."""
+    for _ in range(tries):
+        await asyncio.sleep(PAUSE_S)
+        sent = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+        if int(await out(session, BEGAN)) < sent:
+            return True
+    return False
+
+
+class TestIsTaken:
+    async def test_before_its_block_comes(self, session: DockerCommandLineCodeExecutor) -> None:
+        await out(session, "before = 1")
+        assert await is_ahead(session, tries=20)
+        # Also by a session that was asleep before.
+        assert (await run(session, CRASH)).state == "restored"
+        assert await is_ahead(session, tries=20)
+
+    @pytest.mark.parametrize(
+        ("start", "end"),
+        [
+            (
+                "import threading; stop = threading.Event(); thread = threading.Thread(target=stop.wait); thread.start()",
+                "stop.set(); thread.join()",
+            ),
+            (
+                "import signal; signal.signal(signal.SIGUSR1, lambda *_: None)",
+                "signal.signal(signal.SIGUSR1, signal.SIG_DFL)",
+            ),
+            (
+                "import signal; signal.signal(signal.SIGINT, lambda *_: None)",
+                "signal.signal(signal.SIGINT, signal.default_int_handler)",
+            ),
+            ("import faulthandler; faulthandler.register(12)", "faulthandler.unregister(12)"),
+            ("import sys; sys.setprofile(lambda *_: None)", "sys.setprofile(None)"),
+        ],
+        ids=["thread", "handler", "interrupt", "handler in C", "profile"],
+    )
+    async def test_at_its_start_while_something_may_run(
+        self, session: DockerCommandLineCodeExecutor, start: str, end: str
+    ) -> None:
+        await out(session, start)
+        assert not await is_ahead(session, tries=2)
+        await out(session, end)
+        assert await is_ahead(session, tries=20)
+
+    async def test_while_children_run(self, session: DockerCommandLineCodeExecutor) -> None:
+        """They change nothing in the session's memory, and see their pipes close when the session closes them."""
+        await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
+        await asyncio.sleep(PAUSE_S)
+        assert await out(session, "cat.stdin.close(); cat.stdout.read(), cat.wait()") == "('', 0)\n"
+
+
+class TestARollbackGoesRightBeforeTheBlock:
+    async def test_with_a_thread_that_works_on(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        count = """
+            import threading, time
+            n = 0
+            def count():
+                global n
+                while True: n += 1; time.sleep(0.001)
+            threading.Thread(target=count, daemon=True).start()
+        """
+        await out(executor, count)
+        await asyncio.sleep(PAUSE_S)
+        result = await run(executor, "print(n, flush=True); import os; os._exit(1)")
+        assert (result.outcome, result.state) == RESTORED
+        # It was forked a moment before the block printed, and not when the last one ended.
+        assert 0 <= int(result.output) - int(await out(executor, "n")) < int(result.output) / 2
+
+    async def test_with_a_handler_that_rings_on(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        ring = """
+            import signal
+            rings = []
+            signal.signal(signal.SIGALRM, lambda *_: rings.append(1))
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        """
+        await out(executor, ring)
+        await asyncio.sleep(PAUSE_S)
+        result = await run(executor, "print(len(rings), flush=True); import os; os._exit(1)")
+        assert (result.outcome, result.state) == RESTORED
+        assert 0 <= int(result.output) - int(await out(executor, "len(rings)")) < int(result.output) / 2
+
+    async def test_with_a_shell_in_between(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "import os; x = 1")
+        await out(executor, "cd /tmp; export SHELL_SAYS=yes", "sh")
+        result = await run(executor, "x = 2; print(os.getcwd(), os.environ['SHELL_SAYS'], flush=True); os._exit(1)")
+        assert (result.outcome, result.output, result.state) == ("crashed", "/tmp yes\n", "restored")
+        assert await out(executor, "x, os.getcwd(), os.environ['SHELL_SAYS']") == "(1, '/tmp', 'yes')\n"
+
+    async def test_with_checkpoints_and_rollbacks_in_between(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "x = [1]")
+        await executor.checkpoint()
+        assert (await run(executor, "x.append(2)\n" + CRASH)).state == "restored"
+        await out(executor, "x.append(3)")
+        assert (await run(executor, "x.append(4)\n" + CRASH)).state == "restored"
+        assert await out(executor, "x") == "[1, 3]\n"
+        await executor.rollback()
+        assert (await run(executor, "x.append(5)\n" + CRASH)).state == "restored"
+        assert await out(executor, "x") == "[1]\n"
+
+    async def test_with_blocks_that_come_together(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "x = []")
+        codes = [code for number in range(10) for code in (f"x.append({number})", f"x.append('lost')\n{CRASH}")]
+        results = await asyncio.gather(*(run(executor, code) for code in codes))
+        assert [result.state for result in results] == ["kept", "restored"] * 10
+        assert await out(executor, "x") == f"{list(range(10))}\n"
+
+
+class TestWhatBefallsIt:
+    async def test_one_that_is_killed_is_taken_again(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "import os; x = 1")
+        assert await is_ahead(executor, tries=20)
+        session = int(await out(executor, "os.getpid()"))
+        # The shell's own parent is not the session.
+        each = f"set -- $(cat $stat); [ $4 = {session} ] && kill -9 $1 && echo killed"
+        kill = f"for stat in /proc/[0-9]*/stat; do {each}; done; true"
+        assert await out(executor, kill, "sh") == "killed\n"
+        await asyncio.sleep(PAUSE_S)
+        assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
+        assert await out(executor, "x") == "1\n"
+
+    async def test_one_that_is_stopped_is_woken_all_the_same(self, make_executor: MakeExecutor) -> None:
+        executor = await make_executor(mode="session")
+        await out(executor, "import os; x = 1")
+        assert await out(executor, "kill -STOP -1; echo done", "sh") == "done\n"
+        assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
+        assert await out(executor, "x") == "1\n"
+
+    async def test_one_for_which_memory_has_become_too_small_is_dropped_and_said(
+        self, make_executor: MakeExecutor
+    ) -> None:
+        executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
+        await out(executor, "heap = bytearray(b'x' * (120 << 20))")
+        await out(executor, "head -c 230000000 /dev/zero > /tmp/large", "sh")
+        full = "what the session and the files in memory use leaves no room for a copy of it"
+        # With a checkpoint this block would need more than there is, and end for want of memory.
+        result = await run(executor, "heap[::4096] = b'y' * len(heap[::4096]); heap[0]")
+        assert (result.outcome, result.value, result.state) == ("ok", "121", "kept")
+        assert result.notes == (
+            f"No checkpoint is kept, so a block that fails now loses the session's variables: {full}.",
+        )
+
+    async def test_it_is_none_of_the_codes_children(self, session: DockerCommandLineCodeExecutor) -> None:
+        await out(session, "import os, time")
+        await asyncio.sleep(PAUSE_S)
+        code = """
+            try: os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError as error: print(error)
+        """
+        assert await out(session, code) == "[Errno 10] No child processes\n"
+
+    async def test_a_fresh_session_has_none(self, make_executor: MakeExecutor) -> None:
+        """An idle sandbox takes no more memory than it must."""
+        executor = await make_executor(mode="session")
+        # The supervisor, the zygote, the session, and this shell.
+        assert await out(executor, "set -- /proc/[0-9]*; echo $#", "sh") == "4\n"
+        assert await is_ahead(executor, tries=20)
+        counts = [await out(executor, "sleep 0.1; set -- /proc/[0-9]*; echo $#", "sh") for _ in range(3)]
+        assert counts[-1] == "5\n"  # the one before has had time to go
