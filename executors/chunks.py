@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .connection import Listener
+from .loops import hand_over
 from .result import ExecutionResult
 
 Stream = Literal["stdout", "stderr"]
@@ -86,7 +87,7 @@ class OutputChunks:
     def _put(self, item: OutputChunk | None) -> None:
         # What is still on its way when the reader's loop has closed has nobody to read it.
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+            hand_over(self._loop, self._queue.put_nowait, item)
 
     async def __aiter__(self) -> AsyncIterator[OutputChunk]:
         while (item := await self._queue.get()) is not None:

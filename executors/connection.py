@@ -1,7 +1,12 @@
-"""Requests to a runner and their answers; one thread owns both directions of the stream."""
+"""Requests to a runner and their answers.
+
+A thread owns the stream. While requests come from an event loop in quick succession it lends the reading to that loop, which
+saves waking two threads for each answer, and takes it back from a loop that has ended, is busy or has nothing to ask.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import selectors
@@ -16,12 +21,15 @@ from typing import Any
 
 from . import protocol
 from .errors import SandboxDied, SandboxError, SandboxProtocolError
+from .loops import LoopReader
 from .stream import ByteStream
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
 READS_AT_ONCE = 64
+# An event loop that has read nothing for so long no longer reads.
+LOAN_S = 0.25
 Listener = Callable[[bytes, bytes], None]
-"""Called in the connection's thread with the type of a frame of output and its bytes, as they come."""
+"""Called by whoever reads, a thread or an event loop, with the type of a frame of output and its bytes, as they come."""
 
 
 @dataclass
@@ -58,7 +66,7 @@ class Connection:
 
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
         self.handlers: dict[bytes, Callable[[int, bytes], None]] = {}
-        """By type: who takes further frames that nobody has asked for, in the connection's thread, as (id, payload)."""
+        """By type: who takes further frames that nobody has asked for, one at a time, called by whoever reads: (id, payload)."""
         self.hello: Future[dict[str, Any]] = Future()
         self.ended: Future[SandboxError] = Future()
         for future in (self.hello, self.ended):
@@ -72,6 +80,11 @@ class Connection:
         self._bulk: deque[tuple[memoryview, Callable[[], None]]] = deque()
         self._lock = threading.Lock()
         self._writing = threading.Lock()
+        self._reading = threading.Lock()
+        self._any_thread_writes = stream.any_thread_writes
+        self._lent: LoopReader | None = None
+        self._loan_ends = 0.0
+        self._trouble: Exception | None = None
         self._closing = False
         self._more = False
         self._keep_alive_s = keep_alive_s
@@ -83,12 +96,20 @@ class Connection:
 
     def open(self) -> None:
         """Start the thread."""
+        if self._any_thread_writes:
+            with contextlib.suppress(OSError):
+                self._lent = LoopReader(self._stream.read_fd, self._read_on_loop)
         self._thread.start()
+
+    @property
+    def _is_lent(self) -> bool:
+        return self._lent is not None and self._lent.loop is not None
 
     @property
     def alive(self) -> bool:
         """Whether requests can still be answered."""
-        return not self.ended.done() and not self._closing
+        self._read_lent()  # its end may have come while the loop was busy
+        return not self.ended.done() and not self._closing and self._trouble is None
 
     def next_ident(self) -> int:
         """A number for a request."""
@@ -147,6 +168,7 @@ class Connection:
             self._pending[ident] = _Pending(future, output_room, listener)
             self._outgoing.append(memoryview(frame))
         self._send_now()
+        self._lend()
         return future
 
     def close(self, timeout_s: float) -> bool:
@@ -166,7 +188,7 @@ class Connection:
 
     def _send_now(self) -> None:
         """Write what waits from this thread, which saves waking the other; where that can't be, the other does."""
-        if self._stream.any_thread_writes and self._writing.acquire(blocking=False):
+        if self._any_thread_writes and self._writing.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):  # the other thread finds the same, and ends
                     if not self.ended.done() and not self._closing and self._write(bulk=False):
@@ -180,12 +202,49 @@ class Connection:
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0")
 
+    def _lend(self) -> None:
+        """Have the running event loop read, unless another one does."""
+        lent, loop = self._lent, asyncio._get_running_loop()
+        if lent is None or loop is None or lent.loop is loop or (lent.loop is not None and lent.loop.is_running()):
+            return
+        lent.take_back()
+        if lent.lend(loop):
+            self._wake()
+
+    def _read_on_loop(self) -> None:
+        assert self._lent is not None
+        self._lent.used = True
+        self._read_lent()
+
+    def _read_lent(self) -> None:
+        """Take in what has come, where the stream is lent; what goes wrong is the thread's business."""
+        if not self._is_lent or not self._reading.acquire(blocking=False):
+            return
+        try:
+            self._receive(1)
+        except Exception as broken:  # noqa: BLE001 - the thread raises it again
+            self._give_up(broken)
+        except BaseException as broken:
+            self._give_up(SandboxProtocolError(f"reading from the sandbox {self._name} was broken off by {broken!r}"))
+            raise
+        finally:
+            self._reading.release()
+
+    def _give_up(self, trouble: Exception) -> None:
+        assert self._lent is not None
+        self._trouble = trouble
+        self._lent.take_back()
+        self._wake()
+
     def _run(self) -> None:
         try:
             self._loop()
             error: SandboxError = SandboxDied(f"the sandbox {self._name} was stopped")
         except SandboxError as broken:
             error = broken
+        except EOFError:
+            detail = self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)
+            error = SandboxDied(f"the sandbox {self._name} ended: {detail}")
         except OSError as broken:
             detail = self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)
             error = SandboxDied(f"the stream to the sandbox {self._name} broke ({broken}); {detail}")
@@ -196,26 +255,42 @@ class Connection:
     def _loop(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
-            selector.register(self._stream.read_fd, selectors.EVENT_READ)
-            writing = False
+            watched: dict[int, int] = {}
+            waiting = False
             while not self._closing:
+                watched = self._watch(selector, watched, writing=waiting)
                 for key, _ in selector.select(self._patience()):
                     if key.fileobj is self._wake_read:
                         with contextlib.suppress(BlockingIOError):
                             self._wake_read.recv(4096)
-                if not self._receive():
-                    raise SandboxDied(
-                        f"the sandbox {self._name} ended: {self._stream.wait_exit(EXIT_DETAIL_TIMEOUT_S)}"
-                    )
+                with self._reading:
+                    self._more = not self._is_lent and self._receive(READS_AT_ONCE)
+                if self._trouble is not None:
+                    raise self._trouble
                 waiting = not self._flush()
-                if waiting != writing:
-                    writing = waiting
-                    self._watch_writable(selector, writing)
+
+    def _watch(self, selector: selectors.BaseSelector, watched: dict[int, int], *, writing: bool) -> dict[int, int]:
+        """Have the selector watch what it should, and say what that is."""
+        wanted = {} if self._is_lent else {self._stream.read_fd: selectors.EVENT_READ}
+        if writing:
+            fd = self._stream.write_fd
+            wanted[fd] = wanted.get(fd, 0) | selectors.EVENT_WRITE
+        if wanted != watched:
+            for fd in watched:
+                selector.unregister(fd)
+            for fd, events in wanted.items():
+                selector.register(fd, events)
+        return wanted
 
     def _patience(self) -> float | None:
-        """How long to wait for something to happen; gives a sign of life when it is time for one."""
+        """How long to wait for something to happen; does what it is time for."""
         if self._more:
             return 0
+        waits = [wait for wait in (self._until_word(), self._until_loan_ends()) if wait is not None]
+        return min(waits, default=None)
+
+    def _until_word(self) -> float | None:
+        """Seconds until a sign of life is due; gives it when it is."""
         if self._keep_alive_s is None:
             return None
         left = self._next_word - time.monotonic()
@@ -228,29 +303,37 @@ class Connection:
                 self._outgoing.append(memoryview(protocol.pack(b"L", 0, {})))
         return 0
 
-    def _watch_writable(self, selector: selectors.BaseSelector, writing: bool) -> None:
-        read_fd, write_fd = self._stream.read_fd, self._stream.write_fd
-        if read_fd == write_fd:
-            selector.modify(read_fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0))
-        elif writing:
-            selector.register(write_fd, selectors.EVENT_WRITE)
-        else:
-            selector.unregister(write_fd)
+    def _until_loan_ends(self) -> float | None:
+        """Seconds until the event loop that reads must have read something; takes the stream back when it has not."""
+        lent = self._lent
+        if lent is None or lent.loop is None:
+            return None
+        left = self._loan_ends - time.monotonic()
+        if left > 0:
+            return left
+        if not lent.used:
+            lent.take_back()
+            return 0
+        lent.used = False
+        self._loan_ends = time.monotonic() + LOAN_S
+        return LOAN_S
 
-    def _receive(self) -> bool:
-        """Take in what has come; False at the end of the stream."""
-        self._more = False
+    def _receive(self, reads: int) -> bool:
+        """Take in what has come; True where more may be there.
+
+        Raises:
+            EOFError: It is the end of the stream.
+        """
         # Not without end: a sandbox that never stops talking must not keep this end from talking, or from hanging up.
-        for _ in range(READS_AT_ONCE):
+        for _ in range(reads):
             try:
                 data = self._stream.read()
             except BlockingIOError:
-                return True
-            if not data:
                 return False
+            if not data:
+                raise EOFError
             for kind, ident, payload in self._parser.feed(data):
                 self._take(kind, ident, payload)
-        self._more = True
         return True
 
     def _flush(self) -> bool:
@@ -314,11 +397,13 @@ class Connection:
             pending.listener(kind, payload)
 
     def _end(self, error: SandboxError) -> None:
-        # Nobody may write to a descriptor that is closed: its number may be in use again.
-        with self._writing:
+        # Nobody may use a descriptor that is closed: its number may be in use again.
+        with self._writing, self._reading:
             self._stream.close()
             with self._lock:
                 self.ended.set_result(error)
+        if self._lent is not None:
+            self._lent.close()
         with self._lock:
             pending, self._pending = self._pending, {}
             self._outgoing.clear()

@@ -26,6 +26,7 @@ from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .journalled import is_journalled
 from .languages import Language
 from .limits import Limits, parse_limits, parse_seconds, parse_size
+from .loops import CancelledBy
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
@@ -333,9 +334,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
-        running = asyncio.ensure_future(self._execute(list(code_blocks)))
-        cancellation_token.link_future(running)
-        return await running
+        with CancelledBy(cancellation_token):
+            return await self._execute(list(code_blocks))
 
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -429,7 +429,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept: list[str | None] = []
         message = {**request.message, "scan": workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
-        if workspace is not None:
+        if workspace is not None and not workspace.unchanged():
             async with self._files:
                 notes += await sync.push(workspace, sandbox)
         if request.filename is not None:
@@ -448,7 +448,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             if calls is not None:
                 await calls.close()
         artifacts: tuple[Artifact, ...] = ()
-        if workspace is not None:
+        if workspace is not None and reply.message.get("files"):
             async with self._files:
                 artifacts = await sync.pull(workspace, sandbox, reply)
         result = to_result(

@@ -19,6 +19,7 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
 # What the runner sends has five.
 MAX_NESTING = 32
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 _PREFIX = struct.Struct("!I")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -136,7 +137,7 @@ def pack(kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"")
     Raises:
         ValueError: It would be larger than `MAX_PAYLOAD`.
     """
-    head = json.dumps(message, separators=(",", ":")).encode("ascii")
+    head = _to_json(message).encode("ascii")
     return frame(kind, ident, _PREFIX.pack(len(head)) + head + data)
 
 

@@ -6,24 +6,23 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from . import protocol
 from .connection import Connection, Listener, Reply
 from .egress.gateway import Gateway
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
+from .loops import within
 from .stream import ByteStream, Launcher
 from .turns import Turns
 
 logger = logging.getLogger("autogen_codeact")
 
-T = TypeVar("T")
 CHUNK = 256 * 1024
 OUTPUT_SLACK = 64 * 1024
 ANSWER_TIMEOUT_S = 20.0
@@ -190,7 +189,7 @@ class Sandbox:
         if stream is not None:
             threading.Thread(target=self._undo_launch, args=(stream,), name=f"codeact-undo-{self.name}").start()
         with contextlib.suppress(SandboxTimeout):
-            await _within(self._undone, CANCEL_PATIENCE_S, "")
+            await within(self._undone, CANCEL_PATIENCE_S, "")
 
     def _undo_launch(self, stream: ByteStream) -> None:
         try:
@@ -212,7 +211,7 @@ class Sandbox:
         connection.send(protocol.runner_source())
         connection.send(protocol.pack(b"C", 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
-            hello = await _within(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
+            hello = await within(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:
             raise
         except SandboxError as error:
@@ -294,7 +293,7 @@ class Sandbox:
     async def _answer(self, future: Future[Reply], limit: float, cancel: Callable[[], Any]) -> Reply:
         """Wait for a block's answer until the host's own deadline."""
         try:
-            return await _within(future, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
+            return await within(future, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
         except asyncio.CancelledError:
             await cancel()
             raise
@@ -308,7 +307,7 @@ class Sandbox:
             self._calls[ident].end()
         connection.send(protocol.pack(b"K", ident, {}))
         try:
-            await _within(future, self._grace_s, "the sandbox did not confirm the cancellation")
+            await within(future, self._grace_s, "the sandbox did not confirm the cancellation")
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
@@ -383,7 +382,7 @@ class Sandbox:
         try:
             connection = self._connected()
             question = connection.request(b"F", connection.next_ident(), {"op": "list"})
-            await _within(question, timeout_s, "it did not answer")
+            await within(question, timeout_s, "it did not answer")
         except SandboxError:
             return False
         return True
@@ -408,7 +407,7 @@ class Sandbox:
         """Wait for an answer that no user code can delay; a sandbox that does not give it is ended."""
         text = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
         try:
-            return await _within(future, ANSWER_TIMEOUT_S, text)
+            return await within(future, ANSWER_TIMEOUT_S, text)
         except SandboxTimeout:
             await self.stop()
             raise
@@ -472,15 +471,3 @@ def number_of(message: Mapping[str, Any], key: str) -> int:
     if not isinstance(value, int) or value < 0:
         raise SandboxProtocolError(f"the sandbox sent {value!r} where a number is due ({key})")
     return value
-
-
-async def _within(future: Future[T], seconds: float, text: str) -> T:
-    """Wait for a future, without ever cancelling it."""
-    until = time.monotonic() + seconds
-    try:
-        async with asyncio.timeout(max(0.0, until - time.monotonic())):
-            return await asyncio.wrap_future(future)
-    except TimeoutError as error:
-        if isinstance(error, SandboxError):
-            raise
-        raise SandboxTimeout(text) from None

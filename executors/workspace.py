@@ -16,19 +16,17 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 
 from autogen_codeact.executors.errors import SandboxFileError
-from autogen_codeact.executors.filenames import MAX_DEPTH, PART_PREFIX, printable, safe_name
+from autogen_codeact.executors.filenames import PART_PREFIX, printable, safe_name
+from autogen_codeact.executors.scan import FOLDER_FLAGS, Scan, Signature, Skipped, signature_of
 
 __all__ = ["HostFile", "Skipped", "Workspace", "safe_name"]
 
 CHUNK_BYTES = 256 * 1024
-# Windows lacks both; prepare() refuses there before either is used.
-_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 # Without O_NONBLOCK, opening a FIFO that took a file's place would wait for a writer.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
@@ -37,8 +35,6 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW",
 # Small files that were fresh when they were sent are therefore told apart by their content, once.
 _FRESH_NS = 50_000_000
 _DIGEST_MAX_BYTES = 1024**2
-
-_Signature = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +54,9 @@ class HostFile:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Something in the host folder that is not sent.
-
-    Args:
-        name: Path relative to the workspace, fit for printing; `.` for the folder as a whole.
-        reason: Why, as the rest of a sentence that begins with the name.
-    """
-
-    name: str
-    reason: str
-
-
 @dataclass(slots=True)
 class _Synced:
-    signature: _Signature
+    signature: Signature
     digest: bytes | None  # only while the file may have changed without a new signature
 
 
@@ -106,6 +89,9 @@ class Workspace:
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
         self._digests: dict[str, bytes] = {}
+        self._state: dict[str, Signature] = {}
+        self._state_since = 0.0
+        self._settled: tuple[tuple[str, Signature], ...] = ()
         self._sizes: dict[str, int] | None = None
         self._total = 0
 
@@ -148,10 +134,19 @@ class Workspace:
                 del self._synced[name]
         changed = [name for name, status in scan.files.items() if not self._in_step(name, status)]
         files = self._within_caps(scan, sorted(changed))
+        self._note_state(scan, in_step=not changed)
         skipped = set(scan.skipped)
         self.skipped = [entry for entry in scan.skipped if entry not in self._reported]
         self._reported = skipped
         return files
+
+    def unchanged(self) -> bool:
+        """Whether it is certain that `outgoing` would find nothing; far cheaper than finding out by that. For any thread."""
+        settled = self._settled
+        try:
+            return bool(settled) and all(signature_of(os.lstat(path)) == signature for path, signature in settled)
+        except OSError:
+            return False
 
     def read(self, file: HostFile) -> Iterator[bytes]:
         """Read a file that `outgoing` found.
@@ -189,7 +184,7 @@ class Workspace:
                     status = os.lstat(self.root / name)
             if status is not None:
                 digest = self._digests.get(name) if self._fresh(status) else None
-                self._synced[name] = _Synced(_signature(status), digest)
+                self._synced[name] = _Synced(signature_of(status), digest)
 
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
         """Write a file that the sandbox sent: whole or not at all, and only inside the folder.
@@ -242,7 +237,7 @@ class Workspace:
             if status.st_ino == inode:  # else somebody on the host replaced it already
                 self._total += status.st_size - self._known_sizes().get(name, 0)
                 self._known_sizes()[name] = status.st_size
-                self._synced[name] = _Synced(_signature(status), digest)
+                self._synced[name] = _Synced(signature_of(status), digest)
 
     def _fill(self, descriptor: int, name: str, chunks: Iterable[bytes], task: str) -> bytes | None:
         room = self.max_total_bytes - self._total + self._known_sizes().get(name, 0)
@@ -267,15 +262,25 @@ class Workspace:
             self._total = sum(self._sizes.values())
         return self._sizes
 
-    def _scan(self) -> _Scan:
-        scan = _Scan(self.max_files)
+    def _scan(self) -> Scan:
+        scan = Scan(self.max_files)
         with self._folder([], "list") as folder, self._explained(f"Can't list {self.root}"):
             scan.folder(folder, "", 1)
         return scan
 
+    def _note_state(self, scan: Scan, *, in_step: bool) -> None:
+        """Note the state of a folder in which there is nothing to send, once no change can hide behind the ticks of its times."""
+        found = {**scan.folders, **scan.files} if in_step and scan.complete and scan.readable else {}
+        state = {name: signature_of(status) for name, status in found.items()}
+        now = time.monotonic()
+        if state != self._state:
+            self._state, self._state_since, self._settled = state, now, ()
+        elif not self._settled and now - self._state_since > _FRESH_NS / 1e9:
+            self._settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
+
     def _in_step(self, name: str, status: os.stat_result) -> bool:
         known = self._synced.get(name)
-        if known is None or known.signature != _signature(status):
+        if known is None or known.signature != signature_of(status):
             return False
         if known.digest is not None:
             if known.digest != self._digest(name, status.st_size):
@@ -296,7 +301,7 @@ class Workspace:
     def _fresh(self, status: os.stat_result) -> bool:
         return self._scanned_at_ns - max(status.st_mtime_ns, status.st_ctime_ns) < _FRESH_NS
 
-    def _within_caps(self, scan: _Scan, changed: list[str]) -> list[HostFile]:
+    def _within_caps(self, scan: Scan, changed: list[str]) -> list[HostFile]:
         """Build the list to send, and the sizes that `store` counts on."""
         sizes = {name: status.st_size for name, status in scan.files.items()}
         for name in changed:
@@ -363,7 +368,7 @@ class Workspace:
                 for part in parts:
                     if create and _make_folder(part, opened[-1]):
                         made.append((opened[-1], part))
-                    opened.append(os.open(part, _FOLDER_FLAGS, dir_fd=opened[-1]))
+                    opened.append(os.open(part, FOLDER_FLAGS, dir_fd=opened[-1]))
             yield opened[-1]
         except BaseException:
             for parent, part in reversed(made):
@@ -382,73 +387,6 @@ class Workspace:
             raise
         except OSError as error:
             raise _error(error.errno, task, _advice(error)) from error
-
-
-@dataclass
-class _Scan:
-    """One look at the folder: its regular files, and what else is in it."""
-
-    max_files: int
-    files: dict[str, os.stat_result] = field(default_factory=dict)
-    skipped: list[Skipped] = field(default_factory=list)
-    entries: int = 0
-    complete: bool = True
-
-    def folder(self, descriptor: int, prefix: str, depth: int) -> None:
-        # A folder without end must cost neither time nor memory without end.
-        room = 2 * self.max_files - self.entries
-        with os.scandir(descriptor) as listing:
-            entries = list(islice(listing, max(room, 0) + 1))
-        for entry in entries:
-            self.entries += 1
-            if self.complete and self.entries > 2 * self.max_files:
-                self._stop()
-            if not self.complete:
-                return
-            self._entry(entry, descriptor, prefix + entry.name, depth)
-
-    def _stop(self) -> None:
-        self.complete = False
-        self.skip(".", f"holds more than {self.max_files} files, or too many folders; the rest is not sent.")
-
-    def _entry(self, entry: os.DirEntry[str], parent: int, name: str, depth: int) -> None:
-        if entry.is_symlink():
-            self.skip(name, "is a symbolic link.")
-        elif entry.is_file(follow_symlinks=False):
-            if len(self.files) == self.max_files:
-                self._stop()
-            elif not entry.name.startswith(PART_PREFIX):
-                try:
-                    self.files[name] = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    return
-        elif not entry.is_dir(follow_symlinks=False):
-            self.skip(name, "is not a regular file.")
-        elif depth >= MAX_DEPTH:
-            self.skip(name, f"is more than {MAX_DEPTH} folders deep.")
-        else:
-            self._descend(entry.name, parent, name, depth)
-
-    def _descend(self, part: str, parent: int, name: str, depth: int) -> None:
-        try:
-            descriptor = os.open(part, _FOLDER_FLAGS, dir_fd=parent)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self.skip(name, f"can't be opened as a folder: {os.strerror(error.errno or 0)}.")
-            return
-        try:
-            self.folder(descriptor, name + "/", depth + 1)
-        finally:
-            os.close(descriptor)
-
-    def skip(self, name: str, reason: str) -> None:
-        self.skipped.append(Skipped(printable(name), reason))
-
-
-def _signature(status: os.stat_result) -> _Signature:
-    # The change time also sees a new mode, and tools that set the modification time back.
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _plain_mode(mode: int) -> int:

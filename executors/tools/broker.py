@@ -17,6 +17,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.errors import SandboxProtocolError
 from autogen_codeact.executors.limits import parse_size
+from autogen_codeact.executors.loops import hand_over
 from autogen_codeact.executors.result import CallOutcome, ErrorInfo, ToolCall
 
 from .approval import ApproveTool, ToolApproval, ToolApprovalRequest
@@ -215,7 +216,7 @@ class BlockCalls:
     def _hand_over(self, work: Callable[..., None], *arguments: Any) -> None:
         # Where the loop has been closed, nobody waits for the block any more.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(work, *arguments, context=self._context)
+            hand_over(self._loop, work, *arguments, context=self._context)
 
     # On the event loop
 

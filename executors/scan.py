@@ -1,0 +1,99 @@
+"""One look at the host folder that is kept in step with the sandbox's `/workspace`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from itertools import islice
+
+from autogen_codeact.executors.filenames import MAX_DEPTH, PART_PREFIX, printable
+
+# Windows lacks both; Workspace.prepare refuses there before either is used.
+FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+Signature = tuple[int, int, int, int]
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """What tells one state of a file or folder from another, as far as its file system says."""
+    # The change time also sees a new mode, and tools that set the modification time back.
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something in the host folder that is not sent.
+
+    Args:
+        name: Path relative to the workspace, fit for printing; `.` for the folder as a whole.
+        reason: Why, as the rest of a sentence that begins with the name.
+    """
+
+    name: str
+    reason: str
+
+
+@dataclass
+class Scan:
+    """One look at the folder: its regular files, the folders (with a slash at the end), and what else is in it."""
+
+    max_files: int
+    files: dict[str, os.stat_result] = field(default_factory=dict)
+    folders: dict[str, os.stat_result] = field(default_factory=dict)
+    skipped: list[Skipped] = field(default_factory=list)
+    entries: int = 0
+    complete: bool = True
+    readable: bool = True
+
+    def folder(self, descriptor: int, prefix: str, depth: int) -> None:
+        # A folder without end must cost neither time nor memory without end.
+        room = 2 * self.max_files - self.entries
+        # Before it is listed: what comes into it meanwhile must show the next time.
+        self.folders[prefix] = os.fstat(descriptor)
+        with os.scandir(descriptor) as listing:
+            entries = list(islice(listing, max(room, 0) + 1))
+        for entry in entries:
+            self.entries += 1
+            if self.complete and self.entries > 2 * self.max_files:
+                self._stop()
+            if not self.complete:
+                return
+            self._entry(entry, descriptor, prefix + entry.name, depth)
+
+    def _stop(self) -> None:
+        self.complete = False
+        self.skip(".", f"holds more than {self.max_files} files, or too many folders; the rest is not sent.")
+
+    def _entry(self, entry: os.DirEntry[str], parent: int, name: str, depth: int) -> None:
+        if entry.is_symlink():
+            self.skip(name, "is a symbolic link.")
+        elif entry.is_file(follow_symlinks=False):
+            if len(self.files) == self.max_files:
+                self._stop()
+            elif not entry.name.startswith(PART_PREFIX):
+                try:
+                    self.files[name] = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    return
+        elif not entry.is_dir(follow_symlinks=False):
+            self.skip(name, "is not a regular file.")
+        elif depth >= MAX_DEPTH:
+            self.skip(name, f"is more than {MAX_DEPTH} folders deep.")
+        else:
+            self._descend(entry.name, parent, name, depth)
+
+    def _descend(self, part: str, parent: int, name: str, depth: int) -> None:
+        try:
+            descriptor = os.open(part, FOLDER_FLAGS, dir_fd=parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.readable = False
+            self.skip(name, f"can't be opened as a folder: {os.strerror(error.errno or 0)}.")
+            return
+        try:
+            self.folder(descriptor, name + "/", depth + 1)
+        finally:
+            os.close(descriptor)
+
+    def skip(self, name: str, reason: str) -> None:
+        self.skipped.append(Skipped(printable(name), reason))
