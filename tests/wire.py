@@ -195,15 +195,27 @@ async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator
     """Fail where a process of the sandbox, a task or a thread is there that was not there before."""
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-    in_sandbox, threads = await asyncio.to_thread(processes, executor), _threads()
+    in_sandbox, threads = await _steady(executor), _threads()
     yield
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     assert tasks == set()
-    assert await asyncio.to_thread(processes, executor) == in_sandbox
+    assert await _steady(executor, in_sandbox) == in_sandbox
     assert _threads() <= threads
     gc.collect()
     await asyncio.sleep(0)
     assert reports == []
+
+
+async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | None = None) -> list[str]:
+    """The processes when those that wait for the next block have been replaced: as wanted, or the same for a while; at most 10 s."""
+    loop = asyncio.get_running_loop()
+    deadline, found, since = loop.time() + 10, await asyncio.to_thread(processes, executor), loop.time()
+    while found != wanted and loop.time() < deadline and (wanted is not None or loop.time() < since + 0.1):
+        await asyncio.sleep(0.02)
+        now = await asyncio.to_thread(processes, executor)
+        if now != found:
+            found, since = now, loop.time()
+    return found
 
 
 def _threads() -> set[threading.Thread]:
