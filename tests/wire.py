@@ -207,7 +207,7 @@ async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator
 
 
 async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | None = None) -> list[str]:
-    """The processes when those that wait for the next block have been replaced: as wanted, or the same for a while; at most 10 s."""
+    """The processes once what waits for the next block has been replaced: as wanted, or the same for a while; at most 10 s."""
     loop = asyncio.get_running_loop()
     deadline, found, since = loop.time() + 10, await asyncio.to_thread(processes, executor), loop.time()
     while found != wanted and loop.time() < deadline and (wanted is not None or loop.time() < since + 0.1):
