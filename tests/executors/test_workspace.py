@@ -116,7 +116,7 @@ class TestOutgoing:
         self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """As on kernels whose file times move in ticks: all the files' times are one and the same."""
-        monkeypatch.setattr("autogen_codeact.executors.workspace._signature", lambda status: (0, 0, 0, 0))
+        monkeypatch.setattr("autogen_codeact.executors.workspace.signature_of", lambda status: (0, 0, 0, 0))
         # A tick is much shorter than that; but the test may be held up between two steps.
         monkeypatch.setattr("autogen_codeact.executors.workspace._FRESH_NS", 60 * 10**9)
         (root / "n").write_text("1")
