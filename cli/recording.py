@@ -40,7 +40,10 @@ class RecordedModel(ReplayChatCompletionClient):
             RecordingEnded: There is none.
         """
         if len(self.create_calls) >= self.provided_message_count:
-            raise RecordingEnded(f"the recording has {self.provided_message_count} answers, and one more was asked for")
+            count = self.provided_message_count
+            raise RecordingEnded(
+                f"the recording has {count} answer{'' if count == 1 else 's'}, and one more was asked for"
+            )
         return await super().create(*args, **kwargs)
 
     async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:

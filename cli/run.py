@@ -117,6 +117,8 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
         raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
     finally:
         await client.close()
+    if watch.silent:
+        say("the model answered with nothing")
     if files:
         say(f"gone with the sandbox: {', '.join(sorted(files))}. --work-dir FOLDER keeps files.")
     return watch.status
@@ -158,7 +160,7 @@ def _as_object(event: Message | TaskResult) -> dict[str, object]:
 
 
 class Watch:
-    """Follows a run and knows in the end how it went.
+    """Follows a run and knows in the end how it went, and whether the last word was an empty one (`silent`).
 
     Args:
         team: Whether it is a team's.
@@ -168,6 +170,7 @@ class Watch:
         self._team = team
         self._failed = False
         self._answered = False
+        self.silent = False
 
     @property
     def status(self) -> int:
@@ -177,7 +180,9 @@ class Watch:
     async def see(self, event: Message | TaskResult) -> None:
         """Take note of an event."""
         if isinstance(event, TaskResult):
-            self._answered = await self._is_answer(event.messages[-1])
+            last = event.messages[-1]
+            self._answered = await self._is_answer(last)
+            self.silent = isinstance(last, TextMessage) and last.source != "user" and not last.content.strip()
         elif isinstance(event, CodeExecutionEvent):
             self._failed = event.result.exit_code != 0
         elif isinstance(event, TextMessage) and "exit_code" in event.metadata:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.sandbox import SandboxChoice, as_result, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import headline, remarks
-from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
 from autogen_codeact.executors.languages import find_language
 
 
@@ -98,9 +99,7 @@ async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *
             if screen is not None:
                 screen.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
-            began = time.monotonic()
-            ended = await executor.execute_code_blocks([code], CancellationToken())
-            result = as_result(ended, time.monotonic() - began)
+            result = await _run_block(executor, code, screen)
             if screen is None:
                 print(json.dumps(_as_object(index, block, result, choice)), flush=True)  # noqa: T201 - it is the output
             else:
@@ -111,6 +110,25 @@ async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *
                     say(f"stopped at the first failing block; {left} after it did not run")
                 return result.exit_code & 0xFF or 1
     return 0
+
+
+async def _run_block(executor: CodeExecutor, code: CodeBlock, screen: Screen | None) -> ExecutionResult:
+    """Run a block; what it writes is shown as it comes, where somebody looks at it and the executor can do that."""
+    if screen is None or not isinstance(executor, SandboxCodeExecutor):
+        began = time.monotonic()
+        ended = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
+        if screen is not None:
+            screen.output(ended.output)
+    else:
+        async with aclosing(executor.execute_stream([code], CancellationToken())) as running:
+            async for item in running:
+                if isinstance(item, OutputChunk):
+                    screen.output(item.text)
+                else:
+                    ended = item
+    if screen is not None:
+        screen.end_output()
+    return ended
 
 
 def _as_object(index: int, block: ExtractedBlock, result: ExecutionResult, choice: SandboxChoice) -> dict[str, Any]:
@@ -137,8 +155,6 @@ def _as_object(index: int, block: ExtractedBlock, result: ExecutionResult, choic
 
 
 def _show(screen: Screen, name: str, block: ExtractedBlock, result: ExecutionResult) -> None:
-    if result.output:
-        screen.line(result.output.removesuffix("\n"))
     for remark in remarks(result):
         screen.line(remark, "yellow")
     where = ""

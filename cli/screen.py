@@ -17,6 +17,7 @@ from rich.text import Text
 MAX_WIDTH = 100
 MAX_LINES = 40
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_UNFINISHED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 # Joiners are invisible too, but several scripts and most emoji are written with them.
 _HARMLESS = "\n\t\u200c\u200d"
 
@@ -73,6 +74,7 @@ class Screen:
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
+        self._held = self._last = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
         """Write a line; one that is longer than the screen is wrapped on a terminal only.
@@ -124,6 +126,23 @@ class Screen:
         """Write a piece of a text that is still coming, at once."""
         sys.stdout.write(printable(text))
         sys.stdout.flush()
+
+    def output(self, text: str) -> None:
+        """Write a piece of a program's output at once, but for an end that only the next piece makes whole."""
+        text = self._held + text
+        cut = _UNFINISHED.search(text)
+        self._held = cut[0] if cut else ""
+        text = text.removesuffix(self._held)
+        self._last = text[-1:] or self._last
+        self.piece(text)
+
+    def end_output(self) -> None:
+        """End a program's output: what follows begins a line."""
+        held, self._held = self._held, ""
+        self.piece(held)
+        if (held or self._last or "\n")[-1] not in "\r\n":
+            self.piece("\n")
+        self._last = ""
 
 
 class _Code(CodeBlock):

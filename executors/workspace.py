@@ -418,7 +418,7 @@ def _error(number: int | None, task: str, reason: str) -> SandboxFileError:
 _DISK_FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 _FORBIDDEN = "this user has no permission. Change the owner or mode, or use another work_dir."
 _NO_PLACE = "it does not exist and can't be created there. Use another folder."
-_NO_FOLDER = "a symbolic link or a file is where a folder should be. Remove it, or use another name."
+_NO_FOLDER = "a symbolic link or a file is where a folder should be. Use another name, or remove it."
 _ADVICE = {
     errno.ENOSPC: _DISK_FULL,
     errno.EDQUOT: _DISK_FULL,
@@ -428,7 +428,7 @@ _ADVICE = {
     errno.ELOOP: _NO_FOLDER,
     errno.ENOTDIR: _NO_FOLDER,
     errno.EEXIST: _NO_FOLDER,
-    errno.EISDIR: "there is a folder of that name on the host. Remove it, or use another name.",
+    errno.EISDIR: "there is a folder of that name on the host. Use another name, or remove it.",
     errno.ENOENT: "it no longer exists on the host. Create it again, or start again.",
 }
 

@@ -38,6 +38,15 @@ def test_while_code_runs(tmp_path, extra, number, status):
         assert finish(process) == (status, STOPPING)
 
 
+def test_what_a_block_has_written_until_then_is_there(tmp_path):
+    page = tmp_path / "slow.md"
+    page.write_text(SLOW)
+    with start("exec", page) as process:
+        assert [process.stdout.readline() for _ in range(2)] == ["[1/1] python, line 2\n", "on\n"]
+        process.send_signal(signal.SIGINT)
+        assert finish(process) == (130, STOPPING)
+
+
 @pytest.mark.parametrize("extra", [[], ["--team"], ["--stream"]])
 def test_while_the_model_thinks(extra):
     server = OpenAIServer([Reply(silent=True)]).start()

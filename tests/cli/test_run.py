@@ -115,7 +115,16 @@ def test_a_recording_that_ends_too_early_is_status_2(tmp_path):
     done = codeact("run", "task", "--model", replay(tmp_path, WORKS))
     assert done.status == 2
     assert done.err == (
-        "codeact: The run failed. RecordingEnded: the recording has 1 answers, and one more was asked for\n"
+        "codeact: The run failed. RecordingEnded: the recording has 1 answer, and one more was asked for\n"
+    )
+
+
+def test_an_empty_answer_is_said(tmp_path):
+    done = codeact("run", "task", "--model", replay(tmp_path, " \n"))
+    assert (done.status, done.out, done.err) == (
+        1,
+        "== Task ==\ntask\n\n",
+        "codeact: the model answered with nothing\n",
     )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogen_codeact.cli.screen import amount, printable, seconds, shortened
+from autogen_codeact.cli.screen import Screen, amount, printable, seconds, shortened
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,24 @@ def test_shortened_keeps_head_and_tail():
     lines = shortened(text, 10).split("\n")
     assert lines == [*"01234", "[… 90 lines left out here; --json has them all …]", "95", "96", "97", "98", "99"]
     assert shortened("a\nb", 10) == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["a\n", "b"], "a\nb\n"),
+        (["a\x1b[3", "1mred\x1b", "[0m\r", "\nend\n"], "ared\nend\n"),
+        (["a\r"], "a\n"),
+        (["a\x1b["], "a\\x1b[\n"),
+        (["a\tb", "", ""], "a\tb\n"),
+        ([""], ""),
+        ([], ""),
+    ],
+)
+def test_output_that_comes_in_pieces_is_made_printable_as_a_whole_and_ends_its_line(capsys, pieces, shown):
+    screen = Screen()
+    for _ in range(2):
+        for piece in pieces:
+            screen.output(piece)
+        screen.end_output()
+    assert capsys.readouterr().out == shown * 2

@@ -59,7 +59,7 @@ class TestPrepare:
 
     def test_a_file_in_its_place(self, root: Path):
         root.write_text("I am a file")
-        with pytest.raises(SandboxFileError, match="Remove it, or use another name") as caught:
+        with pytest.raises(SandboxFileError, match="Use another name, or remove it") as caught:
             Workspace(root).prepare()
         assert caught.value.errno == errno.EEXIST
         assert isinstance(caught.value, OSError)
