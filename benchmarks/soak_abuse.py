@@ -55,6 +55,9 @@ ABUSE = {
     ),
     "raises": ("raise ValueError('{mark}')", {"error"}),
 }
+# A fork bomb that fails by itself leaves the session its children, dying or not waited for; what forks next to them may fail too.
+FORKS = ("memory bomb of a child", "daemon")
+NO_ROOM = "BlockingIOError"
 
 
 class Soak:
@@ -65,6 +68,7 @@ class Soak:
         self.until = time.monotonic() + seconds
         self.counts = collections.Counter()
         self.wrong = []
+        self.bombed = {}
 
     def note(self, what, *details):
         """Something that is not as it has to be."""
@@ -97,6 +101,14 @@ class Soak:
         result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
         self.counts["blocks"] += 1
         self.counts[f"blocks: {kind}"] += 1
+        crowded = kind in FORKS and result.error is not None and result.error.type == NO_ROOM
+        if crowded and self.bombed.get(number) is executor:
+            self.counts["blocks without room beside a bomb's children"] += 1
+            return
+        if result.state != "kept":
+            self.bombed.pop(number, None)
+        elif kind == "fork bomb":
+            self.bombed[number] = executor
         if result.outcome not in right:
             self.note("wrong outcomes", kind, result.outcome, result.exit_code, result.output[:300], result.notes)
         strangers = result.output.count("<session ") - result.output.count(mark)
@@ -145,7 +157,14 @@ async def main():
     seconds = time.monotonic() - began
     after = host()
     print(f"{options.sandbox}: {options.sessions} sessions for {seconds:.0f} s")
-    for name in ("blocks", "wrong outcomes", "wrong answers", "crossed outputs", "sandbox errors"):
+    for name in (
+        "blocks",
+        "blocks without room beside a bomb's children",
+        "wrong outcomes",
+        "wrong answers",
+        "crossed outputs",
+        "sandbox errors",
+    ):
         print(f"  {name}: {soak.counts[name]}")
     print("  of them:", ", ".join(f"{name[8:]} {count}" for name, count in soak.counts.items() if ": " in name))
     for name, value in before.items():

@@ -53,7 +53,7 @@ async def test_52_whoever_is_killed_the_result_is_typed_and_pid_1_lives(subject:
 async def test_52_who_kills_everything_has_its_pending_tool_call_cancelled(subject: Subject) -> None:
     pending = Endless()
     await subject.start({"tools": [Tool(pending.endless)]})
-    code = "import subprocess\np = subprocess.Popen(['sh', '-c', 'sleep 0.5; kill -9 -1'])\nprint('calls', flush=True)\nendless()"
+    code = "import subprocess\np = subprocess.Popen(['sh', '-c', 'sleep 1.5; kill -9 -1'])\nprint('calls', flush=True)\nendless()"
     result = await subject.run(code, timeout=20)
     assert (result.outcome, result.exit_code, result.output) == ("crashed", 137, "calls\n"), result
     assert result.error is not None
