@@ -1,0 +1,30 @@
+"""What the packages export. Each name is said three times: to type checkers, to the import on demand, and in `__all__`."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+
+def for_type_checkers(package: str, source: Path) -> dict[str, str]:
+    """The names that are imported where a type checker looks, and the module that each is from."""
+    (block,) = (node for node in ast.parse(source.read_text()).body if isinstance(node, ast.If))
+    return {
+        alias.name: node.module.removeprefix(f"{package}.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("package", ["autogen_codeact.executors", "autogen_codeact.agents", "autogen_codeact.teams"])
+def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    assert for_type_checkers(package, Path(module.__file__)) == module._HOME
+    assert sorted(module.__all__) == sorted(module._HOME) == dir(module)
+    for name, home in module._HOME.items():
+        assert getattr(module, name) is getattr(importlib.import_module(f"{package}.{home}"), name)
+    with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
+        module.nothing  # noqa: B018
