@@ -21,7 +21,7 @@ from typing import Any
 
 from . import protocol
 from .errors import SandboxDied, SandboxError, SandboxProtocolError
-from .loops import LoopReader
+from .loops import LoopReader, Promise
 from .stream import ByteStream
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
@@ -49,7 +49,7 @@ class Reply:
 
 @dataclass
 class _Pending:
-    future: Future[Reply]
+    answer: Promise[Reply]
     room: int
     listener: Listener | None
     streams: dict[bytes, bytearray] = field(default_factory=dict)
@@ -67,10 +67,11 @@ class Connection:
     def __init__(self, stream: ByteStream, name: str, *, keep_alive_s: float | None = None) -> None:
         self.handlers: dict[bytes, Callable[[int, bytes], None]] = {}
         """By type: who takes further frames that nobody has asked for, one at a time, called by whoever reads: (id, payload)."""
-        self.hello: Future[dict[str, Any]] = Future()
+        self.hello: Promise[dict[str, Any]] = Promise()
         self.ended: Future[SandboxError] = Future()
-        for future in (self.hello, self.ended):
-            future.set_running_or_notify_cancel()
+        self.ended.set_running_or_notify_cancel()
+        self.over: SandboxError | None = None
+        """Why it has ended, or None; what `ended` tells when it happens."""
         self._stream = stream
         self._name = name
         self._parser = protocol.Parser()
@@ -109,7 +110,7 @@ class Connection:
     def alive(self) -> bool:
         """Whether requests can still be answered."""
         self._read_lent()  # its end may have come while the loop was busy
-        return not self.ended.done() and not self._closing and self._trouble is None
+        return self.over is None and not self._closing and self._trouble is None
 
     def next_ident(self) -> int:
         """A number for a request."""
@@ -141,7 +142,7 @@ class Connection:
         *,
         output_room: int = 0,
         listener: Listener | None = None,
-    ) -> Future[Reply]:
+    ) -> Promise[Reply]:
         """Send a request.
 
         Args:
@@ -153,23 +154,19 @@ class Connection:
             listener: Told of output as it comes.
 
         Returns:
-            A future of the answer; it fails with a `SandboxError` when the sandbox ends first.
+            The answer to come; it fails with a `SandboxError` when the sandbox ends first.
         """
         frame = protocol.pack(kind, ident, message, data)
-        future: Future[Reply] = Future()
-        # From here on nobody can cancel it: a late answer then has somewhere to go.
-        future.set_running_or_notify_cancel()
+        answer: Promise[Reply] = Promise()
         with self._lock:
-            if self.ended.done() or self._closing:
-                future.set_exception(
-                    self.ended.result() if self.ended.done() else SandboxDied("the sandbox was stopped")
-                )
-                return future
-            self._pending[ident] = _Pending(future, output_room, listener)
+            if self.over is not None or self._closing:
+                answer.fail(self.over or SandboxDied("the sandbox was stopped"))
+                return answer
+            self._pending[ident] = _Pending(answer, output_room, listener)
             self._outgoing.append(memoryview(frame))
         self._send_now()
         self._lend()
-        return future
+        return answer
 
     def close(self, timeout_s: float) -> bool:
         """Hang up and wait for the thread.
@@ -190,9 +187,10 @@ class Connection:
         """Write what waits from this thread, which saves waking the other; where that can't be, the other does."""
         if self._any_thread_writes and self._writing.acquire(blocking=False):
             try:
-                with contextlib.suppress(OSError):  # the other thread finds the same, and ends
-                    if not self.ended.done() and not self._closing and self._write(bulk=False):
-                        return
+                if self.over is None and not self._closing and self._write(bulk=False):
+                    return
+            except OSError:
+                pass  # the other thread finds the same, and ends
             finally:
                 self._writing.release()
         self._wake()
@@ -218,10 +216,11 @@ class Connection:
 
     def _read_lent(self) -> None:
         """Take in what has come, where the stream is lent; what goes wrong is the thread's business."""
-        if not self._is_lent or not self._reading.acquire(blocking=False):
+        if not self._reading.acquire(blocking=False):
             return
         try:
-            self._receive(1)
+            if self._is_lent:
+                self._receive(1)
         except Exception as broken:  # noqa: BLE001 - the thread raises it again
             self._give_up(broken)
         except BaseException as broken:
@@ -360,6 +359,8 @@ class Connection:
             with self._lock:
                 if sent == len(chunk):
                     self._outgoing.popleft()
+                    if not self._outgoing and not self._bulk:
+                        return True
                 else:
                     self._outgoing[0] = chunk[sent:]
 
@@ -371,11 +372,11 @@ class Connection:
             with self._lock:
                 pending = self._pending.pop(ident, None)
             if pending is not None:
-                pending.future.set_result(Reply(message, data, pending.streams))
+                pending.answer.give(Reply(message, data, pending.streams))
         elif kind == b"H":
             message, _ = protocol.unpack(payload)
-            if not self.hello.done():
-                self.hello.set_result(message)
+            if not self.hello.done:
+                self.hello.give(message)
         elif kind == b"!":
             message, _ = protocol.unpack(payload)
             raise SandboxProtocolError(f"the sandbox {self._name} gave up: {message.get('error')}")
@@ -400,17 +401,18 @@ class Connection:
         # Nobody may use a descriptor that is closed: its number may be in use again.
         with self._writing, self._reading:
             self._stream.close()
+            if self._lent is not None:
+                self._lent.close()
             with self._lock:
-                self.ended.set_result(error)
-        if self._lent is not None:
-            self._lent.close()
+                self.over = error
+        self.ended.set_result(error)
         with self._lock:
             pending, self._pending = self._pending, {}
             self._outgoing.clear()
             self._bulk.clear()
         self._wake_read.close()
         self._wake_write.close()
-        if not self.hello.done():
-            self.hello.set_exception(error)
+        if not self.hello.done:
+            self.hello.fail(error)
         for waiting in pending.values():
-            waiting.future.set_exception(error)
+            waiting.answer.fail(error)

@@ -8,8 +8,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from autogen_core import CancellationToken
 
@@ -39,35 +38,88 @@ def hand_over(
     (loop.call_soon if inside else loop.call_soon_threadsafe)(work, *arguments, context=context)
 
 
-async def within(future: Future[T], seconds: float, late: str) -> T:
-    """Wait for a future, without ever cancelling it.
+class Promise(Generic[T]):
+    """A value that one side gives once and another waits for, one at a time; nobody can cancel it.
+
+    A `concurrent.futures.Future` does the same for many times the work, which each block would pay.
+    """
+
+    __slots__ = ("_error", "_tell", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        """Whether it has been given, or failed."""
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._tell: Callable[[], object] | None = None
+
+    def give(self, value: T) -> None:
+        """Give it."""
+        self._value = value
+        self._settle()
+
+    def fail(self, error: Exception) -> None:
+        """Say that it can't be given."""
+        self._error = error
+        self._settle()
+
+    def _settle(self) -> None:
+        self.done = True
+        if self._tell is not None:
+            self._tell()
+
+    def when_done(self, tell: Callable[[], object]) -> None:
+        """Have somebody told, perhaps twice, in the thread of who gives it; whoever was to be told before is not any more."""
+        self._tell = tell
+        if self.done:
+            tell()
+
+    def result(self, seconds: float = 0.0) -> T:
+        """Wait for it in a thread.
+
+        Raises:
+            TimeoutError: It took longer.
+            Exception: What it has failed with.
+        """
+        if not self.done:
+            done = threading.Event()
+            self.when_done(done.set)
+            if not done.wait(seconds):
+                raise TimeoutError(f"there was no answer within {seconds:g} s")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # given, perhaps as None
+
+
+async def within(promise: Promise[T], seconds: float, late: str) -> T:
+    """Wait for a promise on an event loop.
 
     Args:
-        future: The future, which some thread or event loop settles.
+        promise: The promise; it is left as it is when this is cancelled.
         seconds: How long to wait.
         late: What to say if that is not long enough.
 
     Returns:
-        Its result.
+        What was promised.
 
     Raises:
         SandboxTimeout: It took longer.
-        Exception: What the future has failed with.
+        Exception: What it has failed with.
     """
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[bool] = loop.create_future()
 
-    def settled(_: Future[T]) -> None:
+    def done() -> None:
         if asyncio._get_running_loop() is loop:
             _settle(waiter, True)
         elif not loop.is_closed():
             loop.call_soon_threadsafe(_settle, waiter, True)
 
-    future.add_done_callback(settled)
+    promise.when_done(done)
     timer = loop.call_later(seconds, _settle, waiter, False)
     try:
         if await waiter:
-            return future.result()
+            return promise.result()
     finally:
         timer.cancel()
     raise SandboxTimeout(late)
@@ -87,15 +139,15 @@ class CancelledBy:
 
     def __init__(self, token: CancellationToken) -> None:
         self._token = token
-        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None
-        self._cancelled = False
+        self._asked = self._cancelled = False
 
     def __enter__(self) -> None:
-        if self._token.is_cancelled():
-            raise asyncio.CancelledError
         self._task = asyncio.current_task()
         self._token.add_callback(self._ask)
+        if self._asked:
+            self._task = None
+            raise asyncio.CancelledError
 
     def __exit__(self, *_: object) -> None:
         # A token keeps what it was given for as long as it lives.
@@ -104,9 +156,10 @@ class CancelledBy:
             task.uncancel()
 
     def _ask(self) -> None:
+        self._asked, task = True, self._task
         # In a turn of its own: so it can't come while the task is on its way out.
-        if self._task is not None and not self._loop.is_closed():
-            hand_over(self._loop, self._cancel)
+        if task is not None and not task.get_loop().is_closed():
+            hand_over(task.get_loop(), self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:

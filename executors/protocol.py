@@ -19,6 +19,7 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
 # What the runner sends has five.
 MAX_NESTING = 32
+_from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 _PREFIX = struct.Struct("!I")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
@@ -152,7 +153,7 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
         end = _PREFIX.size + size
         head = payload[_PREFIX.size : end]
         check_nesting(head, MAX_NESTING)
-        message = json.loads(head.decode())
+        message = _from_json(head.decode())
     except (struct.error, ValueError, RecursionError) as error:
         raise SandboxProtocolError(f"the sandbox sent a malformed message: {error}") from None
     if not isinstance(message, dict) or end > len(payload):

@@ -8,7 +8,6 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from . import protocol
 from .connection import Connection, Listener, Reply
 from .egress.gateway import Gateway
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
-from .loops import within
+from .loops import Promise, within
 from .stream import ByteStream, Launcher
 from .turns import Turns
 
@@ -121,8 +120,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._launched: ByteStream | None = None
         self._abandoned = False
-        self._undone: Future[None] = Future()
-        self._undone.set_running_or_notify_cancel()
+        self._undone: Promise[None] = Promise()
         self._ending = threading.Lock()
         self._limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
@@ -172,7 +170,7 @@ class Sandbox:
             stream = self._launcher.launch(protocol.BOOT)
         except BaseException:
             self._launcher.close()
-            self._undone.set_result(None)
+            self._undone.give(None)
             raise
         with self._lock:
             self._launched = stream
@@ -197,7 +195,7 @@ class Sandbox:
             self._launcher.kill()
             self._launcher.close()
         finally:
-            self._undone.set_result(None)
+            self._undone.give(None)
 
     async def _greet(self, stream: ByteStream) -> dict[str, Any]:
         lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
@@ -278,22 +276,22 @@ class Sandbox:
         if calls is not None:
             calls.open(lambda answer: connection.send(protocol.frame(b"T", ident, answer)))
             self._calls[ident] = calls
-        future = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
+        answer = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
         # What was sent before may have to end first.
         self._limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._limits.values()))
             if meanwhile is not None:
                 meanwhile()
-            return await self._answer(future, limit, lambda: self._cancel(connection, ident, future))
+            return await self._answer(answer, limit, lambda: self._cancel(connection, ident, answer))
         finally:
             del self._limits[ident]
             self._calls.pop(ident, None)
 
-    async def _answer(self, future: Future[Reply], limit: float, cancel: Callable[[], Any]) -> Reply:
+    async def _answer(self, answer: Promise[Reply], limit: float, cancel: Callable[[], Any]) -> Reply:
         """Wait for a block's answer until the host's own deadline."""
         try:
-            return await within(future, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
+            return await within(answer, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
         except asyncio.CancelledError:
             await cancel()
             raise
@@ -301,13 +299,13 @@ class Sandbox:
             await self.stop()
             raise
 
-    async def _cancel(self, connection: Connection, ident: int, future: Future[Reply]) -> None:
+    async def _cancel(self, connection: Connection, ident: int, answer: Promise[Reply]) -> None:
         """Kill a block and wait for its death."""
         if ident in self._calls:
             self._calls[ident].end()
         connection.send(protocol.pack(b"K", ident, {}))
         try:
-            await within(future, self._grace_s, "the sandbox did not confirm the cancellation")
+            await within(answer, self._grace_s, "the sandbox did not confirm the cancellation")
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
@@ -325,8 +323,8 @@ class Sandbox:
             SandboxError: The sandbox broke.
         """
         connection = self._connected()
-        future = connection.request(kind, connection.next_ident(), message)
-        reply = await self._promptly(future)
+        answer = connection.request(kind, connection.next_ident(), message)
+        reply = await self._promptly(answer)
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -396,18 +394,18 @@ class Sandbox:
     async def _file_request(
         self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
     ) -> Reply:
-        future = connection.request(b"F", ident, message, data)
-        reply = await self._promptly(future)
+        answer = connection.request(b"F", ident, message, data)
+        reply = await self._promptly(answer)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
 
-    async def _promptly(self, future: Future[Reply]) -> Reply:
+    async def _promptly(self, answer: Promise[Reply]) -> Reply:
         """Wait for an answer that no user code can delay; a sandbox that does not give it is ended."""
         text = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
         try:
-            return await within(future, ANSWER_TIMEOUT_S, text)
+            return await within(answer, ANSWER_TIMEOUT_S, text)
         except SandboxTimeout:
             await self.stop()
             raise
@@ -416,8 +414,8 @@ class Sandbox:
         connection = self._connection
         if connection is None:
             raise SandboxStartError("the sandbox has not been started")
-        if connection.ended.done():
-            raise connection.ended.result()
+        if connection.over is not None:
+            raise connection.over
         return connection
 
 

@@ -144,9 +144,12 @@ class Workspace:
         """Whether it is certain that `outgoing` would find nothing; far cheaper than finding out by that. For any thread."""
         settled = self._settled
         try:
-            return bool(settled) and all(signature_of(os.lstat(path)) == signature for path, signature in settled)
+            for path, signature in settled:
+                if signature_of(os.lstat(path)) != signature:
+                    return False
         except OSError:
             return False
+        return bool(settled)
 
     def read(self, file: HostFile) -> Iterator[bytes]:
         """Read a file that `outgoing` found.

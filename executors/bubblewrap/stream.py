@@ -56,21 +56,13 @@ class PipeStream:
         self._stdin, self._stdout = process.stdin, process.stdout
         for pipe in (self._stdin, self._stdout):
             os.set_blocking(pipe.fileno(), False)
+        self.read_fd, self.write_fd = self._stdout.fileno(), self._stdin.fileno()
+        """The process's standard output and input; -1 when closed."""
 
     @property
     def any_thread_writes(self) -> bool:
         """Two pipes have nothing in common."""
         return True
-
-    @property
-    def read_fd(self) -> int:
-        """The process's standard output."""
-        return self._stdout.fileno()
-
-    @property
-    def write_fd(self) -> int:
-        """The process's standard input."""
-        return self._stdin.fileno()
 
     def read(self) -> bytes:
         """Read what its standard output holds."""
@@ -97,4 +89,5 @@ class PipeStream:
         for pipe in (self._stdin, self._stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
+        self.read_fd = self.write_fd = -1
         self._diagnostics.close()

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.connection import LOAN_S, Connection, Reply
-from autogen_codeact.executors.loops import CancelledBy, hand_over, within
+from autogen_codeact.executors.loops import CancelledBy, Promise, hand_over, within
 
 from .test_frames import RESULT, SocketStream, message, raw, wire
 
@@ -52,7 +51,7 @@ class Played:
                         self.stream.other.sendall(late + answer)
                         late = b""
 
-    def ask(self, code: bytes) -> Future[Reply]:
+    def ask(self, code: bytes) -> Promise[Reply]:
         def listen(kind: bytes, data: bytes) -> None:
             self.readers.append(threading.current_thread().name)
 
@@ -242,39 +241,50 @@ class TestTheEnd:
         asyncio.run(ask())
 
 
-class TestWithin:
-    async def test_a_result_and_an_error_from_here_and_from_a_thread(self) -> None:
-        for settle in (asyncio.get_running_loop().call_soon, lambda work, *given: in_thread(lambda: work(*given))):
-            good: Future[int] = Future()
-            settle(good.set_result, 1)
+class TestAPromise:
+    async def test_gives_a_result_or_an_error_from_here_and_from_a_thread(self) -> None:
+        def in_a_thread(work: Callable[..., None], *given: Any) -> None:
+            threads.append(in_thread(lambda: work(*given)))
+
+        threads: list[threading.Thread] = []
+        for settle in (asyncio.get_running_loop().call_soon, in_a_thread):
+            good: Promise[int] = Promise()
+            settle(good.give, 1)
             assert await within(good, DEADLINE_S, "late") == 1
-            bad: Future[int] = Future()
-            settle(bad.set_exception, KeyError("no"))
+            bad: Promise[int] = Promise()
+            settle(bad.fail, KeyError("no"))
             with pytest.raises(KeyError, match="no"):
                 await within(bad, DEADLINE_S, "late")
-        for thread in threading.enumerate():
-            if thread.name == "another":
-                thread.join(DEADLINE_S)
+        for thread in threads:
+            thread.join(DEADLINE_S)
 
-    async def test_too_long_and_cancelled_leave_the_future_alone(self) -> None:
-        future: Future[int] = Future()
+    async def test_outlives_who_waits_too_long_or_is_cancelled(self) -> None:
+        promise: Promise[int] = Promise()
         with pytest.raises(SandboxTimeout, match="it took too long"):
-            await within(future, 0.01, "it took too long")
-        waiting = asyncio.ensure_future(within(future, DEADLINE_S, "late"))
+            await within(promise, 0.01, "it took too long")
+        waiting = asyncio.ensure_future(within(promise, DEADLINE_S, "late"))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not future.done()
-        future.set_result(1)
-        assert await within(future, 0, "late") == 1
+        assert not promise.done
+        promise.give(1)
+        assert await within(promise, 0, "late") == 1
 
-    def test_a_future_that_outlives_the_loop_is_settled_in_peace(self) -> None:
-        future: Future[int] = Future()
+    def test_outlives_the_loop(self) -> None:
+        promise: Promise[int] = Promise()
         with pytest.raises(SandboxTimeout):
-            asyncio.run(within(future, 0, "late"))
-        future.set_result(1)
-        assert future.result(0) == 1
+            asyncio.run(within(promise, 0, "late"))
+        promise.give(1)
+        assert promise.result() == 1
+
+    def test_can_be_waited_for_in_a_thread(self) -> None:
+        promise: Promise[int] = Promise()
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+            promise.result(0.01)
+        thread = in_thread(lambda: promise.give(1))
+        assert promise.result(DEADLINE_S) == 1
+        thread.join(DEADLINE_S)
 
 
 class TestCancelledBy:
