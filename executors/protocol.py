@@ -85,15 +85,16 @@ if compiled.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
     modules = marshal.loads(memoryview(compiled)[4:])
 else:
     modules = [(name, compile(source, "<codeact " + name + ">", "exec")) for name, source in json.loads(sources.decode())]
+own = dict(vars(builtins))
 for name, code in modules:
     module = types.ModuleType(package.__name__ + "." + name)
     module.__package__ = package.__name__
     module.__file__ = "<codeact " + name + ">"
-    module.__builtins__ = dict(vars(builtins))
+    module.__builtins__ = own
     sys.modules[module.__name__] = module
     setattr(package, name, module)
     exec(code, module.__dict__)
-del compiled, sources, modules, code, name, module
+del compiled, sources, modules, own, code, name, module
 sys.modules["codeact_runner.supervisor"].main(frame, found)
 """
 

@@ -304,10 +304,19 @@ class ProcessBlock(Block):
     def _kill_leftovers(self):
         workers = self.supervisor.workers
         if workers.anything_else():
-            system.kill_trees(workers.strays)
-        # The kernel does not say which block a semaphore is from; so it goes when none runs that could use it.
-        if len(self.supervisor.running) == 1:
-            ipc.remove_all()
+            # Of one that is still in its exit, children are its own for a moment more.
+            system.kill_trees(lambda parent_of: self.roots(parent_of) + workers.strays(parent_of))
+
+    def hear(self, kind, ident, message):
+        super().hear(kind, ident, message)
+        if self.report is None or self.killed or self.overdue or self.finished:
+            return
+        # Its last word: nothing of the code is left to run. Where there is but one thread, it is not worth waiting for the
+        # kernel to free its memory and for the zygote to tell of its end; it may also be the code that speaks so, and goes on.
+        if system.is_quick_to_end(self.worker.pid):
+            system.send(self.worker.pid, signal.SIGKILL)
+            self.worker.peer.close()
+            self.worker_exited()
 
     def roots(self, parent_of):
         return [self.worker.pid]

@@ -3,6 +3,8 @@
 import ctypes
 import os
 
+from . import system
+
 IPC_RMID = 0
 # Columns of /proc/sysvipc; the number of processes that have attached it is shared memory's alone.
 IDENT = 1
@@ -51,6 +53,8 @@ def _remove(kind, entries):
 
 
 def _entries(kind):
+    if (system.read_small("/proc/sysvipc/" + kind) or b"").count(b"\n") <= 1:
+        return  # the names of the columns
     # One after the other: there may be tens of thousands, and no memory left for a list of them.
     try:
         with open("/proc/sysvipc/" + kind, "rb") as file:

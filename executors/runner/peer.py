@@ -16,9 +16,10 @@ class Peer:
         sock: The supervisor's end.
         on_frame: Called with (type, id, message) for each frame.
         on_close: Called with no arguments when the other side is gone or talks nonsense.
+        held: Whether to send nothing before `release` has been called.
     """
 
-    def __init__(self, selector, sock, on_frame, on_close):
+    def __init__(self, selector, sock, on_frame, on_close, held=False):
         self._selector = selector
         self._sock = sock
         self._on_frame = on_frame
@@ -29,6 +30,7 @@ class Peer:
         self._outbox = wire.Outbox(sock.fileno(), sock)
         selector.register(sock, selectors.EVENT_READ, self._ready)
         self._writing = False
+        self._held = held
         self.closed = False
         self.undelivered = False
 
@@ -38,7 +40,14 @@ class Peer:
             self.undelivered = True
             return
         self._outbox.put(frame, fds)
-        self._flush()
+        if not self._held:
+            self._flush()
+
+    def release(self):
+        """Send what was held, and hold nothing any more."""
+        self._held = False
+        if not self.closed:
+            self._flush()
 
     def finish(self):
         """Take in what the other side said before it ended, and hang up."""
@@ -51,6 +60,7 @@ class Peer:
         """Hang up."""
         if not self.closed:
             self.closed = True
+            self.undelivered = self.undelivered or bool(self._outbox.chunks)
             self._selector.unregister(self._sock)
             self._outbox.close()
             self._sock.close()

@@ -4,6 +4,7 @@ import errno
 import linecache
 import os
 
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -30,11 +31,11 @@ def save(path, data):
 
 
 def _write(path, data):
-    folder = os.path.dirname(path)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o644)
+    try:
+        fd = os.open(path, FLAGS, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        fd = os.open(path, FLAGS, 0o644)
     try:
         view = memoryview(data)
         while view:

@@ -15,6 +15,7 @@ FULL = 8 * 1024
 QUIET_S = 0.02
 # Taken here, because each line that is printed needs them, and user code may come to replace what the modules hold.
 _set_handler, _main_thread, _this_thread = signal.signal, threading.main_thread, threading.current_thread
+_now = time.monotonic
 
 
 def point_at(stdout_fd, stderr_fd):
@@ -51,6 +52,9 @@ def open_streams(is_late=lambda: False, keep_late=None):
     Args:
         is_late: Whether the running thread belongs to an earlier block.
         keep_late: Takes what such a thread writes.
+
+    Returns:
+        A function to call when a block begins.
     """
     stdout = Output(1, None, is_late, keep_late)
     stderr = Output(2, stdout, is_late, keep_late)
@@ -59,6 +63,12 @@ def open_streams(is_late=lambda: False, keep_late=None):
     for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
+
+    def begin():
+        stdout.begin()
+        stderr.begin()
+
+    return begin
 
 
 def flush():
@@ -102,6 +112,7 @@ class SessionStreams:
         self.late = bytearray()
         self.late_dropped = 0
         self.standard = ()
+        self._begin = None
 
     def patch_threads(self):
         """Mark threads from now on with the block that started them."""
@@ -112,9 +123,10 @@ class SessionStreams:
     def begin(self, block):
         """Put the session's own streams in place for a block; new ones where a block has closed them."""
         if not all(map(_is_open, self.standard or (None,))):
-            open_streams(self.is_late, self.keep_late)
+            self._begin = open_streams(self.is_late, self.keep_late)
             self.standard = (sys.stdin, sys.stdout, sys.stderr)
         sys.stdin, sys.stdout, sys.stderr = self.standard
+        self._begin()
         self.block = block
         self.running = True
 
@@ -204,6 +216,10 @@ class Output(io.RawIOBase):
         self._size = 0
         self._last = 0.0
 
+    def begin(self):
+        """Count the time without output from now on: the text of a first print and its line break are to go together."""
+        self._last = _now()
+
     def writable(self):
         return True
 
@@ -219,7 +235,7 @@ class Output(io.RawIOBase):
             self._before.flush()
         self._pieces.append(data)
         self._size += len(data)
-        if b"\n" in data or self._size >= FULL or time.monotonic() - self._last > QUIET_S:
+        if b"\n" in data or self._size >= FULL or _now() - self._last > QUIET_S:
             self.flush()
         return len(data)
 
@@ -233,4 +249,4 @@ class Output(io.RawIOBase):
         view = memoryview(b"".join(pieces))
         while view:
             view = view[os.write(self._fd, view) :]
-        self._last = time.monotonic()
+        self._last = _now()

@@ -6,13 +6,12 @@ import heapq
 import itertools
 import os
 import selectors
-import shutil
 import signal
 import stat
 import sys
 import time
 
-from . import blocks, cells, files, output, proxy, session, system, wire, workers
+from . import blocks, cells, files, ipc, output, proxy, session, system, wire, workers
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
@@ -181,7 +180,7 @@ class Supervisor:
             self.send_message(b"H", 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
-        self._fork_ahead()
+        self.fork_ahead()
 
     # Blocks
 
@@ -234,9 +233,12 @@ class Supervisor:
         if item is self.cell:
             self.cell = None
         self._flush()
+        if self.session is None and not self.running:
+            # The kernel does not say which block a semaphore is from; so it goes when none runs that could use it.
+            ipc.remove_all()
         self.start_next()
         if not self.running:
-            self._fork_ahead()
+            self.fork_ahead()
 
     def _cancel(self, ident):
         block = self.running.get(ident)
@@ -258,17 +260,25 @@ class Supervisor:
         if worker.pid is not None:
             system.free_processors((worker.pid,))
         # Not at once: the process that would fork the next one is the one that hears of this one's end.
-        self.after(FORK_LATER_S, self._fork_ahead)
+        self.after(FORK_LATER_S, self.fork_ahead)
         return worker
 
-    def _fork_ahead(self):
+    def fork_ahead(self):
+        """Have a worker ready for the block to come."""
         if self.session is None and (self._spare is None or self._spare.status is not None):
             self._spare = self.workers.start()
 
     # Pipes, timers, children
 
     def watch(self, capture):
-        """Read a block's pipe as it fills."""
+        """Read a block's pipe as it fills, from in a moment on.
+
+        Lines gather in it, instead of waking this process for each; the first too: a short block has ended by then.
+        """
+        capture.pause = self.after(GATHER_S, lambda: self._resume(capture))
+
+    def _resume(self, capture):
+        capture.pause = None
         self.selector.register(capture.fd, selectors.EVENT_READ, lambda _: self._pump(capture))
 
     def _pump(self, capture):
@@ -280,13 +290,9 @@ class Supervisor:
                 self._kept_pipes.remove(capture)
                 os.close(capture.fd)
         elif count is not None and count < FEW_BYTES:
-            # Let lines gather in the pipe, instead of being woken for each; who writes much at once is not to wait.
+            # Who writes much at once is not to wait.
             self.selector.unregister(capture.fd)
-            capture.pause = self.after(GATHER_S, lambda: self._resume(capture))
-
-    def _resume(self, capture):
-        capture.pause = None
-        self.watch(capture)
+            self.watch(capture)
 
     def unwatch(self, capture, keep):
         """Stop reading a block's pipe: for good, or (`keep`) only drain it from now on."""
@@ -377,8 +383,7 @@ def main(read_frame, path):
 def prepare_home():
     """Give the session a home like a new user's: what the image keeps in /etc/skel."""
     home, skeleton = os.environ.get("HOME"), "/etc/skel"
-    if not home or os.path.exists(home) or not os.path.isdir(skeleton):
-        if home:
-            os.makedirs(home, exist_ok=True)
-        return
-    shutil.copytree(skeleton, home, symlinks=True)
+    if home and not os.path.exists(home):
+        os.makedirs(home)
+        if os.path.isdir(skeleton):
+            files.copy_tree(skeleton, home)

@@ -13,14 +13,16 @@ GENTLE_ROUNDS = 6
 MOST_FDS = 1 << 17
 MOST_PIDS = 1 << 22
 PROCESSORS = os.sched_getaffinity(0)
-THREADS = 17  # of the fields behind a process's name in its stat
+THREADS, RESIDENT = 17, 21  # of the fields behind a process's name in its stat
+FEW_PAGES = 16384
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.prctl.argtypes = (ctypes.c_int,) + 4 * (ctypes.c_ulong,)
 
 
 def prctl(option, value):
     """Call prctl(2) with one number."""
-    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(%d) failed" % option)
 
 
@@ -61,30 +63,38 @@ def adjust_oom_score(score):
         pass  # some kernels and sandboxes refuse it; then the largest process goes first, which is nearly always right
 
 
-OOM_COUNTERS = (
-    "/sys/fs/cgroup/memory.events",  # cgroup v2
-    "/sys/fs/cgroup/memory/memory.oom_control",  # cgroup v1
-)
+OOM_COUNTERS = [
+    path
+    for path in (
+        "/sys/fs/cgroup/memory.events",  # cgroup v2
+        "/sys/fs/cgroup/memory/memory.oom_control",  # cgroup v1
+    )
+    if os.path.exists(path)
+]
 
 
 def count_oom_kills():
     """How many processes of this sandbox the kernel has killed for want of memory; None where it can't be read."""
     for path in OOM_COUNTERS:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            lines = os.read(fd, 4096).splitlines()
-        except OSError:
-            continue
-        finally:
-            os.close(fd)
-        for line in lines:
-            number = line[len(b"oom_kill ") :]
-            if line.startswith(b"oom_kill ") and number.isdigit():
-                return int(number)
+        _, _, rest = (b"\n" + (read_small(path) or b"")).partition(b"\noom_kill ")
+        number = rest.partition(b"\n")[0]
+        if number.isdigit():
+            return int(number)
     return None
+
+
+def read_small(path):
+    """What a file of the kernel holds, None where it can't be read; for what is asked with each block, without Python's files."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 MEMORY_USE = (
@@ -145,6 +155,15 @@ def _processes():
             continue
         # A process whose first thread has ended looks like a zombie, and lives as long as it has others.
         yield pid, int(fields[1]), fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1
+
+
+def is_quick_to_end(pid):
+    """Whether a process has a single thread, and little memory that the kernel has to free before others can have it."""
+    text = read_small("/proc/%d/stat" % pid)
+    if text is None:
+        return False
+    fields = text.rpartition(b")")[2].split()
+    return int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= FEW_PAGES
 
 
 def free_processors(pids):

@@ -7,6 +7,7 @@ message and bytes begins with the length of the message. See docs/protocol.md.
 import array
 import collections
 import fcntl
+import itertools
 import json
 import os
 import socket
@@ -24,6 +25,8 @@ SMALL_REPORT = 16 * 1024
 MOST_QUOTES = 400_000
 MAX_DIGITS = 20
 MAX_FDS = 16
+MOST_AT_ONCE = 64
+FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 READ_SIZE = 64 * 1024  # what a pipe holds; larger buffers would be mapped and unmapped for each frame
 
 
@@ -180,17 +183,19 @@ class Outbox:
     def flush(self):
         """Write what can be written now; True when nothing waits any more."""
         while self.chunks:
-            view, fds = self.chunks[0]
             try:
-                written = self._write(view, fds)
+                written = self._write()
             except BlockingIOError:
                 return False
-            _close_all(fds)
             self.size -= written
-            if written == len(view):
+            while written:
+                view, fds = self.chunks[0]
+                _close_all(fds)
+                if written < len(view):
+                    self.chunks[0] = (view[written:], ())
+                    break
+                written -= len(view)
                 self.chunks.popleft()
-            else:
-                self.chunks[0] = (view[written:], ())
         return True
 
     def close(self):
@@ -198,10 +203,15 @@ class Outbox:
         while self.chunks:
             _close_all(self.chunks.popleft()[1])
 
-    def _write(self, view, fds):
-        if not fds:
+    def _write(self):
+        """Write the first chunk, and with it those behind it that carry no descriptors."""
+        view, fds = self.chunks[0]
+        if fds:
+            return self.sock.sendmsg([view], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        if len(self.chunks) == 1:
             return os.write(self.fd, view)
-        return self.sock.sendmsg([view], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        plain = itertools.takewhile(lambda chunk: not chunk[1], self.chunks)
+        return os.writev(self.fd, [view for view, _ in itertools.islice(plain, MOST_AT_ONCE)])
 
 
 def _close_all(fds):
@@ -229,7 +239,7 @@ class BlockingReader:
             ProtocolError: It announces too much.
         """
         while not self.frames:
-            data, ancillary, _, _ = self.sock.recvmsg(READ_SIZE, socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize))
+            data, ancillary, _, _ = self.sock.recvmsg(READ_SIZE, FDS_SPACE, socket.MSG_CMSG_CLOEXEC)
             for level, kind, payload in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                     fds = array.array("i")
@@ -249,7 +259,6 @@ class BlockingReader:
 
 def _keep_clear(fd):
     if fd > 2:
-        os.set_inheritable(fd, False)
         return fd
     higher = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(fd)

@@ -4,7 +4,6 @@ import atexit
 import builtins
 import fcntl
 import os
-import shutil
 import signal
 import site
 import socket
@@ -18,37 +17,42 @@ BLOCK_OOM_SCORE = 1000
 RESERVED = 8
 REHEARSED = "<rehearsal>"
 REHEARSAL = b"x = str(1)\nx and None"
-
-
-def run(sock, config):
-    """Run blocks as the supervisor asks; returns when it goes away.
-
-    Args:
-        sock: Socket to the supervisor.
-        config: The sandbox's configuration.
-    """
-    Worker(sock, config).serve()
+# A process whose block has not come by then has the time to make itself ready.
+IDLE_MS = 2
 
 
 class Worker:
-    """One live interpreter."""
+    """One live interpreter; made in the zygote, and put to work in a process forked from it.
 
-    def __init__(self, sock, config):
+    Args:
+        config: The sandbox's configuration.
+    """
+
+    def __init__(self, config):
         self.config = config
         self.session = None
-        self.pid = os.getpid()
+        self.script = None if config["mode"] == "session" else Script()
         self.fresh = True
         self.ahead = False
         self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
-        self._listen_to(sock)
 
     def _listen_to(self, sock):
         self.sock = sock
         self.reader = wire.BlockingReader(sock)
 
-    def serve(self):
-        """Take requests until there are no more."""
+    def serve(self, sock):
+        """Take requests until there are no more; does not return.
+
+        Args:
+            sock: Socket to the supervisor.
+        """
+        self.pid = os.getpid()
+        self._listen_to(sock)
+        if self.script is not None:
+            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            if not self._wait(IDLE_MS):
+                self.script.rehearse()
         while True:
             self._wait()
             self.reserve.release()
@@ -72,16 +76,20 @@ class Worker:
             else:
                 self._run_script(ident, request, data, fds)
 
-    def _wait(self):
-        """Wait for a request; a signal handler of the last block may run here, and its exception is nobody's."""
+    def _wait(self, milliseconds=None):
+        """Wait for a request; a signal handler of the last block may run here, and its exception is nobody's.
+
+        Returns:
+            Whether there is one.
+        """
         waiting = poll()
         waiting.register(self.sock.fileno(), POLLIN)
         while not self.reader.frames:
             try:
-                waiting.poll()
-                return
+                return bool(waiting.poll(milliseconds))
             except BaseException:
                 continue
+        return True
 
     def _open_up(self):
         """Be an ordinary process, from the first request on; until then the block before could reach in here."""
@@ -89,21 +97,14 @@ class Worker:
         system.adjust_oom_score(BLOCK_OOM_SCORE)
 
     def _run_script(self, ident, request, code, fds):
-        system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
         stdio.point_at(*fds[:2])
-        stdio.open_streams()
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self._enter(request)
         _see_user_site()
         path = request["path"]
         self._save(ident, path, code)
-        sys.argv = [path]
-        sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-        namespace = python.new_main(path)
-        tools.add(request["tool_sources"] or ())
-        namespace.update(tools.public())
-        outcome = python.run_script(code, path, namespace)
+        outcome = self.script.run(code, path, request["tool_sources"])
         self._leave_if_forked(outcome)
         self._end_process(ident, outcome)
 
@@ -161,7 +162,8 @@ class Worker:
             os._exit(outcome.exit_code)
 
     def _become_command(self, ident, request, data, fds):
-        system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+        if self.script is None:
+            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
         stdio.point_at(*fds[:2])
         self._enter(request)
         command, path = request["command"], request["path"]
@@ -177,6 +179,8 @@ class Worker:
             self._end_without_interpreter(ident, command[0], error)
 
     def _end_without_interpreter(self, ident, command, error):
+        import shutil  # here, because it brings compressors along, whose libraries each fork would have to map
+
         missing = shutil.which(command) is None
         text = "%s: %s" % (command, "not found" if missing else error.strerror)
         os.write(2, (text + "\n").encode("utf-8", "replace"))
@@ -288,6 +292,47 @@ class Reserve:
             except OSError:
                 continue
         self._held.clear()
+
+
+class Script:
+    """What a script in a process of its own needs, made before there is one."""
+
+    def __init__(self):
+        self.begin = stdio.open_streams()
+        self.namespace = python.new_main()
+
+    def rehearse(self):
+        """Run what the next block is sure to run, into the void.
+
+        Where this is done in the zygote, the interpreter learns its own code; where in a process that waits for its block, the
+        memory that it will write to is copied before the block has come.
+        """
+        self.begin()
+        site.getusersitepackages()
+        outcome = python.run_script(b"print(0)", "", {"__builtins__": builtins})
+        stdio.flush()
+        message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
+        wire.unpack(wire.pack(b"D", 0, message)[wire.HEADER.size :])
+
+    def run(self, code, path, tool_sources):
+        """Run it.
+
+        Args:
+            code: The text, as bytes.
+            path: Its file.
+            tool_sources: Those of host tools that have come since the start, or None.
+
+        Returns:
+            The `python.Outcome`.
+        """
+        sys.argv = [path]
+        # Not before: from the workspace, the process that this one is forked from must import nothing.
+        sys.path.insert(0, os.path.dirname(path))
+        if tool_sources:
+            tools.add(tool_sources)
+        self.namespace.update(tools.public(), __file__=path)
+        self.begin()
+        return python.run_script(code, path, self.namespace)
 
 
 class Session:

@@ -127,7 +127,8 @@ class Workers:
             self.let_zygote_run()
             worker.hung_up()
 
-        worker.peer = peer.Peer(self._selector, sock, frame, closed)
+        # A block may kill the zygote, so none is handed over before the zygote has told whom it has forked.
+        worker.peer = peer.Peer(self._selector, sock, frame, closed, held=worker.pid is None)
 
     def let_zygote_run(self):
         """Let it run if code of the same user has stopped it."""
@@ -200,6 +201,7 @@ class Workers:
             else:
                 worker.pid = message["pid"]
                 self.by_pid[worker.pid] = worker
+                worker.peer.release()
                 if worker.doomed:
                     system.kill_trees(lambda _: [worker.pid])
 

@@ -1,8 +1,8 @@
 """A warm interpreter that has run no user code: imports what was asked for, then forks a worker on each request."""
 
+import _signal
 import gc
 import importlib
-import json
 import os
 import select
 import signal
@@ -12,6 +12,9 @@ import sys
 
 from . import stdio, system, tools, wire, worker
 
+# Not those of the module signal, which look up the names of what they are given.
+_set_handler, _set_wakeup_fd = _signal.signal, _signal.set_wakeup_fd
+REHEARSALS = 12  # Python 3.11 rewrites a function for what it sees at its eighth call
 WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
 
 
@@ -30,17 +33,25 @@ def run(sock, config, first):
     if config.get("mode") == "session":
         stdio.thread_pool()  # here, where all share the memory that it takes
     problems = _warm_up(config["path"], config.get("preload", ()), first)
+    # What every worker would make for itself is made here, and shared.
+    ready = worker.Worker(config)
+    if ready.script is not None:
+        for _ in range(REHEARSALS):
+            ready.script.rehearse()
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_read, False)
     os.set_blocking(wakeup_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number, handler in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        signal.signal(number, handler)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     system.reaped()
     gc.collect()
     gc.freeze()
     sock.sendall(wire.pack(b"H", 0, {"preload": problems, "tools": broken_tools}))
     try:
-        _serve(sock, config, (wakeup_read, wakeup_write))
+        Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
     except (wire.Closed, OSError):
         os._exit(0)
 
@@ -80,25 +91,6 @@ def _is_open_to_code(entry):
     return True
 
 
-def _serve(sock, config, wakeup):
-    reader = wire.BlockingReader(sock)
-    while True:
-        readable, _, _ = select.select([sock, wakeup[0]], [], [])
-        if wakeup[0] in readable:
-            os.read(wakeup[0], 4096)
-            for pid, status in system.reaped():
-                sock.sendall(wire.pack(b"X", 0, {"pid": pid, "status": status}))
-        # One read may have brought more than one frame.
-        heard = sock in readable
-        while heard or reader.frames:
-            heard = False
-            kind, ident, payload = reader.read()
-            if kind == b"T":
-                _learn(wire.unpack(payload)[0]["sources"])
-            else:
-                _fork_worker(sock, ident, reader.take_fds(1)[0], config, wakeup)
-
-
 def _learn(sources):
     """Define host tools that have come since the start; as at the start, nothing is imported from where code may write."""
     whole = sys.path[:]
@@ -109,47 +101,74 @@ def _learn(sources):
     gc.freeze()
 
 
-def _fork_worker(sock, ident, fd, config, wakeup):
-    # The worker waits until the supervisor has been told of it: its block may kill this process.
-    told, telling = os.pipe()
-    try:
-        pid = os.fork()
-    except OSError as error:
-        _close(fd, told, telling)
-        sock.sendall(wire.pack(b"S", ident, {"error": str(error)}))
-        return
-    if pid:
-        sock.sendall(wire.pack(b"S", ident, {"pid": pid}))
-        _close(fd, told, telling)
-        return
-    try:
-        os.close(telling)
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        sock.close()
+class Zygote:
+    """The loop of the zygote. Each page that it writes to between two forks is copied, so it does little in few places.
+
+    Args:
+        sock: Socket to the supervisor.
+        ready: A `worker.Worker` that has yet to be given its socket.
+        null: Where standard error of workers goes before they have a block.
+        wakeup: Both ends of the pipe that is written to when a child has died.
+    """
+
+    def __init__(self, sock, ready, null, wakeup):
+        self.sock = sock
+        self.ready = ready
+        self.null = null
+        self.wakeup = wakeup
+        self.reader = wire.BlockingReader(sock)
+
+    def serve(self):
+        """Fork and reap as asked; ends with an exception when the supervisor goes away."""
+        waiting = select.poll()
+        waiting.register(self.sock.fileno(), select.POLLIN)
+        waiting.register(self.wakeup[0], select.POLLIN)
+        while True:
+            readable = [fd for fd, _ in waiting.poll()]
+            if self.wakeup[0] in readable:
+                os.read(self.wakeup[0], 4096)
+                for pid, status in system.reaped():
+                    self._say(b"X", 0, b'{"pid":%d,"status":%d}' % (pid, status))
+            # One read may have brought more than one frame.
+            heard = self.sock.fileno() in readable
+            while heard or self.reader.frames:
+                heard = False
+                kind, ident, payload = self.reader.read()
+                if kind == b"T":
+                    _learn(wire.unpack(payload)[0]["sources"])
+                else:
+                    self._fork_worker(ident, self.reader.take_fds(1)[0])
+
+    def _say(self, kind, ident, text):
+        self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
+
+    def _fork_worker(self, ident, fd):
+        try:
+            pid = os.fork()
+        except OSError as error:
+            os.close(fd)
+            self.sock.sendall(wire.pack(b"S", ident, {"error": str(error)}))
+            return
+        if pid:
+            self._say(b"S", ident, b'{"pid":%d}' % pid)
+            os.close(fd)
+            return
+        try:
+            self._become_worker(fd)
+        except BaseException as error:  # a worker must never fall back into the zygote's loop
+            os.write(2, ("the worker ended with %r" % error).encode())
+        finally:
+            os._exit(70)
+
+    def _become_worker(self, fd):
+        _set_wakeup_fd(-1)
+        _set_handler(signal.SIGCHLD, _signal.SIG_DFL)
         # A block that held the other end of the pipe could fill it and so stop the zygote.
-        _close(*wakeup)
-        _silence()
+        for number in (self.sock.detach(), *self.wakeup):
+            os.close(number)
+        # The container's own standard error is nothing that user code may flood.
+        os.dup2(self.null, 2)
+        os.close(self.null)
         os.setsid()
         os.nice(WORKER_NICENESS)
-        os.read(told, 1)
-        os.close(told)
-        worker.run(socket.socket(fileno=fd), config)
-    except BaseException as error:  # a worker must never fall back into the zygote's loop
-        os.write(2, json.dumps({"worker": repr(error)}).encode())
-    finally:
-        os._exit(70)
-
-
-def _close(*fds):
-    for fd in fds:
-        os.close(fd)
-
-
-def _silence():
-    """Close the way to the container's own standard error, which user code could flood."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    os.close(null)
+        self.ready.serve(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd))
