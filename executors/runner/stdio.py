@@ -52,9 +52,6 @@ def open_streams(is_late=lambda: False, keep_late=None):
     Args:
         is_late: Whether the running thread belongs to an earlier block.
         keep_late: Takes what such a thread writes.
-
-    Returns:
-        A function to call when a block begins.
     """
     stdout = Output(1, None, is_late, keep_late)
     stderr = Output(2, stdout, is_late, keep_late)
@@ -63,12 +60,6 @@ def open_streams(is_late=lambda: False, keep_late=None):
     for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
-
-    def begin():
-        stdout.begin()
-        stderr.begin()
-
-    return begin
 
 
 def flush():
@@ -112,7 +103,6 @@ class SessionStreams:
         self.late = bytearray()
         self.late_dropped = 0
         self.standard = ()
-        self._begin = None
 
     def patch_threads(self):
         """Mark threads from now on with the block that started them."""
@@ -123,10 +113,9 @@ class SessionStreams:
     def begin(self, block):
         """Put the session's own streams in place for a block; new ones where a block has closed them."""
         if not all(map(_is_open, self.standard or (None,))):
-            self._begin = open_streams(self.is_late, self.keep_late)
+            open_streams(self.is_late, self.keep_late)
             self.standard = (sys.stdin, sys.stdout, sys.stderr)
         sys.stdin, sys.stdout, sys.stderr = self.standard
-        self._begin()
         self.block = block
         self.running = True
 
@@ -215,10 +204,6 @@ class Output(io.RawIOBase):
         self._pieces = collections.deque()
         self._size = 0
         self._last = 0.0
-
-    def begin(self):
-        """Count the time without output from now on: the text of a first print and its line break are to go together."""
-        self._last = _now()
 
     def writable(self):
         return True

@@ -298,7 +298,7 @@ class Script:
     """What a script in a process of its own needs, made before there is one."""
 
     def __init__(self):
-        self.begin = stdio.open_streams()
+        stdio.open_streams()
         self.namespace = python.new_main()
 
     def rehearse(self):
@@ -307,7 +307,6 @@ class Script:
         Where this is done in the zygote, the interpreter learns its own code; where in a process that waits for its block, the
         memory that it will write to is copied before the block has come.
         """
-        self.begin()
         site.getusersitepackages()
         outcome = python.run_script(b"print(0)", "", {"__builtins__": builtins})
         stdio.flush()
@@ -331,7 +330,6 @@ class Script:
         if tool_sources:
             tools.add(tool_sources)
         self.namespace.update(tools.public(), __file__=path)
-        self.begin()
         return python.run_script(code, path, self.namespace)
 
 
