@@ -291,7 +291,10 @@ class ProcessBlock(Block):
         self.open(state_file=self.state_file)
 
     def worker_exited(self):
-        if self.finished or self.start_again():
+        if self.finished:
+            self.supervisor.start_next()  # what waits for there to be fewer processes
+            return
+        if self.start_again():
             return
         self._make_room()
         if self.supervisor.session is None:
@@ -304,8 +307,8 @@ class ProcessBlock(Block):
     def _kill_leftovers(self):
         workers = self.supervisor.workers
         if workers.anything_else():
-            # Of one that is still in its exit, children are its own for a moment more.
-            system.kill_trees(lambda parent_of: self.roots(parent_of) + workers.strays(parent_of))
+            # A worker that has just been killed is the parent of what it started for a moment more.
+            system.kill_trees(lambda parent_of: workers.strays(parent_of) + self._children(parent_of))
 
     def hear(self, kind, ident, message):
         super().hear(kind, ident, message)
@@ -317,6 +320,9 @@ class ProcessBlock(Block):
             system.send(self.worker.pid, signal.SIGKILL)
             self.worker.peer.close()
             self.worker_exited()
+
+    def _children(self, parent_of):
+        return [pid for pid, parent in parent_of.items() if parent == self.worker.pid]
 
     def roots(self, parent_of):
         return [self.worker.pid]

@@ -204,7 +204,7 @@ class Supervisor:
             return
         self._starting = True
         try:
-            while self._queue and self.cell is None and len(self.running) < self._most_running:
+            while self._queue and self.cell is None and self._has_room():
                 block = self._queue.popleft()
                 self.running[block.ident] = block
                 if len(self.running) > 1:
@@ -216,6 +216,10 @@ class Supervisor:
                 block.start()
         finally:
             self._starting = False
+
+    def _has_room(self):
+        # A process whose block has ended lives for a moment more, and counts against what there may be.
+        return len(self.running) < self._most_running and self.workers.count <= 2 * self._most_running
 
     def _open_folders(self):
         """A block may have closed the workspace or /tmp to its own user; the next one could not even be saved there."""

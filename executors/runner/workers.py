@@ -176,6 +176,11 @@ class Workers:
         owners = {1} if self._pending else {1, self.zygote_pid}
         return [pid for pid, parent in parent_of.items() if parent in owners and pid not in known]
 
+    @property
+    def count(self):
+        """How many there are, with those that are coming and those that are in their end."""
+        return len(self.by_pid) + len(self._pending)
+
     def anything_else(self, keep=()):
         """Whether there are more processes than the supervisor, the zygote and the known workers."""
         known = set(self.by_pid) | {1, self.zygote_pid} | set(keep)

@@ -127,8 +127,7 @@ class Zygote:
             readable = [fd for fd, _ in waiting.poll()]
             if self.wakeup[0] in readable:
                 os.read(self.wakeup[0], 4096)
-                for pid, status in system.reaped():
-                    self._say(b"X", 0, b'{"pid":%d,"status":%d}' % (pid, status))
+                self._tell_of_the_dead()
             # One read may have brought more than one frame.
             heard = self.sock.fileno() in readable
             while heard or self.reader.frames:
@@ -138,6 +137,12 @@ class Zygote:
                     _learn(wire.unpack(payload)[0]["sources"])
                 else:
                     self._fork_worker(ident, self.reader.take_fds(1)[0])
+                if self.reader.frames:
+                    self._tell_of_the_dead()  # who wait count against what there may be
+
+    def _tell_of_the_dead(self):
+        for pid, status in system.reaped():
+            self._say(b"X", 0, b'{"pid":%d,"status":%d}' % (pid, status))
 
     def _say(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
