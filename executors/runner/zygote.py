@@ -1,6 +1,5 @@
 """A warm interpreter that has run no user code: imports what was asked for, then forks a worker on each request."""
 
-import _signal
 import gc
 import importlib
 import os
@@ -12,8 +11,7 @@ import sys
 
 from . import stdio, system, tools, wire, worker
 
-# Not those of the module signal, which look up the names of what they are given.
-_set_handler, _set_wakeup_fd = _signal.signal, _signal.set_wakeup_fd
+_signal = importlib.import_module("_signal")  # not the module signal, which looks up the names of what it is given
 REHEARSALS = 12  # Python 3.11 rewrites a function for what it sees at its eighth call
 WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
 
@@ -166,8 +164,8 @@ class Zygote:
             os._exit(70)
 
     def _become_worker(self, fd):
-        _set_wakeup_fd(-1)
-        _set_handler(signal.SIGCHLD, _signal.SIG_DFL)
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
         # A block that held the other end of the pipe could fill it and so stop the zygote.
         for number in (self.sock.detach(), *self.wakeup):
             os.close(number)
