@@ -96,6 +96,7 @@ class CodeRunner:
         self._record = record_of(executor)
         self.in_session = self._record is not None
         self._prepared_for: int | None = None
+        self._prepared_by = 0
         self._outputs_kept = 0
         self._output: asyncio.Queue[str | None] | None = None
         self._give(tools, approve_tool)
@@ -207,7 +208,7 @@ class CodeRunner:
             return result
         if before is not None and before.state == "lost":
             result = replace(result, state="lost", notes=(*before.notes, *result.notes))
-        elif result.state == "lost":
+        elif result.state == "lost" or 0 < result.restored_before <= self._prepared_by:
             self._prepared_for = None
         return result
 
@@ -227,7 +228,10 @@ class CodeRunner:
         if result.exit_code != 0:
             raise ValueError(f"The agent's setup failed. {describe(result)}")
         self._prepared_for = self._session_number()
-        return result if isinstance(result, ExecutionResult) else None
+        if not isinstance(result, ExecutionResult):
+            return None
+        self._prepared_by = result.number
+        return result
 
     def _session_number(self) -> int:
         return self.executor.starts if isinstance(self.executor, SandboxCodeExecutor) else 0

@@ -100,6 +100,8 @@ class SessionRecord:
         self.pending: Journal | None = None
         self._starts = 0
         self._bytes = 0
+        # Of the blocks in the sandbox, those left out included.
+        self._numbers: list[int] = []
         self._unrecorded_before = 0
 
     def note(
@@ -117,10 +119,24 @@ class SessionRecord:
             redact: Gives what is kept of a tool's result; None for all of it.
         """
         self.see(executor)
+        self.see_state(result)
+        if result.outcome in ("ok", "error"):
+            self.add(entry_of(block, result, redact), result.number)
+
+    def see_state(self, result: ExecutionResult) -> None:
+        """Take out what has left nothing in the session after all."""
         if result.state == "lost":
             self.forget()
-        if result.outcome in ("ok", "error"):
-            self.add(entry_of(block, result, redact))
+        elif result.restored_before:
+            while self._numbers and max(self._numbers) >= result.restored_before:
+                self._take_out_last()
+
+    def _take_out_last(self) -> None:
+        self._numbers.pop()
+        if len(self._numbers) >= len(self.journal.entries):
+            self.journal.left_out -= 1
+        else:
+            self._bytes -= len(self.journal.entries.pop().model_dump_json())
 
     def see(self, executor: SandboxCodeExecutor) -> None:
         """Take note of whether the sandbox is another one than before, and of what others did in it."""
@@ -130,8 +146,9 @@ class SessionRecord:
             self._starts = executor.starts
         self.journal.unrecorded = self._unrecorded_before + executor.unrecorded
 
-    def add(self, entry: JournalEntry) -> None:
-        """Add an entry, if there is room, and none was left out before it."""
+    def add(self, entry: JournalEntry, number: int) -> None:
+        """Add an entry, if there is room, and none was left out before it; with the block's number in its sandbox."""
+        self._numbers.append(number)
         size = len(entry.model_dump_json())
         if self.journal.left_out or len(self.journal.entries) >= MAX_BLOCKS or self._bytes + size > MAX_BYTES:
             self.journal.left_out += 1
@@ -143,6 +160,7 @@ class SessionRecord:
         """Begin anew: the session is an empty one."""
         self.journal = Journal()
         self._bytes = self._unrecorded_before = 0
+        self._numbers = []
 
     def begin_again(self, executor: SandboxCodeExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""

@@ -39,6 +39,10 @@ _STATES = {
         "The session's memory was put back to before this code: variables and imports from earlier code are there, "
         "those of this code are not."
     ),
+    "further back": (
+        "The session's memory was put back further than to before this code: variables and imports of the last blocks before it "
+        "are not there either. Run again what you need of them."
+    ),
     "lost": "The session's memory is lost: import, load and define again what you need.",
 }
 
@@ -267,7 +271,8 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
     if result.truncated:
         lines.append(f"{result.truncated} bytes of output were too much to keep and are gone.")
     if result.state in _STATES:
-        lines.append(_STATES[result.state])
+        further = 0 < result.restored_before < result.number
+        lines.append(_STATES["further back" if further else result.state])
     elif session and result.outcome == "error":
         lines.append(_KEPT)
     if result.exit_code != 0 and result.tool_calls and not _is_denied(result):

@@ -99,10 +99,11 @@ async def replay(
         with answered_by(answers):
             result = await executor.execute_code_blocks([entry.block()], cancellation_token)
         differences += [f"block {number} {what}" for what in _differences(entry, result, answers)]
+        record.see_state(result)
         if result.outcome not in ("ok", "error"):
             continue
         record.see(executor)
-        record.add(entry)
+        record.add(entry, result.number)
     record.journal.left_out += journal.left_out
     return Replay(len(journal.entries), tuple(differences), journal.left_out, journal.unrecorded)
 
@@ -170,6 +171,8 @@ def _differences(entry: JournalEntry, result: ExecutionResult, answers: Recorded
     found += [f"did not call {_shown(call.name, call.arguments)} again" for call in answers.left]
     if result.state == "lost":
         found.append("emptied the session")
+    elif 0 < result.restored_before < result.number:
+        found.append(f"took back what the {result.number - result.restored_before} blocks before it did")
     return found
 
 

@@ -1,10 +1,11 @@
-"""What the checkpoint before each block of a session costs, for a small and a large heap.
+"""What the checkpoints of a session cost, for a small and a large heap.
 
-    python benchmarks/checkpoints.py [--engine docker] [--megabytes 200] [--rounds 50]
+    python benchmarks/checkpoints.py [--engine docker] [--megabytes 200] [--rounds 50] [--pause 0.02]
 
-Two sessions run the same blocks in turn, one with checkpoints and one without, so both see the same machine. A block is `pass`,
-or it writes to every page of the heap: what a fork shares has to be copied when it is written to. Times are medians as the
-host sees them, stream and result included, and in brackets the shortest. Memory is what the control group counts while the
+Three sessions run the same blocks in turn, without checkpoints, with adaptive ones and with one for each block, so all see the
+same machine. After each block there is a pause, as a model makes one: a checkpoint is taken in it. A block is `pass`, or it
+writes to every page of the heap: what a fork shares has to be copied when it is written to. Times are medians as the host sees
+them, stream and result included, and in brackets the shortest and the mean. Memory is what the control group counts while the
 block runs. The last column is a block that calls `os._exit`, up to the result that says that the session is as before it.
 Needs a Docker engine and the sandbox image, or bubblewrap.
 """
@@ -51,32 +52,33 @@ async def run(executor, code, outcome="ok"):
     return result, took
 
 
-async def medians(executors, code, rounds, outcome="ok"):
-    """The median time of a block in each of the sessions, which take turns, and the shortest."""
+async def medians(executors, code, rounds, pause, outcome="ok"):
+    """The median time of a block in each of the sessions, which take turns, and the shortest and the mean."""
     times = [[] for _ in executors]
     for _ in range(rounds):
         for each, executor in zip(times, executors, strict=True):
             each.append((await run(executor, code, outcome))[1])
-    return [f"{statistics.median(each):.1f} ({min(each):.1f})" for each in times]
+            await asyncio.sleep(pause)
+    return [f"{statistics.median(each):.1f} ({min(each):.1f}, mean {statistics.mean(each):.1f})" for each in times]
 
 
-async def measure(engine, fill, rounds):
-    """The figures of one heap: pass without and with, touched without and with, memory without and with, restored."""
+async def measure(engine, fill, rounds, pause):
+    """The figures of one heap: `pass`, touched and memory without, adaptive and with, and restored."""
     limits = Limits(memory="2g", cpus=2)
     async with AsyncExitStack() as stack:
-        plain, kept = [
+        executors = [
             await stack.enter_async_context(
                 KINDS[engine](mode="session", checkpoint=checkpoint, limits=limits, timeout=60)
             )
-            for checkpoint in (False, True)
+            for checkpoint in (False, "adaptive", True)
         ]
-        for executor in (plain, kept):
+        for executor in executors:
             await run(executor, MEMORY)
             await run(executor, fill)
-        idle = await medians((plain, kept), "pass", rounds)
-        touched = await medians((plain, kept), TOUCH, rounds)
-        memory = [(await run(executor, TOUCH + "memory()"))[0].value for executor in (plain, kept)]
-        [restored] = await medians((kept,), "import os; os._exit(0)", rounds, "crashed")
+        idle = await medians(executors, "pass", rounds, pause)
+        touched = await medians(executors, TOUCH, rounds, pause)
+        memory = [(await run(executor, TOUCH + "memory()"))[0].value for executor in executors]
+        [restored] = await medians(executors[-1:], "import os; os._exit(0)", rounds, pause, "crashed")
         return *idle, *touched, *memory, restored
 
 
@@ -86,13 +88,15 @@ async def main():
     parser.add_argument("--engine", choices=KINDS, default="docker")
     parser.add_argument("--megabytes", type=int, default=200, help="the large heap")
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--pause", type=float, default=0.02, help="seconds between blocks")
     options = parser.parse_args()
     print(
-        "| heap | `pass`, ms without | with | every page written, ms without | with | MB without | with | restored, ms |"
+        "| heap | `pass`, ms without | adaptive | with | every page written, ms without | adaptive | with "
+        "| MB without | adaptive | with | restored, ms |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name, fill in HEAPS.items():
-        found = await measure(options.engine, fill.format(size=options.megabytes), options.rounds)
+        found = await measure(options.engine, fill.format(size=options.megabytes), options.rounds, options.pause)
         print(f"| {name.format(size=options.megabytes)} |", " | ".join(found), "|", flush=True)
 
 

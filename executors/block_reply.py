@@ -56,6 +56,8 @@ def to_result(
             truncated=sum(dropped),
             artifacts=artifacts,
             state=_one_of(_STATES, message["state"]),
+            number=int(message["number"]),
+            restored_before=int(message["before"] or 0),
             notes=(*notes, *map(_words, message["notes"])),
         )
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
@@ -132,6 +134,8 @@ def combine(results: Sequence[ExecutionResult]) -> ExecutionResult:
         artifacts=tuple(files.values()),
         tool_calls=tuple(call for result in results for call in result.tool_calls),
         connections=tuple(each for result in results for each in result.connections),
+        number=last.number,
+        restored_before=last.restored_before,
         state=max((result.state for result in results), key=_STATES.index),
         notes=tuple(note for result in results for note in result.notes),
     )

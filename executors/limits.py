@@ -6,9 +6,11 @@ import contextlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+CheckpointMode = bool | Literal["adaptive"]
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -30,6 +32,23 @@ def parse_size(size: str | int) -> int:
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{size!r} is not a size: write bytes, or a number with a unit, such as '512m' or '2g'")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def parse_checkpoint(value: object) -> CheckpointMode:
+    """Check when a session is to be checkpointed.
+
+    Args:
+        value: What was given.
+
+    Returns:
+        The value as it is.
+
+    Raises:
+        ValueError: It is neither True, False nor "adaptive".
+    """
+    if isinstance(value, bool) or value == "adaptive":
+        return value
+    raise ValueError(f"checkpoint is True, False or 'adaptive', not {value!r}")
 
 
 def parse_seconds(name: str, value: object) -> float:

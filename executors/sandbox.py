@@ -16,6 +16,7 @@ from . import protocol
 from .connection import Connection, Listener, Reply
 from .egress.gateway import Gateway
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
+from .limits import CheckpointMode
 from .loops import Promise, within
 from .stream import ByteStream, Launcher
 from .turns import Turns
@@ -42,7 +43,7 @@ class Settings:
         preload: Modules imported ahead.
         output_limit: Bytes of output kept of each stream of a block.
         split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block.
+        checkpoint: Whether a session is checkpointed before each block; "adaptive" where that is worth what it costs.
         memory_bytes: The sandbox's memory limit, or None.
         rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
@@ -58,7 +59,7 @@ class Settings:
     preload: tuple[str, ...]
     output_limit: int
     split_streams: bool
-    checkpoint: bool
+    checkpoint: CheckpointMode
     memory_bytes: int | None
     rlimits: Mapping[str, int] = field(default_factory=dict)
     rlimit_without_cgroup: Mapping[str, int] = field(default_factory=dict)

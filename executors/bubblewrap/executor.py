@@ -20,7 +20,7 @@ from autogen_codeact.executors.functions_module import (
     required_packages,
 )
 from autogen_codeact.executors.languages import merge
-from autogen_codeact.executors.limits import Limits, parse_names, parse_size
+from autogen_codeact.executors.limits import CheckpointMode, Limits, parse_checkpoint, parse_names, parse_size
 from autogen_codeact.executors.sandbox import Sandbox, Settings
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -55,7 +55,7 @@ class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
     preload: list[str] = Field(default_factory=list)
     languages: dict[str, str | list[str]] = Field(default_factory=dict)
     split_streams: bool = False
-    checkpoint: bool = True
+    checkpoint: CheckpointMode = True
     allow_domains: list[str] = Field(default_factory=list)
     tools: list[ComponentModel] = Field(default_factory=list)
     tool_limits: ToolLimits | None = None
@@ -85,7 +85,9 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         preload: Modules imported ahead of the first block.
         languages: Further languages: label to command.
         split_streams: Whether `stdout` and `stderr` of the result are kept apart.
-        checkpoint: Whether a session is checkpointed before each block. Default True.
+        checkpoint: Whether a session is checkpointed before each block, so that a timeout or crash does not cost its
+            variables. "adaptive" takes fewer of a large heap, whose copies cost time: at most about a tenth of the time that
+            blocks run, and a failure may then cost what several blocks did. Default True.
         allow_domains: Hosts that the code may reach, as for Docker. Default none.
         tools: What the code can call in this process: typed functions, AutoGen tools, workbenches (docs/tools.md).
         tool_limits: How much of them a block may use; see `ToolLimits`.
@@ -119,7 +121,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         preload: Sequence[str] = (),
         languages: Mapping[str, str | Sequence[str]] | None = None,
         split_streams: bool = False,
-        checkpoint: bool = True,
+        checkpoint: CheckpointMode = True,
         allow_domains: Sequence[str] = (),
         tools: Sequence[ToolLike] = (),
         tool_limits: ToolLimits | None = None,
@@ -156,7 +158,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         self._custom_languages = {
             name: command if isinstance(command, str) else list(command) for name, command in (languages or {}).items()
         }
-        self._checkpoint = checkpoint
+        self._checkpoint = parse_checkpoint(checkpoint)
         self._python = python
         self._readable = tuple(check_readable(Path(folder)) for folder in readable)
         if pool is not None:

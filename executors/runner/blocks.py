@@ -60,6 +60,7 @@ class Block:
         self.alone = True
         self.began = time.monotonic()
         self.state = "kept"
+        self.before = None
         self.notes = []
         self.oom_kills = system.count_oom_kills()
 
@@ -251,6 +252,8 @@ class Block:
             "dropped": [dropped for dropped, _ in ends],
             "tail": [tail for _, tail in ends],
             "state": self.state,
+            "number": self.request["number"],
+            "before": self.before,
             "notes": self.notes,
         }
         files = b""

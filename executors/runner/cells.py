@@ -1,6 +1,7 @@
 """A block in the live interpreter of a session, which its checkpoint guards."""
 
 import socket
+import time
 
 from . import blocks, session
 
@@ -8,6 +9,10 @@ HANG_UP_GRACE = 1.0
 CHECKPOINT_GRACE = 1.0
 NOW = "now"
 CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
+FURTHER_BACK = (
+    "The session is as it was before block %d; what blocks %d to %d did to its variables, directory and environment "
+    "is lost."
+)
 UNGUARDED = "No checkpoint is kept, so a block that fails now loses the session's variables: %s."
 
 
@@ -16,6 +21,7 @@ class CellBlock(blocks.Block):
 
     checkpoint = None
     ahead = None
+    mark = None
     postponed = None
     restoring = False
 
@@ -39,6 +45,7 @@ class CellBlock(blocks.Block):
             self.open()
             return
         ahead = self.session.take_ahead()
+        self.mark = session.Mark(self.request["number"], self.session.place)
         if ahead is not None and not ahead.awaited:
             self.checkpoint, self.request["checkpoint"] = ahead, "ahead"
             self.open()
@@ -83,7 +90,7 @@ class CellBlock(blocks.Block):
         elif kind == b"M":
             self.unsaved = True
         elif kind == b"D" and self.report is None:
-            self.report = blocks.checked(message)
+            self.report = dict(blocks.checked(message), copied=message.get("copied"))
             # The last words' signal can end what the block waited for, but not give it more time.
             if not self.killed and not self.overdue:
                 self._complete()
@@ -110,7 +117,9 @@ class CellBlock(blocks.Block):
         self.keep_pipes = True
         if self.checkpoint is not None:
             self._say_when_unguarded(self.checkpoint.skipped)
-            self.checkpoint.drop()
+            self.checkpoint.guarded(self.mark, time.monotonic() - self.began, self.report["copied"])
+            if not self.session.keep_on(self.checkpoint):
+                self.checkpoint.drop()
         self.finish()
 
     def _say_when_unguarded(self, reason):
@@ -153,6 +162,7 @@ class CellBlock(blocks.Block):
     def _restored(self, awake):
         if awake:
             self.state = "restored"
+            self._say_before_which()
             self.notes.append("Files, threads and subprocesses are not restored.")
         else:
             if self.checkpoint is not None:
@@ -163,6 +173,14 @@ class CellBlock(blocks.Block):
             self.state = "lost"
             self.notes.append("The session's variables are lost; a new, empty session has been started.")
         self.finish()
+
+    def _say_before_which(self):
+        """A checkpoint that has guarded more than this block takes back what all of them did."""
+        mark = self.checkpoint.mark or self.mark
+        self.before = mark.number
+        if mark is not self.mark:
+            self.session.put_back(mark.place)
+            self.notes.append(FURTHER_BACK % (mark.number, mark.number, self.request["number"]))
 
     def roots(self, parent_of):
         return self.session.roots(parent_of, spare=self.checkpoint)

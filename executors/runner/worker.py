@@ -9,6 +9,7 @@ import site
 import socket
 import sys
 import threading
+import time
 from select import POLLIN, poll
 
 from . import checkpoint, python, source, stdio, system, tools, wire
@@ -149,11 +150,15 @@ class Worker:
             tools.open_client(fds[2], self.config)
         self.session.begin(request)
         self.reserve.hold()
+        copying = checkpoint.Copying() if self.config.get("checkpoint") == "adaptive" else None
         outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
         tools.close_client()
         self.session.repair_builtins()
         self._leave_if_forked(outcome)
-        self._report(ident, outcome, self.session.end())
+        more = self.session.end()
+        if copying is not None:
+            more["copied"] = copying.pages()
+        self._report(ident, outcome, more)
 
     def _leave_if_forked(self, outcome):
         """End a child that the block forked and that came back here: only the worker itself may speak to the supervisor."""
@@ -233,11 +238,12 @@ class Worker:
         Returns:
             Its number, or None where none was taken; 0 in the checkpoint, once it has been woken to go on instead.
         """
-        own = self.sock.fileno()
+        own, began = self.sock.fileno(), time.thread_time()
         said = {"skipped": self.taker.too_large()}
         if not said["skipped"]:
             try:
                 said = {"pid": self.taker.take(fd, (own, *others))}
+                said["cost"] = time.thread_time() - began
             except OSError as error:
                 said = {"skipped": str(error)}
         if said.get("pid") == 0:

@@ -226,7 +226,7 @@ TYPED = [
 
 @pytest.mark.parametrize("payload", TYPED, ids=range(len(TYPED)))
 def test_60_type_tagged_payloads_stay_text(payload: dict[str, object]) -> None:
-    whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0]}
+    whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0], "number": 1, "before": None}
     message, data = protocol.unpack(protocol.pack(b"D", 1, {**whole, "value": payload, "error": None})[9:])
     reply = Reply(message, data, {})
     result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())

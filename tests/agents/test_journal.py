@@ -59,8 +59,8 @@ async def make(bubblewrap: None) -> AsyncIterator[Make]:
     """Makes sessions."""
     made: list[SandboxCodeExecutor] = []
 
-    async def start(timeout: float = 20) -> SandboxCodeExecutor:
-        executor = BubblewrapCommandLineCodeExecutor(mode="session", timeout=timeout)
+    async def start(timeout: float = 20, **options: Any) -> SandboxCodeExecutor:
+        executor = BubblewrapCommandLineCodeExecutor(mode="session", timeout=timeout, **options)
         await executor.start()
         made.append(executor)
         return executor
@@ -169,6 +169,53 @@ async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
     other = CodeActAgent("actor", await make(), model_client=scripted(python("print(x)"), "Done."))
     await other.load_state(state)
     assert outputs((await other.run(task="x?")).messages) == ["2\n"]
+
+
+async def test_what_a_rollback_takes_back_is_taken_out(make: Make) -> None:
+    """With adaptive checkpoints, whichever these were: they depend on the time that the blocks took."""
+    executor = await make(checkpoint="adaptive")
+    touch = "heap[::4096] = bytes(len(heap[::4096]))"
+    blocks = [
+        "x = [0]\nheap = bytearray(200 << 20)",
+        touch,
+        "x.append(1)",
+        "x.append(2)",
+        "import os\nos.abort()",
+        "y = 3",
+    ]
+    state = await saved(executor, *blocks, setup="from math import pi")
+    look = "print(x, y, 'heap' in globals() and len(heap), pi)"
+    first = CodeActAgent("actor", executor, model_client=scripted(python(look), "Done."))
+    seen = outputs((await first.run(task="Go on.")).messages)
+
+    other = CodeActAgent(
+        "actor", await make(), model_client=scripted(python(look), "Done."), setup="from math import pi"
+    )
+    await other.load_state(state)
+    assert outputs((await other.run(task="Go on.")).messages) == seen
+
+
+def test_a_rollback_takes_out_the_blocks_from_the_one_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "MAX_BLOCKS", 3)
+    executor = BubblewrapCommandLineCodeExecutor(mode="session")
+    record = journal.SessionRecord()
+
+    def note(number: int, **more: Any) -> tuple[list[str], int]:
+        block = CodeBlock(code=f"block {number}", language="python")
+        record.note(
+            executor, block, ExecutionResult(exit_code=0, output="", code_file=None, number=number, **more), None
+        )
+        return [entry.code.removeprefix("block ") for entry in record.journal.entries], record.journal.left_out
+
+    for number in (2, 3, 5, 7, 8):
+        note(number)
+    killed: dict[str, Any] = {"outcome": "timeout", "state": "restored"}
+    assert note(9, restored_before=9, **killed) == (["2", "3", "5"], 2)
+    assert note(10, restored_before=8, **killed) == (["2", "3", "5"], 1)
+    # Nobody has noted the one before which the session is.
+    assert note(11, restored_before=4, **killed) == (["2", "3"], 0)
+    assert note(12) == (["2", "3", "12"], 0)
+    assert note(13, restored_before=1, **killed) == ([], 0)
 
 
 async def test_secrets_can_be_kept_out(make: Make) -> None:

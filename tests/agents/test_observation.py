@@ -57,10 +57,18 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
             "The code failed with exit code 1.\nIts output was:\nTraceback…\nKeyError: 'a'\n",
         ),
         (
-            result(124, "so far\n", outcome="timeout", duration_s=60.02, state="restored"),
+            result(124, "so far\n", outcome="timeout", duration_s=60.02, state="restored", number=9, restored_before=9),
             "The code took too long and was stopped after 60.0 s.\nIts output was:\nso far\n\n"
             "The session's memory was put back to before this code: variables and imports from earlier code are there, "
             "those of this code are not.",
+        ),
+        (
+            result(
+                139, outcome="crashed", state="restored", number=9, restored_before=7, notes=("As before block 7.",)
+            ),
+            "The code crashed its process (exit code 139).\nIt printed nothing.\n\n"
+            "The session's memory was put back further than to before this code: variables and imports of the last blocks "
+            "before it are not there either. Run again what you need of them.\nAs before block 7.",
         ),
         (
             result(137, outcome="oom", state="lost", notes=("The limit is 512 MiB.",)),

@@ -230,6 +230,8 @@ RESULT = {
     "dropped": [0],
     "tail": [0],
     "state": "kept",
+    "number": 1,
+    "before": None,
     "notes": [],
     "files": [],
 }
