@@ -295,7 +295,7 @@ class ProcessBlock(Block):
 
     def worker_exited(self):
         if self.finished:
-            self.supervisor.start_next()  # what waits for there to be fewer processes
+            self.supervisor.start_next()  # what waits for this process to be gone
             return
         if self.start_again():
             return
@@ -315,13 +315,12 @@ class ProcessBlock(Block):
 
     def hear(self, kind, ident, message):
         super().hear(kind, ident, message)
-        if self.report is None or self.killed or self.overdue or self.finished:
+        if self.report is None or self.killed or self.overdue or self.finished or self.worker.status is not None:
             return
         # Its last word: nothing of the code is left to run. Where there is but one thread, it is not worth waiting for the
         # kernel to free its memory and for the zygote to tell of its end; it may also be the code that speaks so, and goes on.
         if system.is_quick_to_end(self.worker.pid):
-            system.send(self.worker.pid, signal.SIGKILL)
-            self.worker.peer.close()
+            self.supervisor.workers.end(self.worker)
             self.worker_exited()
 
     def _children(self, parent_of):

@@ -19,6 +19,7 @@ MAX_TIMERS = 1024
 GATHER_S = 0.002
 FEW_BYTES = 4096
 FORK_LATER_S = 0.02
+ENDING_LOOK_S = 0.1
 MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
 LEASE_OVER = 75
@@ -216,10 +217,16 @@ class Supervisor:
                 block.start()
         finally:
             self._starting = False
+        if self._queue and not self.running and self.workers.ending:
+            # The zygote tells of their end, unless code has stopped it.
+            self.workers.let_zygote_run()
+            self.after(ENDING_LOOK_S, self.start_next)
 
     def _has_room(self):
-        # A process whose block has ended lives for a moment more, and counts against what there may be.
-        return len(self.running) < self._most_running and self.workers.count <= 2 * self._most_running
+        # The process of a block that has ended lives for a moment more: no later block is to see it, and those at the same
+        # time may, but it counts against what there may be.
+        ending = len(self.workers.ending)
+        return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
 
     def _open_folders(self):
         """A block may have closed the workspace or /tmp to its own user; the next one could not even be saved there."""

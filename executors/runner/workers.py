@@ -67,6 +67,7 @@ class Workers:
         self._on_failure = on_failure
         self._pending = {}
         self.by_pid = {}
+        self.ending = set()
         self._count = 0
         self.zygote_pid = None
         self._zygote = None
@@ -134,6 +135,12 @@ class Workers:
         """Let it run if code of the same user has stopped it."""
         system.send(self.zygote_pid, signal.SIGCONT)
 
+    def end(self, worker):
+        """Kill a worker that nobody waits for; it is among those that are `ending` until it is gone."""
+        self.ending.add(worker.pid)
+        system.send(worker.pid, signal.SIGKILL)
+        worker.peer.close()
+
     def replace_zygote(self):
         """Kill a zygote that does not answer; its death starts another."""
         system.send(self.zygote_pid, signal.SIGKILL)
@@ -176,17 +183,13 @@ class Workers:
         owners = {1} if self._pending else {1, self.zygote_pid}
         return [pid for pid, parent in parent_of.items() if parent in owners and pid not in known]
 
-    @property
-    def count(self):
-        """How many there are, with those that are coming and those that are in their end."""
-        return len(self.by_pid) + len(self._pending)
-
     def anything_else(self, keep=()):
         """Whether there are more processes than the supervisor, the zygote and the known workers."""
         known = set(self.by_pid) | {1, self.zygote_pid} | set(keep)
         return any(pid not in known for pid in system.list_pids())
 
     def _ended(self, pid, status):
+        self.ending.discard(pid)
         worker = self.by_pid.pop(pid, None)
         if worker is not None:
             worker.exited(status)
