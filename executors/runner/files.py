@@ -158,7 +158,7 @@ class Files:
     def remember(self, path):
         """Do not report a file that the host already has."""
         try:
-            name = os.path.relpath(path, self.root)
+            name = path[len(self.root) + 1 :]
             self._known[name] = _mark(os.lstat(path))
         except (OSError, ValueError):
             pass

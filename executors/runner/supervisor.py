@@ -54,6 +54,7 @@ class Supervisor:
         self._timer_order = itertools.count()
         self._kept_pipes = collections.deque()
         self._ready = False
+        self._writing = False
         self._heard = time.monotonic()
 
     def run(self):
@@ -103,7 +104,8 @@ class Supervisor:
         while self.held_relays and not writing:
             self.held_relays.pop().resume()
             writing = not self.outbox.flush()
-        if writing != (1 in self.selector.get_map()):
+        if writing != self._writing:
+            self._writing = writing
             if writing:
                 self.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
             else:
@@ -213,7 +215,6 @@ class Supervisor:
                         each.alone = False
                 if self.session is not None:
                     self.cell = block
-                self._open_folders()
                 block.start()
         finally:
             self._starting = False
@@ -244,6 +245,7 @@ class Supervisor:
         if item is self.cell:
             self.cell = None
         self._flush()
+        self._open_folders()
         if self.session is None and not self.running:
             # The kernel does not say which block a semaphore is from; so it goes when none runs that could use it.
             ipc.remove_all()
