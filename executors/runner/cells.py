@@ -21,6 +21,7 @@ class CellBlock(blocks.Block):
 
     checkpoint = None
     ahead = None
+    spent = None
     mark = None
     postponed = None
     restoring = False
@@ -76,6 +77,10 @@ class CellBlock(blocks.Block):
 
     def finish(self):
         super().finish()
+        # Not before the result has been sent: the end of a large one takes milliseconds, and perhaps this processor.
+        if self.spent is not None:
+            self.spent.drop()
+            self.spent = None
         self.supervisor.session.prepare()
 
     def hear(self, kind, ident, message):
@@ -119,7 +124,7 @@ class CellBlock(blocks.Block):
             self._say_when_unguarded(self.checkpoint.skipped)
             self.checkpoint.guarded(self.mark, time.monotonic() - self.began, self.report["copied"])
             if not self.session.keep_on(self.checkpoint):
-                self.checkpoint.drop()
+                self.spent = self.checkpoint
         self.finish()
 
     def _say_when_unguarded(self, reason):
