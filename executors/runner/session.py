@@ -83,11 +83,17 @@ class Session:
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead.awaited:
             return ahead
-        # Memory may have filled since.
-        if not ahead.sleeps() or checkpoint.too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid):
-            ahead.drop()
-            return None
-        return ahead
+        if ahead.sleeps() and self._has_room():
+            return ahead
+        ahead.drop()
+        return None
+
+    def _has_room(self):
+        """Whether there is still memory for a checkpoint; it may have filled since that was taken."""
+        try:
+            return not checkpoint.too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
+        except OSError:  # the interpreter has died, and that is not known here yet
+            return False
 
     def keep_on(self, checkpoint):
         """Have a checkpoint guard the next block, too, where another one would cost more than it is worth."""
