@@ -19,6 +19,7 @@ MAX_TIMERS = 1024
 GATHER_S = 0.002
 FEW_BYTES = 4096
 FORK_LATER_S = 0.02
+SOON_S = 0.003
 ENDING_LOOK_S = 0.1
 MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
@@ -55,6 +56,7 @@ class Supervisor:
         self._kept_pipes = collections.deque()
         self._ready = False
         self._writing = False
+        self._ended = 0.0
         self._heard = time.monotonic()
 
     def run(self):
@@ -244,6 +246,7 @@ class Supervisor:
         self.running.pop(item.ident, None)
         if item is self.cell:
             self.cell = None
+        self._ended = time.monotonic()
         self._flush()
         self._open_folders()
         if self.session is None and not self.running:
@@ -272,8 +275,9 @@ class Supervisor:
         worker.let_run()
         if worker.pid is not None:
             system.free_processors((worker.pid,))
-        # Not at once: the process that would fork the next one is the one that hears of this one's end.
-        self.after(FORK_LATER_S, self.fork_ahead)
+        # At once where one block follows the other. Else this one is not to share the processor with a fork.
+        soon = time.monotonic() - self._ended < SOON_S
+        self.after(0 if soon else FORK_LATER_S, self.fork_ahead)
         return worker
 
     def fork_ahead(self):
