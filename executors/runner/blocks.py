@@ -309,7 +309,7 @@ class ProcessBlock(Block):
 
     def _kill_leftovers(self):
         workers = self.supervisor.workers
-        if workers.anything_else():
+        if workers.may_have_left_some(self.worker.pid):
             # A worker that has just been killed is the parent of what it started for a moment more.
             system.kill_trees(lambda parent_of: workers.strays(parent_of) + self._children(parent_of))
 

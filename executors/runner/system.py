@@ -157,6 +157,12 @@ def _processes():
         yield pid, int(fields[1]), fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1
 
 
+def parent(pid):
+    """The parent of a process; 0 where it is dead."""
+    fields = (read_small("/proc/%d/stat" % pid) or b"").rpartition(b")")[2].split()
+    return int(fields[1]) if fields and fields[0] not in (b"Z", b"X") else 0
+
+
 def is_quick_to_end(pid):
     """Whether a process has a single thread, and little memory that the kernel has to free before others can have it."""
     text = read_small("/proc/%d/stat" % pid)

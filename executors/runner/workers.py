@@ -183,10 +183,16 @@ class Workers:
         owners = {1} if self._pending else {1, self.zygote_pid}
         return [pid for pid, parent in parent_of.items() if parent in owners and pid not in known]
 
-    def anything_else(self, keep=()):
-        """Whether there are more processes than the supervisor, the zygote and the known workers."""
-        known = set(self.by_pid) | {1, self.zygote_pid} | set(keep)
-        return any(pid not in known for pid in system.list_pids())
+    def may_have_left_some(self, pid):
+        """Whether there are processes that a worker, which has ended or was killed, could have left behind.
+
+        With blocks at the same time there are many processes, and to look at all of them at each end takes milliseconds.
+        """
+        known = set(self.by_pid) | {1, self.zygote_pid}
+        owners = {1, pid} if self._pending else {1, pid, self.zygote_pid}
+        # One that has gone since it was listed may have started another before.
+        owners.add(0)
+        return any(system.parent(other) in owners for other in system.list_pids() if other not in known)
 
     def _ended(self, pid, status):
         self.ending.discard(pid)
