@@ -53,11 +53,16 @@ REFUSALS = (
     "no space left",
 )
 # In a mount namespace of its own: bwrap's own tmpfs have no bound on their number of files. /dev/pts is where nobody's files are.
+# All in one call, because each takes milliseconds.
 MOUNTS = f"""\
-place() {{ mkdir "$1" && mount -t tmpfs -o "nosuid,nodev,size=$2,nr_inodes=$3,mode=$4" codeact "$1"; }}
-mount -t tmpfs -o size=64k,mode=0755 codeact /dev/pts && cd /dev/pts && place tmp "$2" "$1" 1777 && place shm "$3" "$1" 1777 &&
-    place workspace "$4" "$1" 0755 || exit {NO_MOUNTS}
-cd / && shift 4 && exec "$@"
+mount --all --fstab "/proc/self/fd/$1" || exit {NO_MOUNTS}
+shift && exec "$@"
+"""
+FSTAB = """\
+codeact /dev/pts tmpfs size=64k,mode=0755 0 0
+codeact /dev/pts/tmp tmpfs nosuid,nodev,size={tmp},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
+codeact /dev/pts/shm tmpfs nosuid,nodev,size={shm},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
+codeact /dev/pts/workspace tmpfs nosuid,nodev,size={workspace},nr_inodes={files},mode=0755,X-mount.mkdir 0 0
 """
 # Where the shell has put them, by what they are in the sandbox.
 MOUNTED = {name: ["--bind", f"/dev/pts/{name}"] for name in ("tmp", "shm", "workspace")}
@@ -177,7 +182,7 @@ class BubblewrapLauncher:
         # Not on the command line, which every user of this machine can read.
         listed = handed.file(b"".join(os.fsencode(part) + b"\0" for part in every))
         self._process = subprocess.Popen(
-            [*self._before(mounts), command[0], "--args", str(listed), *command[1:]],
+            [*(self._before(handed) if mounts else ()), command[0], "--args", str(listed), *command[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=diagnostics.write_fd,
@@ -217,17 +222,20 @@ class BubblewrapLauncher:
             return _NoMountsError(said)
         return explain(said)
 
-    def _before(self, mounts: bool) -> list[str]:
+    def _before(self, handed: Handed) -> list[str]:
         """What makes the folders with a bounded number of files and then becomes bwrap."""
-        if not mounts:
-            return []
         tools = [shutil.which(name, path=TOOLS) for name in ("unshare", "sh", "mount")]
         if None in tools:
             raise _NoMountsError("unshare, sh and mount are needed")
         limits = self._options.limits
-        sizes = [limits.files, parse_size(limits.tmp), limits.shm_bytes, parse_size(limits.workspace)]
+        fstab = FSTAB.format(
+            files=limits.files,
+            tmp=parse_size(limits.tmp),
+            shm=limits.shm_bytes,
+            workspace=parse_size(limits.workspace),
+        )
         unshare = [str(tools[0]), "--user", "--map-root-user", "--mount", "--propagation", "private"]
-        return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", *map(str, sizes)]
+        return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", str(handed.file(fstab.encode()))]
 
     def _settings(self, python: Path) -> list[str]:
         variables = {

@@ -23,6 +23,7 @@ SOON_S = 0.003
 ENDING_LOOK_S = 0.1
 MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
+MOST_LEFT_OPEN = 1024
 LEASE_OVER = 75
 
 
@@ -382,6 +383,7 @@ def main(read_frame, path):
         path: `sys.path` as a fresh interpreter has it; the supervisor itself uses a part of it only.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
+    os.closerange(3, MOST_LEFT_OPEN)  # what starting the sandbox needed
     kind, _, payload = read_frame()
     config, _ = wire.unpack(payload)
     if kind != b"C":
