@@ -60,6 +60,8 @@ BOOT = """\
 import sys
 found = sys.path[:]
 sys.path[:] = [entry for entry in found if entry.startswith((sys.base_prefix + "/", sys.base_exec_prefix + "/"))]
+import gc
+gc.disable()  # nothing of what comes now is garbage; it goes on when all of it is there
 import builtins, json, os, struct, types
 if sys.version_info < (3, 8):
     sys.exit("the sandbox needs Python 3.8 or later, this image has " + sys.version.split()[0])

@@ -69,6 +69,7 @@ class Supervisor:
         gc.freeze()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
+        gc.enable()
         os.set_blocking(0, False)
         os.set_blocking(1, False)
         wakeup, wakeup_write = os.pipe()

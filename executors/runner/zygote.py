@@ -47,6 +47,7 @@ def run(sock, config, first):
     system.reaped()
     gc.collect()
     gc.freeze()
+    gc.enable()
     sock.sendall(wire.pack(b"H", 0, {"preload": problems, "tools": broken_tools}))
     try:
         Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
