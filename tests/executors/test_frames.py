@@ -105,6 +105,31 @@ class TestParsers:
             assert [frame for piece in cut for frame in parser.feed(piece)] == [(b"O", 1, payload)]
 
 
+class TestOutboxes:
+    def test_of_the_runner_keep_the_order_whatever_the_stream_has_room_for(self) -> None:
+        """Frames go out many at a time; descriptors go with the first byte of theirs."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            outbox = wire.Outbox(ours.fileno(), ours)
+            # More frames than one call takes, larger together than what the socket holds, and some with a descriptor.
+            frames = [raw(b"O", number, bytes([number % 251]) * (number * 37 % 9000)) for number in range(300)]
+            for number, frame in enumerate(frames):
+                outbox.put(frame, [theirs.fileno()] if number % 70 == 69 else ())
+            assert outbox.size == sum(map(len, frames))
+            got, passed, stops = b"", 0, 0
+            while outbox.chunks or len(got) < sum(map(len, frames)):
+                stops += not outbox.flush()
+                data, fds, _, _ = socket.recv_fds(theirs, 1 << 16, 8)
+                got += data
+                passed += len(fds)
+                for fd in fds:
+                    socket.close(fd)
+            assert got == b"".join(frames)
+            assert (passed, outbox.size) == (4, 0)
+            assert stops > 0
+
+
 class TestPayloads:
     @given(st.dictionaries(st.text(max_size=10), JSON, max_size=5), st.binary(max_size=100))
     def test_round_trip_in_both_directions(self, value: dict[str, Any], data: bytes) -> None:

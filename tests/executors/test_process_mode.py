@@ -353,6 +353,28 @@ class TestCodeThatTurnsOnTheSandbox:
         assert result.output == "sent\n" or "'D', own_ident()" in send
         assert await out(executor, "print('next')") == "next\n"
 
+    @pytest.mark.parametrize("threads", [0, 2])
+    async def test_that_says_that_it_has_ended_has_ended_with_all_that_it_started(
+        self, executor: DockerCommandLineCodeExecutor, threads: int
+    ) -> None:
+        """With a single thread it is killed at its word; with more, its process has to end, as others do that have."""
+        code = f"""
+    import time
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.write(writing, b"here")
+        time.sleep(60)
+    os.read(reading, 4)
+    children = open(f"/proc/self/task/{{os.getpid()}}/children").read().split()
+    open("pids", "w").write(" ".join([str(os.getpid()), *children]))
+    for _ in range({threads}): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    os.write(control_socket(), frame(b"D", own_ident(), {{"exit_code": 0, "value": None, "error": None}}))
+    {"pass" if threads else "time.sleep(60)"}
+"""
+        assert (await run(executor, FORGE + code)).outcome == "ok"
+        left = "import os; pids = open('pids').read().split(); print(len(pids), [os.path.exists(f'/proc/{p}') for p in pids])"
+        assert await out(executor, left) == "2 [False, False]\n"
+
     async def test_closes_everything_and_sleeps_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=1)
         result = await run(
