@@ -22,7 +22,6 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
-    ExecutionResult,
     SandboxCodeExecutor,
     ToolLimits,
 )
@@ -193,29 +192,6 @@ async def test_what_a_rollback_takes_back_is_taken_out(make: Make) -> None:
     )
     await other.load_state(state)
     assert outputs((await other.run(task="Go on.")).messages) == seen
-
-
-def test_a_rollback_takes_out_the_blocks_from_the_one_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "MAX_BLOCKS", 3)
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    record = journal.SessionRecord()
-
-    def note(number: int, **more: Any) -> tuple[list[str], int]:
-        block = CodeBlock(code=f"block {number}", language="python")
-        record.note(
-            executor, block, ExecutionResult(exit_code=0, output="", code_file=None, number=number, **more), None
-        )
-        return [entry.code.removeprefix("block ") for entry in record.journal.entries], record.journal.left_out
-
-    for number in (2, 3, 5, 7, 8):
-        note(number)
-    killed: dict[str, Any] = {"outcome": "timeout", "state": "restored"}
-    assert note(9, restored_before=9, **killed) == (["2", "3", "5"], 2)
-    assert note(10, restored_before=8, **killed) == (["2", "3", "5"], 1)
-    # Nobody has noted the one before which the session is.
-    assert note(11, restored_before=4, **killed) == (["2", "3"], 0)
-    assert note(12) == (["2", "3", "12"], 0)
-    assert note(13, restored_before=1, **killed) == ([], 0)
 
 
 async def test_secrets_can_be_kept_out(make: Make) -> None:
