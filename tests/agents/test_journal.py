@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
+    ExecutionResult,
     SandboxCodeExecutor,
     ToolLimits,
 )
