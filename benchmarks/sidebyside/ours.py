@@ -1,5 +1,7 @@
 """Our executors in each of their ways."""
 
+import os
+
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
@@ -13,7 +15,9 @@ from .autogen_executor import Executor, turn
 
 PRELOAD = ["pandas", "matplotlib.pyplot"]
 MAKERS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
-RAISED = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024)}
+# The peers' containers may use every processor. By default ours may use one, and many blocks at once would wait for it.
+ALL_CPUS = os.cpu_count() or 1
+RAISED = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024, cpus=ALL_CPUS)}
 
 
 class Pooled(Executor):
@@ -48,6 +52,7 @@ class Wrong(Executor):
 
 
 def _arm(kind, make=Executor, **options):
+    options = {"limits": Limits(cpus=ALL_CPUS), **options}
     if make is Pooled:
         return lambda: Pooled(sandbox=kind, **options)
     return lambda: make(lambda folder: MAKERS[kind](work_dir=folder, **options))

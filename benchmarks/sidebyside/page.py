@@ -132,8 +132,9 @@ def page(figures, profile):
 
 Written by `make bench`: everything side by side in one run, on one machine ({figures["machine"]}; {versions}).
 Each peer runs in an environment of its own in its newest release, all with our image, to which a Jupyter gateway is added.
-They run with the limits that their users get, which are none; ours with ours. Arms take turns in an order that is new in each
-round, after a round that does not count. An arm that gives a wrong answer has no time.
+They run with the limits that their users get, which are none; ours with ours, but for the processors: all may use all of them.
+Arms take turns in an order that is new in each round, after a round that does not count. An arm that gives a wrong answer has no
+time.
 Ratios are of medians, with the 95 % interval of a bootstrap. `make bench-quick` takes less than a minute and says what got slower
 than in `benchmarks/last.json`.
 {note}
