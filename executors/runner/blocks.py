@@ -295,6 +295,8 @@ class ProcessBlock(Block):
 
     def worker_exited(self):
         if self.finished:
+            # What it left dead is PID 1's now, and would count against what the next block may start.
+            self.supervisor.workers.collect()
             self.supervisor.start_next()  # what waits for this process to be gone
             return
         if self.start_again():
