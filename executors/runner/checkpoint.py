@@ -11,7 +11,7 @@ import sys
 import time
 from select import POLLIN, poll
 
-from . import children, stdio, system
+from . import children, stdio, system, wire
 
 HANGING_UP_MS = 1000
 PAGE = resource.getpagesize()
@@ -99,7 +99,7 @@ class Taker:
             pid = self._fork(fd, [*unneeded, hung_up, dead, hanging_up], held, dead)
         finally:
             if pid != 0:
-                _close_all((hanging_up, dead))
+                wire.close_all((hanging_up, dead))
                 if pid:
                     _wait_for_end(hung_up)
                 os.close(hung_up)
@@ -231,8 +231,3 @@ def _wait_for_end(fd):
     waiting = poll()
     waiting.register(fd, POLLIN)
     waiting.poll(HANGING_UP_MS)
-
-
-def _close_all(fds):
-    for fd in fds:
-        os.close(fd)

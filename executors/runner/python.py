@@ -32,19 +32,14 @@ class Outcome:
         self.error = error
 
 
-def new_main(filename=None):
+def new_main():
     """Make a fresh `__main__` module and put it in place.
-
-    Args:
-        filename: What `__file__` says, or None for a session.
 
     Returns:
         Its namespace.
     """
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
-    if filename is not None:
-        module.__dict__["__file__"] = filename
     sys.modules["__main__"] = module
     return module.__dict__
 

@@ -187,7 +187,7 @@ class Supervisor:
             self.send_message(b"H", 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
-        self.fork_ahead()
+        self._fork_ahead()
 
     # Blocks
 
@@ -256,7 +256,7 @@ class Supervisor:
             ipc.remove_all()
         self.start_next()
         if not self.running:
-            self.fork_ahead()
+            self._fork_ahead()
 
     def _cancel(self, ident):
         block = self.running.get(ident)
@@ -279,11 +279,10 @@ class Supervisor:
             system.free_processors((worker.pid,))
         # At once where one block follows the other. Else this one is not to share the processor with a fork.
         soon = time.monotonic() - self._ended < SOON_S
-        self.after(0 if soon else FORK_LATER_S, self.fork_ahead)
+        self.after(0 if soon else FORK_LATER_S, self._fork_ahead)
         return worker
 
-    def fork_ahead(self):
-        """Have a worker ready for the block to come."""
+    def _fork_ahead(self):
         if self.session is None and (self._spare is None or self._spare.status is not None):
             self._spare = self.workers.start()
 

@@ -146,30 +146,31 @@ def children():
 def _processes():
     """Yield each process, its parent (0 when that is gone with it), and whether it is dead."""
     for pid in list_pids():
-        try:
-            with open("/proc/%d/stat" % pid, "rb") as file:
-                # The name may hold spaces and brackets, so count from its last bracket.
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            yield pid, 0, True
-            continue
-        # A process whose first thread has ended looks like a zombie, and lives as long as it has others.
-        yield pid, int(fields[1]), fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1
+        fields = stat_fields(pid)
+        yield pid, int(fields[1]) if fields else 0, _is_dead(fields)
+
+
+def stat_fields(pid):
+    """The fields behind a process's name in its stat; empty where it is gone."""
+    # The name may hold spaces and brackets, so count from its last bracket.
+    return (read_small("/proc/%d/stat" % pid) or b"").rpartition(b")")[2].split()
+
+
+def _is_dead(fields):
+    # A process whose first thread has ended looks like a zombie, and lives as long as it has others.
+    return not fields or (fields[0] in (b"Z", b"X") and int(fields[THREADS]) <= 1)
 
 
 def parent(pid):
     """The parent of a process; 0 where it is dead."""
-    fields = (read_small("/proc/%d/stat" % pid) or b"").rpartition(b")")[2].split()
-    return int(fields[1]) if fields and fields[0] not in (b"Z", b"X") else 0
+    fields = stat_fields(pid)
+    return 0 if _is_dead(fields) else int(fields[1])
 
 
 def is_quick_to_end(pid):
     """Whether a process has a single thread, and little memory that the kernel has to free before others can have it."""
-    text = read_small("/proc/%d/stat" % pid)
-    if text is None:
-        return False
-    fields = text.rpartition(b")")[2].split()
-    return int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= FEW_PAGES
+    fields = stat_fields(pid)
+    return bool(fields) and int(fields[THREADS]) <= 1 and int(fields[RESIDENT]) <= FEW_PAGES
 
 
 def free_processors(pids):

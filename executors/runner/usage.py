@@ -3,6 +3,8 @@
 import os
 import time
 
+from . import system
+
 CPU_COUNTERS = (
     ("/sys/fs/cgroup/cpu.stat", "usage_usec", 1e-6),  # cgroup v2
     ("/sys/fs/cgroup/cpuacct/cpuacct.usage", None, 1e-9),  # cgroup v1
@@ -50,17 +52,11 @@ def group_seconds(counters=CPU_COUNTERS):
 def tree_seconds(find_roots):
     """Processor time of processes with all that descend from them, zombies included."""
     parent_of, seconds = {}, {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open("/proc/%s/stat" % name, "rb") as file:
-                # The name may hold spaces and brackets, so count from its last bracket.
-                words = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        parent_of[int(name)] = int(words[1])
-        seconds[int(name)] = sum(map(int, words[11:15])) * TICK
+    for pid in system.list_pids():
+        fields = system.stat_fields(pid)
+        if fields:
+            parent_of[pid] = int(fields[1])
+            seconds[pid] = sum(map(int, fields[11:15])) * TICK
     children = {}
     for pid, parent in parent_of.items():
         children.setdefault(parent, []).append(pid)

@@ -190,7 +190,7 @@ class Outbox:
             self.size -= written
             while written:
                 view, fds = self.chunks[0]
-                _close_all(fds)
+                close_all(fds)
                 if written < len(view):
                     self.chunks[0] = (view[written:], ())
                     break
@@ -201,7 +201,7 @@ class Outbox:
     def close(self):
         """Let go of what could not be sent."""
         while self.chunks:
-            _close_all(self.chunks.popleft()[1])
+            close_all(self.chunks.popleft()[1])
 
     def _write(self):
         """Write the first chunk, and with it those behind it that carry no descriptors."""
@@ -214,7 +214,8 @@ class Outbox:
         return os.writev(self.fd, [view for view, _ in itertools.islice(plain, MOST_AT_ONCE)])
 
 
-def _close_all(fds):
+def close_all(fds):
+    """Close descriptors."""
     for fd in fds:
         os.close(fd)
 

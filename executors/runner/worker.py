@@ -217,15 +217,10 @@ class Worker:
         # Once there is a checkpoint, this would make the kernel copy much.
         self.session.repair_modules()
         self.ahead = bool(self._checkpoint(ident, fd))
-        if self.ahead and not self._is_asked():
+        if self.ahead and not self._wait(0):
             self.session.rehearse()
         # The one before has had time to end.
         self.taker.taken.reap()
-
-    def _is_asked(self):
-        waiting = poll()
-        waiting.register(self.sock.fileno(), POLLIN)
-        return bool(self.reader.frames or waiting.poll(0))
 
     def _checkpoint(self, ident, fd, others=()):
         """Take a checkpoint and say so.

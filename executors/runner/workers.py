@@ -178,10 +178,12 @@ class Workers:
 
     def strays(self, parent_of, keep=()):
         """Processes that no running block owns: they lost their parent to PID 1, or made themselves the zygote's."""
-        known = set(self.by_pid) | {self.zygote_pid} | set(keep)
-        # While the zygote has yet to say whom it has forked, its children may be workers.
-        owners = {1} if self._pending else {1, self.zygote_pid}
+        known, owners = set(self.by_pid) | {self.zygote_pid} | set(keep), self._owners_of_strays()
         return [pid for pid, parent in parent_of.items() if parent in owners and pid not in known]
+
+    def _owners_of_strays(self):
+        # While the zygote has yet to say whom it has forked, its children may be workers.
+        return {1} if self._pending else {1, self.zygote_pid}
 
     def may_have_left_some(self, pid):
         """Whether there are processes that a worker, which has ended or was killed, could have left behind.
@@ -189,9 +191,8 @@ class Workers:
         With blocks at the same time there are many processes, and to look at all of them at each end takes milliseconds.
         """
         known = set(self.by_pid) | {1, self.zygote_pid}
-        owners = {1, pid} if self._pending else {1, pid, self.zygote_pid}
-        # One that has gone since it was listed may have started another before.
-        owners.add(0)
+        # One that has gone since it was listed (0) may have started another before.
+        owners = self._owners_of_strays() | {pid, 0}
         return any(system.parent(other) in owners for other in system.list_pids() if other not in known)
 
     def _ended(self, pid, status):

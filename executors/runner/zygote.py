@@ -168,8 +168,7 @@ class Zygote:
         _signal.set_wakeup_fd(-1)
         _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
         # A block that held the other end of the pipe could fill it and so stop the zygote.
-        for number in (self.sock.detach(), *self.wakeup):
-            os.close(number)
+        wire.close_all((self.sock.detach(), *self.wakeup))
         # The container's own standard error is nothing that user code may flood.
         os.dup2(self.null, 2)
         os.close(self.null)

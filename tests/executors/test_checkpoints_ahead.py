@@ -80,37 +80,32 @@ class TestIsTaken:
         assert await out(session, "cat.stdin.close(); cat.stdout.read(), cat.wait()") == "('', 0)\n"
 
 
+THREAD = """
+    import threading, time
+    n = 0
+    def count():
+        global n
+        while True: n += 1; time.sleep(0.001)
+    threading.Thread(target=count, daemon=True).start()
+"""
+HANDLER = """
+    import signal
+    rings = []
+    signal.signal(signal.SIGALRM, lambda *_: rings.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+"""
+
+
 class TestARollbackGoesRightBeforeTheBlock:
-    async def test_with_a_thread_that_works_on(self, make_executor: MakeExecutor) -> None:
+    @pytest.mark.parametrize(("start", "count"), [(THREAD, "n"), (HANDLER, "len(rings)")], ids=["thread", "handler"])
+    async def test_with_something_that_goes_on(self, make_executor: MakeExecutor, start: str, count: str) -> None:
         executor = await make_executor(mode="session")
-        count = """
-            import threading, time
-            n = 0
-            def count():
-                global n
-                while True: n += 1; time.sleep(0.001)
-            threading.Thread(target=count, daemon=True).start()
-        """
-        await out(executor, count)
+        await out(executor, start)
         await asyncio.sleep(PAUSE_S)
-        result = await run(executor, "print(n, flush=True); import os; os._exit(1)")
+        result = await run(executor, f"print({count}, flush=True); import os; os._exit(1)")
         assert (result.outcome, result.state) == RESTORED
         # It was forked a moment before the block printed, and not when the last one ended.
-        assert 0 <= int(result.output) - int(await out(executor, "n")) < int(result.output) / 2
-
-    async def test_with_a_handler_that_rings_on(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session")
-        ring = """
-            import signal
-            rings = []
-            signal.signal(signal.SIGALRM, lambda *_: rings.append(1))
-            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-        """
-        await out(executor, ring)
-        await asyncio.sleep(PAUSE_S)
-        result = await run(executor, "print(len(rings), flush=True); import os; os._exit(1)")
-        assert (result.outcome, result.state) == RESTORED
-        assert 0 <= int(result.output) - int(await out(executor, "len(rings)")) < int(result.output) / 2
+        assert 0 <= int(result.output) - int(await out(executor, count)) < int(result.output) / 2
 
     async def test_with_a_shell_in_between(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
