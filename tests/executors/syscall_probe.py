@@ -346,7 +346,11 @@ def outcome(attempt):
 def main():
     cases = {name: (lambda name=name: call(name)) for name in TRIED}
     cases.update((name, attempt) for name, attempt in REFUSED.items() if name.split()[0] in NUMBERS)
-    cases.update((name, attempt) for name, attempt in ALLOWED.items() if name.split()[0] not in MODES or name.split()[0] in NUMBERS)
+    cases.update(
+        (name, attempt)
+        for name, attempt in ALLOWED.items()
+        if name.split()[0] not in MODES or name.split()[0] in NUMBERS
+    )
     if platform.machine() == "x86_64":
         cases.update(FOREIGN)
     print(json.dumps({name: outcome(attempt) for name, attempt in cases.items()}))

@@ -79,7 +79,18 @@ def listed(name, arguments):
 
 def test_program_decides_each_number_as_the_list_does(arch):
     program, names = bpf_program(arch), {number: name for name, number in SYSCALLS[arch].items()}
-    samples = [(0, 0o4755), (0, 0o20000102, 0o2755), (0, 0, 0o100, 0o6000), (0, 0o10644, 0o10644), (0,) * 6, (1, 2, 3, 4, 5, 6), (2, 1, 6), (16, 3, 0), (0, 0x1180, 0x1180), ((1 << 64) - 1,) * 6]
+    samples = [
+        (0, 0o4755),
+        (0, 0o20000102, 0o2755),
+        (0, 0, 0o100, 0o6000),
+        (0, 0o10644, 0o10644),
+        (0,) * 6,
+        (1, 2, 3, 4, 5, 6),
+        (2, 1, 6),
+        (16, 3, 0),
+        (0, 0x1180, 0x1180),
+        ((1 << 64) - 1,) * 6,
+    ]
     for number in range(max(names) + 1):
         for sample in samples:
             arguments = [*sample, *[0] * 6][:6]
@@ -140,7 +151,17 @@ def test_new_namespaces_are_told_by_any_of_their_flags(decided):
     assert decided("clone3", 0, 0) == "ENOSYS"
 
 
-MODE_AT = {"chmod": 1, "fchmod": 1, "creat": 1, "mkdir": 1, "mknod": 1, "fchmodat": 2, "fchmodat2": 2, "mkdirat": 2, "mknodat": 2}
+MODE_AT = {
+    "chmod": 1,
+    "fchmod": 1,
+    "creat": 1,
+    "mkdir": 1,
+    "mknod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mkdirat": 2,
+    "mknodat": 2,
+}
 
 
 def test_set_user_id_and_set_group_id_are_told_by_their_bits_alone(arch, decided):
@@ -154,7 +175,15 @@ def test_set_user_id_and_set_group_id_are_told_by_their_bits_alone(arch, decided
 
 
 def test_open_is_refused_by_its_mode_only_where_it_makes_a_file(arch, decided):
-    flags = {0: False, 0o100: True, 0o20000000: True, 0o20200002: True, 0o200301: True, 0o200000: False, 0o2003001: False}
+    flags = {
+        0: False,
+        0o100: True,
+        0o20000000: True,
+        0o20200002: True,
+        0o200301: True,
+        0o200000: False,
+        0o2003001: False,
+    }
     for name, before in (("open", (7,)), ("openat", (7, 7))):
         if name not in SYSCALLS[arch]:
             continue
