@@ -10,23 +10,39 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Environment = Mapping[str, str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 
-# Python's own variables are not here: the supervisor runs with `-I` and ignores them.
 _LOADER = (
-    "it would load other code into the sandbox's supervisor. Set it inside the code, for the command that needs it."
+    "the interpreter of Python blocks runs before it is set. Set it inside the code, for the command that needs it."
 )
 _REFUSED = {
     "LD_": _LOADER,
     "GCONV_PATH": _LOADER,
-    "GLIBC_TUNABLES": "it changes the memory allocator of the sandbox's supervisor. Leave it out.",
+    "GLIBC_TUNABLES": _LOADER,
     "CODEACT_": "names that begin with CODEACT_ are this package's own. Use another name.",
 }
+# What the interpreter has to know when it starts. It starts with no other variable of Python, so each value is checked: it must
+# not be able to name a place that code can write to.
+_INTERPRETER: dict[str, tuple[Callable[[str], bool], str]] = {
+    "PYTHONHASHSEED": (
+        lambda value: value == "random" or _is_number(value, 0, 2**32 - 1),
+        "`random`, or 0 to 4294967295",
+    ),
+    "PYTHONINTMAXSTRDIGITS": (
+        lambda value: value == "0" or _is_number(value, 640, 2**31 - 1),
+        "0, or 640 to 2147483647",
+    ),
+    "PYTHONOPTIMIZE": (lambda value: _is_number(value, 0, 2), "0, 1 or 2"),
+    "PYTHONUTF8": (lambda value: _is_number(value, 0, 1), "0 or 1"),
+}
+# Linux starts no program with a longer one.
+_LONGEST = 128 * 1024
+_MOST_BYTES = 1024 * 1024
 
 
 class EnvironmentValue:
@@ -122,14 +138,31 @@ def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str]
         if value is None:
             missing.append(entry.host_name or name)
         else:
-            values[name] = _checked_value(entry.host_name or name, value)
+            values[name] = _checked_value(entry.host_name or name, value, name)
     if missing:
         names = ", ".join(missing)
         raise ValueError(
             f"The sandbox's environment refers to variables that are not set on this host: {names}. "
             f"Set them (`export {missing[0]}=...`), give a default (`${{{missing[0]}:-...}}`), or remove them."
         )
+    total = sum(len(f"{name}={value}".encode()) for name, value in values.items())
+    if total > _MOST_BYTES:
+        raise ValueError(
+            f"The variables of `environment` take {total:,} bytes together, and {_MOST_BYTES:,} at most can be set."
+        )
     return values
+
+
+def interpreter_variables(values: Mapping[str, str]) -> dict[str, str]:
+    """Those variables that take effect in Python blocks only where their interpreter has them from its start on.
+
+    Args:
+        values: What `resolve` gave.
+
+    Returns:
+        A part of them; Python takes an empty one for one that is not set.
+    """
+    return {name: value for name, value in values.items() if name in _INTERPRETER and value}
 
 
 def dump(environment: Mapping[str, EnvironmentValue]) -> dict[str, str]:
@@ -147,8 +180,8 @@ def dump(environment: Mapping[str, EnvironmentValue]) -> dict[str, str]:
 def _parse_value(name: str, value: str) -> EnvironmentValue:
     if not isinstance(value, str):
         raise TypeError(f"The value of {name} is of type {type(value).__name__}; give a string.")
-    _checked_value(name, value)
     reference = _REFERENCE.fullmatch(value)
+    _checked_value(name, value, name if reference is None else None)
     if reference is not None:
         return EnvironmentValue(name, reference[1], reference[2])
     if "${" in value:
@@ -171,11 +204,23 @@ def _check_names(names: Iterable[str]) -> None:
                 raise ValueError(f"The environment variable {name} can't be set for the whole sandbox: {reason}")
 
 
-def _checked_value(name: str, value: str) -> str:
+def _is_number(text: str, least: int, most: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most
+
+
+def _checked_value(name: str, value: str, variable: str | None) -> str:
+    """A value that can be set; `name` is what the user knows it by, `variable` what it is in the sandbox, if it is known yet."""
     if "\0" in value:
         raise ValueError(f"The value of {name} has a NUL character in it; no environment can hold that.")
     try:
-        value.encode()
+        size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"The value of {name} is not valid UTF-8 text; encode it, for example as base64.") from None
+    if size + len(variable or name) + 2 > _LONGEST:
+        raise ValueError(
+            f"The value of {name} has {size:,} bytes, more than Linux can give to a program; send a file instead."
+        )
+    allowed, words = _INTERPRETER.get(variable or "", (None, ""))
+    if allowed is not None and value and not allowed(value):
+        raise ValueError(f"The value of {name} is none that Python can start with; give {words}.")
     return value

@@ -54,8 +54,8 @@ _MODULES = [
     "supervisor",
 ]
 
-# Not `python3 -I`: PYTHONHASHSEED and its like are the user's to set. So the first thing is to look for modules in none of the
-# places that user code can write to.
+# It is run by `python3 -I -S`, or after `_AGAIN` by `python3 -s -S`; either way the first thing is to look for modules in none of
+# the places that user code can write to.
 BOOT = """\
 import sys
 found = sys.path[:]
@@ -99,6 +99,31 @@ for name, code in modules:
 del compiled, sources, modules, own, code, name, module
 sys.modules["codeact_runner.supervisor"].main(frame, found)
 """
+
+
+# `-I` ignores every variable of Python, and no option stands for PYTHONHASHSEED. So the isolated interpreter starts another one
+# in its place, which sees those variables of Python that the host has checked, and no others: one of the image, or one that
+# names a folder, could have it run what user code has left there. The supervisor gives the image's own back to the code.
+_AGAIN = """\
+import sys
+if sys.flags.isolated:
+    import os
+    variables = {"CODEACT_" + name if name.startswith("PYTHON") else name: value for name, value in os.environ.items()}
+    variables.update(%r)
+    with open("/proc/self/cmdline", "rb") as file:
+        words = file.read().split(b"\\0")[:-1]
+    words[words.index(b"-I")] = b"-s"
+    os.execve(sys.executable, words, variables)
+"""
+
+
+def boot(variables: Mapping[str, str]) -> str:
+    """The source that a sandbox's interpreter runs first.
+
+    Args:
+        variables: Those of Python that it must know when it starts, checked (`environment.interpreter_variables`).
+    """
+    return (_AGAIN % dict(variables) if variables else "") + BOOT
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from . import protocol
 from .connection import Connection, Listener, Reply
 from .egress.gateway import Gateway
+from .environment import interpreter_variables
 from .errors import SandboxError, SandboxFileError, SandboxProtocolError, SandboxStartError, SandboxTimeout
 from .limits import CheckpointMode
 from .loops import Promise, within
@@ -52,6 +53,7 @@ class Settings:
         lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
             the stream itself decides about others. None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
+        environment: Variables for the code. They go over the stream alone: an engine, a process list or a log would show them.
     """
 
     mode: str
@@ -67,6 +69,7 @@ class Settings:
     proxy: Mapping[str, int] | None = None
     lease_s: float | None = None
     tools: Mapping[str, Any] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Calls(Protocol):
@@ -168,7 +171,7 @@ class Sandbox:
 
     def _launch(self) -> ByteStream:
         try:
-            stream = self._launcher.launch(protocol.BOOT)
+            stream = self._launcher.launch(protocol.boot(interpreter_variables(self.settings.environment)))
         except BaseException:
             self._launcher.close()
             self._undone.give(None)

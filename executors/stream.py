@@ -76,7 +76,7 @@ class Launcher(Protocol):
         ...
 
     def launch(self, boot: str) -> ByteStream:
-        """Start `python3 -S -c boot` in a sandbox.
+        """Start `python3 -I -S -c boot` in a sandbox.
 
         Raises:
             SandboxError: It did not come up; nothing is left of it.

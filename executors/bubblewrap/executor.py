@@ -172,7 +172,6 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             name=name,
             limits=limits,
             python=self._python,
-            environment=variables.resolve(self._environment),
             readable=self._readable,
             bind_dir=self._mounted.resolve() if self._mounted is not None else None,
         )
@@ -189,6 +188,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             # There is no engine here to set them.
             rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
             rlimit_without_cgroup={"AS": parse_size(limits.memory)},
+            environment=variables.resolve(self._environment),
         )
         return Sandbox(BubblewrapLauncher(options), settings, name, gateway=gateway)
 

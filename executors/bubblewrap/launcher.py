@@ -76,7 +76,6 @@ class BubblewrapOptions:
         name: Name of the sandbox.
         limits: What it may use.
         python: The interpreter asked for, or None.
-        environment: Variables, resolved; the host's own are not passed on.
         readable: Further folders of the host that can be read.
         bind_dir: Host folder mounted at /workspace, or None.
     """
@@ -84,7 +83,6 @@ class BubblewrapOptions:
     name: str
     limits: Limits
     python: str | None
-    environment: Mapping[str, str]
     readable: tuple[Path, ...]
     bind_dir: Path | None
 
@@ -137,7 +135,7 @@ class BubblewrapLauncher:
         shown = shown_arguments([python.path, *python.folders, *self._options.readable])
         self._cgroup = Cgroup.create(self._options.name, self._options.limits)
         _warn_of_lacks(self._cgroup)
-        command = [bwrap, "--", str(python.path), "-S", "-c", boot]
+        command = [bwrap, "--", str(python.path), "-I", "-S", "-c", boot]
         try:
             try:
                 return self._spawn(
@@ -238,6 +236,7 @@ class BubblewrapLauncher:
         return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", str(handed.file(fstab.encode()))]
 
     def _settings(self, python: Path) -> list[str]:
+        """What everything in the sandbox starts with; nothing of the host's, and none of the user's: see `Settings`."""
         variables = {
             "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": HOME,
@@ -245,7 +244,6 @@ class BubblewrapLauncher:
             "MPLBACKEND": "Agg",
             "PIP_BREAK_SYSTEM_PACKAGES": "1",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            **self._options.environment,
         }
         return ["--clearenv", *(part for name, value in variables.items() for part in ("--setenv", name, value))]
 

@@ -279,7 +279,6 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             network=self._network,
             read_only=self._read_only,
             seccomp=docker_profile(self._seccomp),
-            environment=variables.resolve(self._environment),
             bind_dir=str(self._mounted.resolve()) if self._mounted is not None else None,
             volumes=self._extra_volumes,
             extra_hosts=self._extra_hosts,
@@ -300,6 +299,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             rlimits={"NOFILE": self._limits.nofile},
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
             lease_s=self._lease,
+            environment=variables.resolve(self._environment),
         )
         return Sandbox(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
 

@@ -57,7 +57,6 @@ class ContainerOptions:
         network: Docker network; `none` has only a loopback interface.
         read_only: Whether its root file system is read-only.
         seccomp: Profile as JSON text, or None for the engine's own.
-        environment: Variables, resolved.
         bind_dir: Host folder mounted at /workspace, or None.
         volumes: Further mounts, as Docker's SDK has them.
         extra_hosts: Names for its /etc/hosts.
@@ -74,7 +73,6 @@ class ContainerOptions:
     network: str
     read_only: bool
     seccomp: str | None
-    environment: Mapping[str, str]
     bind_dir: str | None
     volumes: Mapping[str, Mapping[str, str]]
     extra_hosts: Mapping[str, str]
@@ -158,11 +156,11 @@ class DockerLauncher:
         created = client.create_container(
             image,
             name=options.name,
-            entrypoint=["python3", "-S", "-c", boot],
+            entrypoint=["python3", "-I", "-S", "-c", boot],
             command=[],
             user=options.user,
             working_dir=WORKSPACE,
-            environment={**DEFAULT_ENVIRONMENT, **options.environment},
+            environment=DEFAULT_ENVIRONMENT,
             labels={
                 **options.labels,
                 **labels(),

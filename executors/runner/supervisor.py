@@ -25,6 +25,7 @@ MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
 MOST_LEFT_OPEN = 1024
 LEASE_OVER = 75
+PUT_ASIDE = "CODEACT_"  # stands before the image's own variables of Python, where the interpreter was not to see them
 
 
 class Supervisor:
@@ -390,13 +391,35 @@ def main(read_frame, path):
         raise wire.ProtocolError("the first frame must be the configuration")
     output.READ_SIZE = config.get("read_size", output.READ_SIZE)
     os.umask(0o022)
-    config["path"] = [entry for entry in path if entry]
+    config["places"] = take_environment(config.pop("environment"))
+    config["path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
     system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
     prepare_home()
     os.chdir(config["workspace"])
     Supervisor(config).run()
+
+
+def take_environment(given):
+    """Have the code's variables, for whatever is forked from here; nothing here or in the C library goes by them any more.
+
+    Args:
+        given: The user's variables.
+
+    Returns:
+        What those variables were before, or None, that may name a place: see `zygote`.
+    """
+    for name in [name for name in os.environ if name.startswith(PUT_ASIDE + "PYTHON")]:
+        os.environ[name[len(PUT_ASIDE) :]] = os.environ.pop(name)
+    places = {name: os.environ.get(name) for name, value in given.items() if "/" in value}
+    os.environ.update(given)
+    return places
+
+
+def python_path(workspace):
+    """The folders of PYTHONPATH, which the isolated interpreter has not looked at."""
+    return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def prepare_home():

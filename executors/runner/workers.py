@@ -87,7 +87,7 @@ class Workers:
             try:
                 _leave_supervisor(theirs.fileno())
                 system.set_limits(self._config.get("rlimits", {}))
-                zygote.run(theirs, self._config, first=not self._warm)
+                zygote.run(theirs, self._config)
             finally:
                 os._exit(71)
         theirs.close()

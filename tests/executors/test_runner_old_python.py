@@ -193,25 +193,27 @@ class TestTheBootCode:
         python = find_python(version)
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
-        ended = subprocess.run([python, "-S", "-c", protocol.BOOT], input=b"", capture_output=True, check=False)
+        ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=b"", capture_output=True, check=False)
         assert ended.returncode == 1
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
     def test_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
         for sent in (b"", b"B\0", protocol.runner_source()[:1000], protocol.runner_source()):
-            ended = subprocess.run([python, "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False)
+            ended = subprocess.run(
+                [python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False
+            )
             assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
     def test_refuses_a_frame_that_is_too_large(self, python: str) -> None:
         sent = b"B" + (0).to_bytes(4, "big") + (2**32 - 1).to_bytes(4, "big")
-        ended = subprocess.run([python, "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False)
+        ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False)
         assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
 
     def test_takes_no_module_from_the_workspace(self, python: str, tmp_path: Path) -> None:
         for name in ("json", "struct", "types", "os", "builtins"):
             (tmp_path / f"{name}.py").write_text("print('taken')")
         ended = subprocess.run(
-            [python, "-S", "-c", protocol.BOOT],
+            [python, "-I", "-S", "-c", protocol.BOOT],
             input=b"",
             capture_output=True,
             check=False,

@@ -79,7 +79,18 @@ def listed(name, arguments):
 
 def test_program_decides_each_number_as_the_list_does(arch):
     program, names = bpf_program(arch), {number: name for name, number in SYSCALLS[arch].items()}
-    samples = [(0,) * 6, (1, 2, 3, 4, 5, 6), (2, 1, 6), (16, 3, 0), (0, 0x1180, 0x1180), ((1 << 64) - 1,) * 6]
+    samples = [
+        (0, 0o4755),
+        (0, 0o20000102, 0o2755),
+        (0, 0, 0o100, 0o6000),
+        (0, 0o10644, 0o10644),
+        (0,) * 6,
+        (1, 2, 3, 4, 5, 6),
+        (2, 1, 6),
+        (16, 3, 0),
+        (0, 0x1180, 0x1180),
+        ((1 << 64) - 1,) * 6,
+    ]
     for number in range(max(names) + 1):
         for sample in samples:
             arguments = [*sample, *[0] * 6][:6]
@@ -138,6 +149,50 @@ def test_new_namespaces_are_told_by_any_of_their_flags(decided):
     refused = {bit for bit in range(64) if decided("clone", 1 << bit | 17) == "EPERM"}
     assert refused == namespaces | {parent}
     assert decided("clone3", 0, 0) == "ENOSYS"
+
+
+MODE_AT = {
+    "chmod": 1,
+    "fchmod": 1,
+    "creat": 1,
+    "mkdir": 1,
+    "mknod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mkdirat": 2,
+    "mknodat": 2,
+}
+
+
+def test_set_user_id_and_set_group_id_are_told_by_their_bits_alone(arch, decided):
+    here = {name: at for name, at in MODE_AT.items() if name in SYSCALLS[arch]}
+    assert len(here) == (9 if arch == "x86_64" else 5)
+    for name, at in here.items():
+        refused = {bit for bit in range(64) if decided(name, *[7] * at, 1 << bit) == "EPERM"}
+        kinds = {13, 14} if name.startswith("mknod") else set()  # devices
+        assert refused - kinds == {10, 11}, name
+        assert decided(name, *[7] * at, 0o1777 | GARBAGE) == "allow"
+
+
+def test_open_is_refused_by_its_mode_only_where_it_makes_a_file(arch, decided):
+    flags = {
+        0: False,
+        0o100: True,
+        0o20000000: True,
+        0o20200002: True,
+        0o200301: True,
+        0o200000: False,
+        0o2003001: False,
+    }
+    for name, before in (("open", (7,)), ("openat", (7, 7))):
+        if name not in SYSCALLS[arch]:
+            continue
+        for flag, makes in flags.items():
+            for mode in (0o4000, 0o2000, 0o6755, 0o4755 | GARBAGE):
+                expected = "EPERM" if makes else "allow"
+                assert decided(name, *before, flag, mode) == decided(name, *before, flag | GARBAGE, mode) == expected
+            assert decided(name, *before, flag, 0o1777) == "allow"
+    assert decided("openat2", 7, 7, 7, 24) == "ENOSYS"
 
 
 def test_limits_and_priority_can_be_changed_of_the_own_process_alone(decided):

@@ -1,0 +1,159 @@
+"""H. Rights on the host through a mounted folder, 5: set-user-id and set-group-id modes, file capabilities."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors.syscalls import SYSCALLS
+
+from ..executors.bubblewrapped import open_folder
+from ..executors.filtered import MACHINE, NUMBERS
+from ..executors.syscall_probe import MODES
+from .subject import Subject
+
+pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list of calls for {MACHINE}")
+
+PROBE = Path(__file__).parents[1] / "executors" / "syscall_probe.py"
+CALLS = [name for name in MODES if name.split()[0] in NUMBERS]
+BITS = {
+    "set-user-id": stat.S_ISUID,
+    "set-group-id": stat.S_ISGID,
+    "both": stat.S_ISUID | stat.S_ISGID,
+    "sticky": stat.S_ISVTX,
+}
+# The user of the code: the mounted folder's owner decides where nothing else is said, so it is another one for bubblewrap.
+USERS = {"nobody": (65534, None), "root": (0, "0:0"), "a user of this machine": (4321, None), "named": (0, "4321:4321")}
+
+TRY = f"""
+NUMBERS = {NUMBERS}
+{PROBE.read_text()}
+class Kept:
+    def __enter__(self): return tempfile.mkdtemp(dir="/workspace")
+    def __exit__(self, *_): pass
+tempfile.TemporaryDirectory = Kept
+found = {{f"{{name}} {{bits}}": outcome(with_mode(name, mode)) for name in {CALLS} for bits, mode in {BITS}.items()}}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of the host that the sandbox's user can write to."""
+    with open_folder() as made:
+        made.chmod(0o777)
+        yield made
+
+
+async def start(subject: Subject, folder: Path, who: str = "nobody", **options: object) -> None:
+    """Mount the folder and run as that user."""
+    owner, user = USERS[who]
+    if subject.kind.engine == "bubblewrap" and user is not None:
+        pytest.skip("bubblewrap has no user=")
+    os.chown(folder, owner, owner)
+    await subject.start({"bind_dir": folder, **({"user": user} if user else {}), **options}, files=4000)
+
+
+def with_rights(folder: Path) -> set[str]:
+    """What has set-user-id or set-group-id below a folder."""
+    found = [Path(place, name) for place, below, names in os.walk(folder) for name in (*below, *names)]
+    return {path.name for path in found if path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+@pytest.mark.parametrize("who", USERS)
+async def test_h5_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, subject: Subject, who: str) -> None:
+    """Another user of the host had the rights of the sandbox's user by such a file; with user="0:0", root's."""
+    await start(subject, folder, who)
+    found = json.loads(await subject.out(TRY, timeout=20))
+    assert found == {f"{name} {bits}": "ok" if bits == "sticky" else "EPERM" for name in CALLS for bits in BITS}
+    assert with_rights(folder) == set()
+    # The files are the code's: without those bits it made each of them.
+    owner, user = USERS[who]
+    made = os.listdir(folder)
+    assert {os.stat(folder / name).st_uid for name in made} == {int(user.partition(":")[0]) if user else owner}
+
+
+async def test_h5_without_the_list_the_same_calls_make_such_files(folder: Path, subject: Subject) -> None:
+    """The control: the kernel and the folder would let the code do it."""
+    if subject.kind.engine == "bubblewrap":
+        pytest.skip("bubblewrap's filter can't be left out")
+    await start(subject, folder, seccomp="engine")
+    found = json.loads(await subject.out(TRY, timeout=20))
+    # An engine of before a call answers it with ENOSYS or EPERM itself, also where its mode has no such bit.
+    known = [name for name in CALLS if found[f"{name} sticky"] == "ok"]
+    assert len(known) >= len(CALLS) - 1
+    assert {found[f"{name} {bits}"] for name in known for bits in BITS} == {"ok"}
+    assert with_rights(folder)
+
+
+TOOLS = """
+cd /workspace
+cp /usr/bin/id plain
+for bits in 4755 2755 6755 u+s g+s; do cp plain by-chmod-$bits && chmod $bits by-chmod-$bits && echo chmod $bits; done
+install -m 4755 plain by-install && echo install
+mkdir -m 2775 by-mkdir && echo mkdir
+mkfifo -m 4644 by-mkfifo && echo mkfifo
+python3 -c 'import os; os.open("by-open", os.O_CREAT | os.O_WRONLY, 0o4755)' && echo open
+chmod 1777 plain && echo sticky
+"""
+
+
+SAID = {
+    "chmod 4755",
+    "chmod 2755",
+    "chmod 6755",
+    "chmod u+s",
+    "chmod g+s",
+    "install",
+    "mkdir",
+    "mkfifo",
+    "open",
+    "sticky",
+}
+
+
+@pytest.mark.parametrize("who", ["nobody", "root"])
+async def test_h5_programs_that_set_such_modes_are_refused(folder: Path, subject: Subject, who: str) -> None:
+    await start(subject, folder, who)
+    done = {line for line in (await subject.run(TOOLS, "sh")).output.splitlines() if line in SAID}
+    assert done == {"sticky"}
+    assert with_rights(folder) == set()
+
+
+@pytest.mark.parametrize("who", ["nobody", "root"])
+async def test_h5_no_file_capability_reaches_the_host(folder: Path, subject: Subject, who: str) -> None:
+    """What set-user-id is for one right: an attribute of the file. In a user namespace of its own code could set it."""
+    await start(subject, folder, who)
+    code = """
+    import os, struct
+    open("/workspace/able", "w").close()
+    for revision, size in ((0x02000000, 20), (0x03000000, 24)):
+        value = struct.pack("<IIIII", revision | 1, 1 << 21, 0, 0, 0) + bytes(size - 20)
+        try: os.setxattr("/workspace/able", "security.capability", value); print("set")
+        except OSError as error: print(error.errno)
+    """
+    assert await subject.out(code) == "1\n1\n"
+    assert os.listxattr(folder / "able") == []
+
+
+async def test_h5_a_folder_with_set_group_id_hands_on_its_group_and_nothing_more(
+    folder: Path, subject: Subject
+) -> None:
+    """What the kernel itself sets on a new folder, no call asks for; a program can't run by it."""
+    await start(subject, folder)
+    os.chmod(folder, 0o2777)
+    await subject.out("import os; os.mkdir('/workspace/below'); open('/workspace/file', 'w').close()")
+    assert with_rights(folder) == {"below"}
+    # A mode that names the bit again is refused; one without it takes it away.
+    code = """
+    import os
+    try: os.chmod("/workspace/below", 0o2755)
+    except PermissionError: print("refused")
+    os.chmod("/workspace/below", 0o755)
+    """
+    assert await subject.out(code) == "refused\n"
+    assert with_rights(folder) == set()
