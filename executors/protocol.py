@@ -46,6 +46,7 @@ _MODULES = [
     "peer",
     "workers",
     "place",
+    "listener",
     "session",
     "relay",
     "blocks",

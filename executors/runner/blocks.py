@@ -71,7 +71,7 @@ class Block:
         self.captures = [output.Capture(kind, limit, self._emit) for kind in kinds]
         ends = [self.captures[0].write_fd, self.captures[-1].write_fd]
         if self.request["tools"] and self.request["command"] is None:
-            self.relay = relay.Relay(self.supervisor, self.ident)
+            self.relay = relay.Relay(self.supervisor, self.ident, self.worker)
             ends.append(self.relay.theirs.fileno())
         ends += [fd for fd in (state_file, checkpoint) if fd is not None]
         message = dict(self.request, fds=len(ends), tools=self.relay is not None)

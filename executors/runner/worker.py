@@ -10,14 +10,17 @@ import socket
 import sys
 import threading
 import time
-from select import POLLIN, poll
+from select import POLLHUP, POLLIN, poll
 
 from . import checkpoint, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
+MOST_CONNECTS = 5
 REHEARSED = "<rehearsal>"
 REHEARSAL = b"x = str(1)\nx and None"
+# Taken here, because user code may come to replace what the module holds.
+_Socket = socket.socket
 # A process whose block has not come by then has the time to make itself ready.
 IDLE_MS = 2
 
@@ -41,6 +44,27 @@ class Worker:
     def _listen_to(self, sock):
         self.sock = sock
         self.reader = wire.BlockingReader(sock)
+
+    def _connect_anew(self):
+        """Get another socket when the supervisor has hung up: what the block has started holds the one of now, too."""
+        try:
+            # If the block has sent part of a frame, the supervisor must not wait for the rest.
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has hung up already
+        self._wait(None, POLLHUP)
+        self.reserve.release()
+        self.sock.close()
+        for _ in range(MOST_CONNECTS):
+            try:
+                sock = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                sock.connect("\0" + self.config["listener"])
+                fd = wire.keep_clear(sock.detach())
+            except BaseException:
+                continue  # also of a signal's handler
+            self._listen_to(_Socket(fileno=fd))
+            return
+        os._exit(70)
 
     def serve(self, sock):
         """Take requests until there are no more; does not return.
@@ -77,14 +101,14 @@ class Worker:
             else:
                 self._run_script(ident, request, data, fds)
 
-    def _wait(self, milliseconds=None):
-        """Wait for a request; a signal handler of the last block may run here, and its exception is nobody's.
+    def _wait(self, milliseconds=None, event=POLLIN):
+        """Wait for a request, or another event; a signal's handler of the last block may run here, and its exception is nobody's.
 
         Returns:
             Whether there is one.
         """
         waiting = poll()
-        waiting.register(self.sock.fileno(), POLLIN)
+        waiting.register(self.sock.fileno(), event)
         while not self.reader.frames:
             try:
                 return bool(waiting.poll(milliseconds))
@@ -159,6 +183,7 @@ class Worker:
         if copying is not None:
             more["copied"] = copying.pages()
         self._report(ident, outcome, more)
+        self._connect_anew()
 
     def _leave_if_forked(self, outcome):
         """End a child that the block forked and that came back here: only the worker itself may speak to the supervisor."""
@@ -265,6 +290,10 @@ class Worker:
         wire.check_report(frame[wire.HEADER.size :])
         try:
             self.sock.sendall(frame)
+        except (BrokenPipeError, ConnectionResetError):
+            if self.session is None or kind != b"D":
+                os._exit(70)
+            # The block has sent a result itself, so the supervisor has hung up and waits for another connection.
         except OSError:
             os._exit(70)  # the block has closed the socket: nobody can be told any more
 

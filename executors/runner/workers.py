@@ -93,7 +93,8 @@ class Workers:
         theirs.close()
         self.zygote_pid = pid
         self._taught = None
-        self._zygote = peer.Peer(self._selector, ours, self._zygote_says, self._zygote_gone)
+        self._zygote = peer.Peer(self._selector, self._zygote_says, self._zygote_gone)
+        self._zygote.connect(ours, pid)
 
     def teach(self, sources):
         """Have workers that are forked from now on know host tools that have come since the start."""
@@ -129,7 +130,8 @@ class Workers:
             worker.hung_up()
 
         # A block may kill the zygote, so none is handed over before the zygote has told whom it has forked.
-        worker.peer = peer.Peer(self._selector, sock, frame, closed, held=worker.pid is None)
+        worker.peer = peer.Peer(self._selector, frame, closed)
+        worker.peer.connect(sock, worker.pid)
 
     def let_zygote_run(self):
         """Let it run if code of the same user has stopped it."""
@@ -216,7 +218,7 @@ class Workers:
             else:
                 worker.pid = message["pid"]
                 self.by_pid[worker.pid] = worker
-                worker.peer.release()
+                worker.peer.belongs_to(worker.pid)
                 if worker.doomed:
                     system.kill_trees(lambda _: [worker.pid])
 
