@@ -12,7 +12,7 @@ import threading
 import time
 from select import POLLHUP, POLLIN, poll
 
-from . import checkpoint, python, source, stdio, system, tools, wire
+from . import checkpoint, landlock, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
@@ -40,6 +40,7 @@ class Worker:
         self.ahead = False
         self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
+        self.domains = landlock.Domains(config["mode"], config["closed"])
 
     def _listen_to(self, sock):
         self.sock = sock
@@ -66,15 +67,17 @@ class Worker:
             return
         os._exit(70)
 
-    def serve(self, sock):
+    def serve(self, sock, domain):
         """Take requests until there are no more; does not return.
 
         Args:
             sock: Socket to the supervisor.
+            domain: Name of the domain of the block in process mode.
         """
         self.pid = os.getpid()
         self._listen_to(sock)
         if self.script is not None:
+            self.domains.enter(domain)
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
             if not self._wait(IDLE_MS):
                 self.script.rehearse()
@@ -126,7 +129,7 @@ class Worker:
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self._enter(request)
-        _see_user_site()
+        _see_packages(self.config)
         path = request["path"]
         self._save(ident, path, code)
         outcome = self.script.run(code, path, request["tool_sources"])
@@ -158,6 +161,7 @@ class Worker:
 
     def _run_cell(self, ident, request, code, fds):
         if self.session is None:
+            self.domains.forget()
             self.session = Session()
             self.taker.taken.hide()
         self.session.repair_modules()
@@ -173,6 +177,7 @@ class Worker:
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self.session.begin(request)
+        _see_packages(self.config)
         self.reserve.hold()
         copying = checkpoint.Copying() if self.config.get("checkpoint") == "adaptive" else None
         outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
@@ -194,6 +199,7 @@ class Worker:
     def _become_command(self, ident, request, data, fds):
         if self.script is None:
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            self.domains.enter("shell")
         stdio.point_at(*fds[:2])
         self._enter(request)
         command, path = request["command"], request["path"]
@@ -385,7 +391,6 @@ class Session:
             _go_to(request["cwd"])
         _set_variables(request)
         self.told = (_cwd(), _environment())
-        _see_user_site()
 
     def run(self, code, request, on_unsaved):
         """Run the block; `on_unsaved` is called when there was no room for its file."""
@@ -429,11 +434,15 @@ class Session:
         return more
 
 
-def _see_user_site():
-    """Find what a block before this one has installed with pip: without root that goes to the user's own folder."""
-    folder = site.getusersitepackages() if site.ENABLE_USER_SITE else None
-    if folder and folder not in sys.path and os.path.isdir(folder):
+def _see_packages(config):
+    """Find what a block before this one has installed with pip."""
+    folder = site.getusersitepackages() if config["packages"] else None
+    if not folder or folder in sys.path or not os.path.isdir(folder):
+        return
+    if config["trusted"]:
         site.addsitedir(folder)
+    else:
+        sys.path.append(folder)  # lines of its .pth files would run here and now
 
 
 def _go_to(folder):
