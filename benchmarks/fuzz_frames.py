@@ -350,7 +350,8 @@ class Supervisor:
                 reports.append(self.runner.blocks.checked(message))
 
         with selectors.DefaultSelector() as selector:
-            made = self.runner.peer.Peer(selector, ours, hear, lambda: hung_up.append(True))
+            made = self.runner.peer.Peer(selector, hear, lambda: hung_up.append(True))
+            made.connect(ours, os.getpid())
             data = b"".join(maker.stream(b"DCG", REPORT))
             while data and not made.closed:
                 cut = maker.random.randint(1, 32 * 1024)
@@ -385,7 +386,7 @@ class Supervisor:
                 outbox=types.SimpleNamespace(size=0),
                 send=lambda kind, _ident, payload: sent.append((kind, payload)),
             )
-            relay = self.runner.relay.Relay(supervisor, 1)
+            relay = self.runner.relay.Relay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
             theirs = relay.theirs
             theirs.setblocking(False)
             with contextlib.suppress(OSError):

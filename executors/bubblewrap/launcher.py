@@ -29,6 +29,7 @@ from .view import (
     ETC_FILES,
     HOME,
     NOBODY,
+    PACKAGES,
     WORKSPACE,
     proc_arguments,
     shown_arguments,
@@ -61,11 +62,12 @@ shift && exec "$@"
 FSTAB = """\
 codeact /dev/pts tmpfs size=64k,mode=0755 0 0
 codeact /dev/pts/tmp tmpfs nosuid,nodev,size={tmp},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
+codeact /dev/pts/packages tmpfs nosuid,nodev,size={tmp},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
 codeact /dev/pts/shm tmpfs nosuid,nodev,size={shm},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
 codeact /dev/pts/workspace tmpfs nosuid,nodev,size={workspace},nr_inodes={files},mode=0755,X-mount.mkdir 0 0
 """
 # Where the shell has put them, by what they are in the sandbox.
-MOUNTED = {name: ["--bind", f"/dev/pts/{name}"] for name in ("tmp", "shm", "workspace")}
+MOUNTED = {name: ["--bind", f"/dev/pts/{name}"] for name in ("tmp", "packages", "shm", "workspace")}
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,7 @@ class BubblewrapLauncher:
         """Arguments before each folder that can be written to, where bwrap makes them itself."""
         limits = self._options.limits
         sizes = {"tmp": parse_size(limits.tmp), "shm": limits.shm_bytes, "workspace": parse_size(limits.workspace)}
+        sizes["packages"] = sizes["tmp"]
         return {
             name: ["--perms", "0755" if name == "workspace" else "1777", "--size", str(size), "--tmpfs"]
             for name, size in sizes.items()
@@ -274,6 +277,7 @@ class BubblewrapLauncher:
             *proc_arguments(),
             *(*writable["shm"], "/dev/shm", "--mqueue", "/dev/mqueue", "--remount-ro", "/dev"),  # noqa: S108 - a path in the sandbox
             *(*writable["tmp"], "/tmp"),  # noqa: S108 - as above
+            *(*writable["packages"], PACKAGES),
             *shown,
             *(*workspace, WORKSPACE),
             *(self._cgroup.mount_arguments() if self._cgroup is not None else ()),

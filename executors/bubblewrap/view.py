@@ -9,6 +9,7 @@ from pathlib import Path
 from autogen_codeact.executors.errors import SandboxStartError
 
 WORKSPACE = "/workspace"
+PACKAGES = "/packages"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 NOBODY = 65534
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
@@ -30,7 +31,7 @@ HIDDEN_FILES = ("kcore", "key-users", "keys", "kmsg", "latency_stats", "sched_de
 HIDDEN_FOLDERS = ("acpi", "asound", "scsi")
 MOST_LINKS = 40
 # Folders that are made new for each sandbox, so nothing of the host can be shown at them.
-OWN = ("/dev", "/proc", "/sys", WORKSPACE)
+OWN = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 
 def system_arguments(root: Path = Path("/")) -> list[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("autogen_codeact")
 
 WORKSPACE = "/workspace"
+PACKAGES = "/packages"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 DEFAULT_ENVIRONMENT = {
     "HOME": HOME,
@@ -186,7 +187,10 @@ class DockerLauncher:
         uid, _, gid = options.user.partition(":")
         owner = f"uid={uid},gid={gid or uid}," if uid.isdigit() else ""
         seccomp = [f"seccomp={options.seccomp}"] if options.seccomp is not None else []
-        tmpfs = {"/tmp": f"rw,exec,nosuid,nodev,size={parse_size(limits.tmp)},nr_inodes={limits.files},mode=1777"}  # noqa: S108
+        temporary = f"rw,exec,nosuid,nodev,size={parse_size(limits.tmp)},nr_inodes={limits.files},mode=1777"
+        tmpfs = {"/tmp": temporary}  # noqa: S108 - a path in the sandbox
+        if not any(mount.get("bind") == PACKAGES for mount in binds.values()):
+            tmpfs[PACKAGES] = temporary
         if options.bind_dir is not None:
             binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
         else:

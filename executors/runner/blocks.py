@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from . import ipc, output, place, python, relay, stdio, system, usage, wire
+from . import ipc, output, packages, place, python, relay, stdio, system, usage, wire
 
 KILL_GRACE = 2.0
 MAX_TRIES = 3
@@ -71,7 +71,7 @@ class Block:
         self.captures = [output.Capture(kind, limit, self._emit) for kind in kinds]
         ends = [self.captures[0].write_fd, self.captures[-1].write_fd]
         if self.request["tools"] and self.request["command"] is None:
-            self.relay = relay.Relay(self.supervisor, self.ident)
+            self.relay = relay.Relay(self.supervisor, self.ident, self.worker)
             ends.append(self.relay.theirs.fileno())
         ends += [fd for fd in (state_file, checkpoint) if fd is not None]
         message = dict(self.request, fds=len(ends), tools=self.relay is not None)
@@ -241,6 +241,8 @@ class Block:
         outcome, exit_code, error = self.verdict()
         if outcome not in ("oom", "cancel") and self._out_of_memory():
             self.notes.append("A process that the code started was killed: the sandbox's memory limit was reached.")
+        if outcome == "error" and packages.may_have_tried(self.request, self.code, self.supervisor.config):
+            self.notes.append(packages.HOW_TO)
         if self.unsaved and self.request["path"]:
             self.notes.append(NO_ROOM % os.path.relpath(self.request["path"], self.supervisor.config["workspace"]))
         message = {
@@ -282,9 +284,11 @@ class ProcessBlock(Block):
 
     def start(self):
         """Run it."""
-        self.worker = self.supervisor.take_worker()
+        self.worker = self.supervisor.take_worker(self.request)
         if self.supervisor.session is not None:
             self.request.update(self.supervisor.session.place.for_shell(self.request["cwd"]))
+        elif self.worker.home is not None and not self.request["installs"]:
+            self.request["environment"] = {"HOME": self.worker.home}
         if not self.request["keep_state"]:
             self.open()
             return

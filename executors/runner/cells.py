@@ -98,6 +98,7 @@ class CellBlock(blocks.Block):
             self.report = dict(blocks.checked(message), copied=message.get("copied"))
             # The last words' signal can end what the block waited for, but not give it more time.
             if not self.killed and not self.overdue:
+                self.session.await_connection()
                 self._complete()
 
     def kill(self, why):

@@ -9,30 +9,59 @@ MAX_LAST_READS = 16
 
 
 class Peer:
-    """A socket with frames both ways.
+    """A socket with frames both ways; what others than its process write to it does not count.
 
     Args:
         selector: The supervisor's selector.
-        sock: The supervisor's end.
         on_frame: Called with (type, id, message) for each frame.
         on_close: Called with no arguments when the other side is gone or talks nonsense.
-        held: Whether to send nothing before `release` has been called.
     """
 
-    def __init__(self, selector, sock, on_frame, on_close, held=False):
+    def __init__(self, selector, on_frame, on_close):
         self._selector = selector
-        self._sock = sock
+        self._sock = None
+        self._pid = None
         self._on_frame = on_frame
         self._on_close = on_close
-        # A worker runs user code, so what it says is bounded.
-        self._parser = wire.Parser(wire.MAX_REPORT)
-        sock.setblocking(False)
-        self._outbox = wire.Outbox(sock.fileno(), sock)
-        selector.register(sock, selectors.EVENT_READ, self._ready)
+        self._outbox = wire.Outbox(-1)
         self._writing = False
-        self._held = held
         self.closed = False
         self.undelivered = False
+
+    def connect(self, sock, pid=None):
+        """Use a socket from now on.
+
+        Args:
+            sock: The supervisor's end; nothing has been sent on it yet.
+            pid: The process at its other end; None where it is yet to be known.
+        """
+        self._sock, self._pid = sock, pid
+        wire.tell_senders(sock)
+        sock.setblocking(False)
+        self._outbox.fd, self._outbox.sock = sock.fileno(), sock
+        # A worker runs user code, so what it says is bounded.
+        self._parser = wire.Parser(wire.MAX_REPORT)
+        self._selector.register(sock, selectors.EVENT_READ, self._ready)
+        self._writing = False
+        self._flush()
+
+    def belongs_to(self, pid):
+        """Learn which process is at the other end, and send what was held until then."""
+        self._pid = pid
+        if not self.closed:
+            self._flush()
+
+    def disconnect(self):
+        """Close the socket; what is sent from now on is held for the next one."""
+        if self._sock is not None:
+            self._selector.unregister(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    @property
+    def awaited(self):
+        """Whether the process has yet to connect."""
+        return self._sock is None and not self.closed
 
     def send(self, frame, fds=()):
         """Send a frame; descriptors go with its first byte, and the caller closes its own."""
@@ -40,19 +69,12 @@ class Peer:
             self.undelivered = True
             return
         self._outbox.put(frame, fds)
-        if not self._held:
-            self._flush()
-
-    def release(self):
-        """Send what was held, and hold nothing any more."""
-        self._held = False
-        if not self.closed:
-            self._flush()
+        self._flush()
 
     def finish(self):
         """Take in what the other side said before it ended, and hang up."""
         for _ in range(MAX_LAST_READS):
-            if self.closed or not self._receive():
+            if self._sock is None or not self._receive():
                 break
         self.close()
 
@@ -61,9 +83,8 @@ class Peer:
         if not self.closed:
             self.closed = True
             self.undelivered = self.undelivered or bool(self._outbox.chunks)
-            self._selector.unregister(self._sock)
             self._outbox.close()
-            self._sock.close()
+            self.disconnect()
 
     def _fail(self):
         if not self.closed:
@@ -73,10 +94,12 @@ class Peer:
     def _ready(self, events):
         if events & selectors.EVENT_WRITE:
             self._flush()
-        if events & selectors.EVENT_READ and not self.closed:
+        if events & selectors.EVENT_READ and self._sock is not None:
             self._receive()
 
     def _flush(self):
+        if self._sock is None or self._pid is None:
+            return
         try:
             writing = not self._outbox.flush()
         except OSError:
@@ -90,9 +113,11 @@ class Peer:
 
     def _receive(self):
         """Take in what is there; False when there was nothing."""
+        sock = self._sock
         try:
-            # recv, not recvmsg: descriptors that user code sends are dropped by the kernel.
-            data = self._sock.recv(wire.READ_SIZE)
+            data, sender = wire.receive(sock)
+            if data and sender != self._pid:
+                return True
             frames = self._parser.feed(data) if data else None
         except BlockingIOError:
             return False
@@ -113,6 +138,8 @@ class Peer:
                 self._fail()
                 return False
             self._on_frame(kind, ident, message)
+            if self._sock is not sock:
+                return False
         if self._parser.error is not None:
             self._fail()
         return True

@@ -18,14 +18,17 @@ class Relay:
     Args:
         supervisor: The `Supervisor`.
         ident: The block's number.
+        worker: The `Worker` that runs the block; what other processes write does not count.
     """
 
-    def __init__(self, supervisor, ident):
+    def __init__(self, supervisor, ident, worker):
         self.supervisor = supervisor
         self.ident = ident
+        self._worker = worker
         self._in_flight = supervisor.config["tools"]["in_flight"]
         self._sock, self.theirs = socket.socketpair()
         self._sock.setblocking(False)
+        wire.tell_senders(self._sock)
         self._parser = wire.Parser(supervisor.config["tools"]["call_bytes"])
         self._outbox = wire.Outbox(self._sock.fileno())
         # What has been read and has to wait; more is not read meanwhile.
@@ -73,7 +76,9 @@ class Relay:
 
     def _read(self):
         try:
-            data = self._sock.recv(wire.READ_SIZE)
+            data, sender = wire.receive(self._sock)
+            if data and sender != self._worker.pid:
+                return
             self._frames.extend(self._parser.feed(data))
         except BlockingIOError:
             return

@@ -3,7 +3,7 @@
 import signal
 import socket
 
-from . import checkpoint, place, system, wire
+from . import checkpoint, listener, place, system, wire
 
 CHECKPOINT_PATIENCE = 10.0
 WAKING_PATIENCE = 2.0
@@ -31,6 +31,8 @@ class Session:
         self._ahead = None
         self._kept = None
         self._kept_place = None
+        self._listener = listener.Listener(supervisor.selector, self._connected)
+        supervisor.config["listener"] = self._listener.name
 
     @property
     def usable(self):
@@ -46,6 +48,18 @@ class Session:
         self.worker = self.workers.start()
         self.place.forget_told()
         return self.worker
+
+    def await_connection(self):
+        """Hang up after a block: what it has started holds the socket, too. The interpreter connects anew when it sees that."""
+        # One that was opened during the block may be in the hands of what it has started.
+        self._listener.refuse_waiting()
+        self.worker.peer.disconnect()
+
+    def _connected(self, sock, pid):
+        if self.worker is not None and self.worker.pid == pid and self.worker.peer.awaited:
+            self.worker.peer.connect(sock, pid)
+        else:
+            sock.close()
 
     def kill(self, spare=None):
         """Kill the live interpreter and all that the session started, except its checkpoints."""

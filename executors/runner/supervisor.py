@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 
-from . import blocks, cells, files, ipc, output, proxy, session, system, wire, workers
+from . import blocks, cells, files, homes, ipc, landlock, output, packages, proxy, session, system, wire, workers
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
@@ -42,7 +42,10 @@ class Supervisor:
         self.parser = wire.Parser()
         self.outbox = wire.Outbox(1)
         self.files = files.Files(config["workspace"])
-        self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal)
+        self._timers = []
+        self._timer_order = itertools.count()
+        self.homes = homes.Homes(self.after, config["homes"])
+        self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal, self.homes)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
         self.running = {}
@@ -53,8 +56,6 @@ class Supervisor:
         self._starting = False
         self._count = 0
         self._spare = None
-        self._timers = []
-        self._timer_order = itertools.count()
         self._kept_pipes = collections.deque()
         self._ready = False
         self._writing = False
@@ -198,9 +199,10 @@ class Supervisor:
             request.setdefault(name, None)
         self._count += 1
         request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)
-        request["mode"] = self.config["mode"]
+        request.update(mode=self.config["mode"], installs=False)
         if self.session is None:
             self.workers.teach(request["tool_sources"])
+            packages.prepare(request, code, self.config)
         script = self.session is None or request["command"]
         kind = blocks.ProcessBlock if script else cells.CellBlock
         self._queue.append(kind(self, ident, request, code))
@@ -212,7 +214,7 @@ class Supervisor:
             return
         self._starting = True
         try:
-            while self._queue and self.cell is None and self._has_room():
+            while self._queue and self.cell is None and self._has_room() and self._may_join(self._queue[0]):
                 block = self._queue.popleft()
                 self.running[block.ident] = block
                 if len(self.running) > 1:
@@ -233,6 +235,12 @@ class Supervisor:
         # time may, but it counts against what there may be.
         ending = len(self.workers.ending)
         return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
+
+    def _may_join(self, block):
+        """Whether a block may run beside those that do; without Landlock these could call host tools in its name, or it in theirs."""
+        return bool(self.config["landlock"] or not self.running) or not any(
+            each.request["tools"] for each in (block, *self.running.values())
+        )
 
     def _open_folders(self):
         """A block may have closed the workspace or /tmp to its own user; the next one could not even be saved there."""
@@ -270,8 +278,10 @@ class Supervisor:
                 waiting.killed = "cancel"
                 waiting.finish()
 
-    def take_worker(self):
+    def take_worker(self, request):
         """A worker for one block: the one forked ahead, or a new one."""
+        if request["installs"]:
+            return self.workers.start(b"I")
         worker, self._spare = self._spare, None
         if worker is None or worker.status is not None:
             worker = self.workers.start()
@@ -373,6 +383,7 @@ def describe(config):
         "uid": os.getuid(),
         "workspace_writable": os.access(config["workspace"], os.W_OK),
         "oom_visible": system.count_oom_kills() is not None,
+        "landlock": config["landlock"],
     }
 
 
@@ -396,7 +407,9 @@ def main(read_frame, path):
     system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
-    prepare_home()
+    config["homes"] = prepare_home(config["mode"])
+    config["landlock"] = landlock.version()
+    packages.prepare_folder(config)
     os.chdir(config["workspace"])
     Supervisor(config).run()
 
@@ -422,10 +435,19 @@ def python_path(workspace):
     return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
-def prepare_home():
-    """Give the session a home like a new user's: what the image keeps in /etc/skel."""
-    home, skeleton = os.environ.get("HOME"), "/etc/skel"
-    if home and not os.path.exists(home):
-        os.makedirs(home)
-        if os.path.isdir(skeleton):
-            files.copy_tree(skeleton, home)
+def prepare_home(mode):
+    """Give the session a home like a new user's: what the image keeps in /etc/skel.
+
+    Returns:
+        Path that the names of blocks' homes begin with; None where there is one home for all.
+    """
+    home = os.environ.get("HOME")
+    if not home or os.path.exists(home):
+        return None
+    if mode != "session":
+        os.makedirs(os.path.dirname(home), exist_ok=True)
+        return home
+    os.makedirs(home)
+    if os.path.isdir(homes.SKELETON):
+        files.copy_tree(homes.SKELETON, home)
+    return None

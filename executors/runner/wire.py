@@ -27,6 +27,9 @@ MAX_DIGITS = 20
 MAX_FDS = 16
 MOST_AT_ONCE = 64
 FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
+CREDENTIALS = struct.Struct("iII")
+# No more than this: without room for descriptors the kernel drops those that user code sends.
+CREDENTIALS_SPACE = socket.CMSG_LEN(CREDENTIALS.size)
 READ_SIZE = 64 * 1024  # what a pipe holds; larger buffers would be mapped and unmapped for each frame
 
 
@@ -214,6 +217,24 @@ class Outbox:
         return os.writev(self.fd, [view for view, _ in itertools.islice(plain, MOST_AT_ONCE)])
 
 
+def tell_senders(sock):
+    """Have the kernel name the sending process of all that a socket receives from now on."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+
+def receive(sock):
+    """Receive from a socket that tells senders; the kernel never joins bytes of two processes.
+
+    Returns:
+        The bytes, and the process that has sent them: code without capabilities can name no other than its own.
+    """
+    data, ancillary, _, _ = sock.recvmsg(READ_SIZE, CREDENTIALS_SPACE)
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(payload) == CREDENTIALS.size:
+            return data, CREDENTIALS.unpack(payload)[0]
+    return data, 0
+
+
 def close_all(fds):
     """Close descriptors."""
     for fd in fds:
@@ -255,10 +276,11 @@ class BlockingReader:
         """Take the next descriptors that came, close-on-exec, and never 0 to 2: a block may have closed these."""
         if len(self.fds) < count:
             raise ProtocolError("%d descriptors are missing" % (count - len(self.fds)))
-        return [_keep_clear(self.fds.popleft()) for _ in range(count)]
+        return [keep_clear(self.fds.popleft()) for _ in range(count)]
 
 
-def _keep_clear(fd):
+def keep_clear(fd):
+    """Give a descriptor another number if it is one of 0 to 2, which are the next block's standard streams."""
     if fd > 2:
         return fd
     higher = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)

@@ -10,14 +10,17 @@ import socket
 import sys
 import threading
 import time
-from select import POLLIN, poll
+from select import POLLHUP, POLLIN, poll
 
-from . import checkpoint, python, source, stdio, system, tools, wire
+from . import checkpoint, landlock, python, source, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED = 8
+MOST_CONNECTS = 5
 REHEARSED = "<rehearsal>"
 REHEARSAL = b"x = str(1)\nx and None"
+# Taken here, because user code may come to replace what the module holds.
+_Socket = socket.socket
 # A process whose block has not come by then has the time to make itself ready.
 IDLE_MS = 2
 
@@ -37,20 +40,44 @@ class Worker:
         self.ahead = False
         self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
+        self.domains = landlock.Domains(config["mode"], config["closed"])
 
     def _listen_to(self, sock):
         self.sock = sock
         self.reader = wire.BlockingReader(sock)
 
-    def serve(self, sock):
+    def _connect_anew(self):
+        """Get another socket when the supervisor has hung up: what the block has started holds the one of now, too."""
+        try:
+            # If the block has sent part of a frame, the supervisor must not wait for the rest.
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it has hung up already
+        self._wait(None, POLLHUP)
+        self.reserve.release()
+        self.sock.close()
+        for _ in range(MOST_CONNECTS):
+            try:
+                sock = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                sock.connect("\0" + self.config["listener"])
+                fd = wire.keep_clear(sock.detach())
+            except BaseException:
+                continue  # also of a signal's handler
+            self._listen_to(_Socket(fileno=fd))
+            return
+        os._exit(70)
+
+    def serve(self, sock, domain):
         """Take requests until there are no more; does not return.
 
         Args:
             sock: Socket to the supervisor.
+            domain: Name of the domain of the block in process mode.
         """
         self.pid = os.getpid()
         self._listen_to(sock)
         if self.script is not None:
+            self.domains.enter(domain)
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
             if not self._wait(IDLE_MS):
                 self.script.rehearse()
@@ -77,14 +104,14 @@ class Worker:
             else:
                 self._run_script(ident, request, data, fds)
 
-    def _wait(self, milliseconds=None):
-        """Wait for a request; a signal handler of the last block may run here, and its exception is nobody's.
+    def _wait(self, milliseconds=None, event=POLLIN):
+        """Wait for a request, or another event; a signal's handler of the last block may run here, and its exception is nobody's.
 
         Returns:
             Whether there is one.
         """
         waiting = poll()
-        waiting.register(self.sock.fileno(), POLLIN)
+        waiting.register(self.sock.fileno(), event)
         while not self.reader.frames:
             try:
                 return bool(waiting.poll(milliseconds))
@@ -102,7 +129,7 @@ class Worker:
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self._enter(request)
-        _see_user_site()
+        _see_packages(self.config)
         path = request["path"]
         self._save(ident, path, code)
         outcome = self.script.run(code, path, request["tool_sources"])
@@ -134,6 +161,7 @@ class Worker:
 
     def _run_cell(self, ident, request, code, fds):
         if self.session is None:
+            self.domains.forget()
             self.session = Session()
             self.taker.taken.hide()
         self.session.repair_modules()
@@ -149,6 +177,7 @@ class Worker:
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self.session.begin(request)
+        _see_packages(self.config)
         self.reserve.hold()
         copying = checkpoint.Copying() if self.config.get("checkpoint") == "adaptive" else None
         outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
@@ -159,6 +188,7 @@ class Worker:
         if copying is not None:
             more["copied"] = copying.pages()
         self._report(ident, outcome, more)
+        self._connect_anew()
 
     def _leave_if_forked(self, outcome):
         """End a child that the block forked and that came back here: only the worker itself may speak to the supervisor."""
@@ -169,6 +199,7 @@ class Worker:
     def _become_command(self, ident, request, data, fds):
         if self.script is None:
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+            self.domains.enter("shell")
         stdio.point_at(*fds[:2])
         self._enter(request)
         command, path = request["command"], request["path"]
@@ -265,6 +296,10 @@ class Worker:
         wire.check_report(frame[wire.HEADER.size :])
         try:
             self.sock.sendall(frame)
+        except (BrokenPipeError, ConnectionResetError):
+            if self.session is None or kind != b"D":
+                os._exit(70)
+            # The block has sent a result itself, so the supervisor has hung up and waits for another connection.
         except OSError:
             os._exit(70)  # the block has closed the socket: nobody can be told any more
 
@@ -356,7 +391,6 @@ class Session:
             _go_to(request["cwd"])
         _set_variables(request)
         self.told = (_cwd(), _environment())
-        _see_user_site()
 
     def run(self, code, request, on_unsaved):
         """Run the block; `on_unsaved` is called when there was no room for its file."""
@@ -400,11 +434,15 @@ class Session:
         return more
 
 
-def _see_user_site():
-    """Find what a block before this one has installed with pip: without root that goes to the user's own folder."""
-    folder = site.getusersitepackages() if site.ENABLE_USER_SITE else None
-    if folder and folder not in sys.path and os.path.isdir(folder):
+def _see_packages(config):
+    """Find what a block before this one has installed with pip."""
+    folder = site.getusersitepackages() if config["packages"] else None
+    if not folder or folder in sys.path or not os.path.isdir(folder):
+        return
+    if config["trusted"]:
         site.addsitedir(folder)
+    else:
+        sys.path.append(folder)  # lines of its .pth files would run here and now
 
 
 def _go_to(folder):

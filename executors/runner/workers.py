@@ -24,6 +24,7 @@ class Worker:
         self.on_exit = None
         self.on_hang_up = None
         self.doomed = False
+        self.home = None
 
     def frame(self, kind, ident, message):
         """Pass on what the process said."""
@@ -58,13 +59,15 @@ class Workers:
         config: The sandbox's configuration.
         on_ready: Called with a zygote's first message.
         on_failure: Called with a sentence when there can be no zygote; does not return.
+        homes: The `Homes` of blocks.
     """
 
-    def __init__(self, selector, config, on_ready, on_failure):
+    def __init__(self, selector, config, on_ready, on_failure, homes):
         self._selector = selector
         self._config = config
         self._on_ready = on_ready
         self._on_failure = on_failure
+        self._homes = homes
         self._pending = {}
         self.by_pid = {}
         self.ending = set()
@@ -87,13 +90,18 @@ class Workers:
             try:
                 _leave_supervisor(theirs.fileno())
                 system.set_limits(self._config.get("rlimits", {}))
+                # What it imports reads settings there, and it may start when blocks have run.
+                home = self._homes.make()
+                if home is not None:
+                    os.environ["HOME"] = home
                 zygote.run(theirs, self._config)
             finally:
                 os._exit(71)
         theirs.close()
         self.zygote_pid = pid
         self._taught = None
-        self._zygote = peer.Peer(self._selector, ours, self._zygote_says, self._zygote_gone)
+        self._zygote = peer.Peer(self._selector, self._zygote_says, self._zygote_gone)
+        self._zygote.connect(ours, pid)
 
     def teach(self, sources):
         """Have workers that are forked from now on know host tools that have come since the start."""
@@ -101,8 +109,11 @@ class Workers:
             self._taught = sources
             self._zygote.send(wire.pack(b"T", 0, {"sources": sources}, limit=wire.MAX_REQUEST))
 
-    def start(self):
+    def start(self, domain=b"W"):
         """Ask for a worker; requests may be sent to it at once.
+
+        Args:
+            domain: Type of the request: `W`, or `I` for a worker that may change the folder of packages.
 
         Returns:
             The `Worker`.
@@ -113,9 +124,10 @@ class Workers:
         system.free_processors((1, self.zygote_pid))
         self._connect(worker, ours)
         self._pending[worker.ident] = worker
-        self._zygote.send(wire.pack(b"W", worker.ident), [theirs.fileno()])
+        self._zygote.send(wire.pack(domain, worker.ident), [theirs.fileno()])
         theirs.close()
         self.let_zygote_run()
+        worker.home = self._homes.make()
         return worker
 
     def _connect(self, worker, sock):
@@ -129,7 +141,8 @@ class Workers:
             worker.hung_up()
 
         # A block may kill the zygote, so none is handed over before the zygote has told whom it has forked.
-        worker.peer = peer.Peer(self._selector, sock, frame, closed, held=worker.pid is None)
+        worker.peer = peer.Peer(self._selector, frame, closed)
+        worker.peer.connect(sock, worker.pid)
 
     def let_zygote_run(self):
         """Let it run if code of the same user has stopped it."""
@@ -199,7 +212,13 @@ class Workers:
         self.ending.discard(pid)
         worker = self.by_pid.pop(pid, None)
         if worker is not None:
-            worker.exited(status)
+            self._over(worker, status)
+
+    def _over(self, worker, status, failure=None):
+        worker.exited(status, failure)
+        # Not before: the result does not wait for this.
+        if worker.home is not None:
+            self._homes.remove(worker.home)
 
     def _zygote_says(self, kind, ident, message):
         if kind == b"H":
@@ -212,11 +231,11 @@ class Workers:
             if worker is None:
                 return
             if "error" in message:
-                worker.exited(71 << 8, "the sandbox could not start a process: " + message["error"])
+                self._over(worker, 71 << 8, "the sandbox could not start a process: " + message["error"])
             else:
                 worker.pid = message["pid"]
                 self.by_pid[worker.pid] = worker
-                worker.peer.release()
+                worker.peer.belongs_to(worker.pid)
                 if worker.doomed:
                     system.kill_trees(lambda _: [worker.pid])
 
@@ -227,7 +246,7 @@ class Workers:
         pending, self._pending = self._pending, {}
         self.start_zygote()
         for worker in pending.values():
-            worker.exited(71 << 8, "the code killed the process that starts blocks")
+            self._over(worker, 71 << 8, "the code killed the process that starts blocks")
         # Of those that it has waited for, nobody can tell any more how they ended; the others are PID 1's now.
         self.collect()
         present = set(system.list_pids())

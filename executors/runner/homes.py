@@ -1,0 +1,134 @@
+"""In process mode each block has a home of its own, so that no block leaves settings there for the next one."""
+
+import itertools
+import os
+import time
+
+SKELETON = "/etc/skel"
+# Removing a full one must not keep PID 1 from anything else.
+PAUSE_S = 0.005
+SLICE_S = 0.001
+BATCH = 64
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Homes:
+    """Makes the homes of blocks and removes them.
+
+    Args:
+        after: Calls something after some seconds.
+        base: Path that their names begin with; None where blocks share a folder that the user has named.
+    """
+
+    def __init__(self, after, base):
+        self._after = after
+        self._base = base
+        self._folders, self._links = _plan() if base else ((), ())
+        self._removing = []
+
+    def make(self):
+        """Make one like a new user's: what the image keeps in /etc/skel, which is shared and can't be changed.
+
+        Returns:
+            Its path; None where blocks share one. Where there is no room, there is nothing at the path.
+        """
+        if not self._base:
+            return None
+        home = "%s-%s" % (self._base, os.urandom(8).hex())
+        try:
+            os.mkdir(home, 0o700)
+            for name in self._folders:
+                os.mkdir(os.path.join(home, name))
+            for name in self._links:
+                os.symlink(os.path.join(SKELETON, name), os.path.join(home, name))
+        except OSError:
+            pass  # a block may have used up all the room there is, and the next one may make some
+        return home
+
+    def remove(self, home):
+        """Remove one, in a while if there is much in it."""
+        try:
+            for name in self._links:
+                os.unlink(os.path.join(home, name))
+            for name in reversed(self._folders):
+                os.rmdir(os.path.join(home, name))
+            os.rmdir(home)
+        except OSError:
+            self._removing.append(_dismantle(home))
+            if len(self._removing) == 1:
+                self._after(PAUSE_S, self._go_on)
+
+    def _go_on(self):
+        until = time.monotonic() + SLICE_S
+        while self._removing and time.monotonic() < until:
+            try:
+                next(self._removing[0])
+            except (StopIteration, OSError):
+                self._removing.pop(0)
+        if self._removing:
+            self._after(PAUSE_S, self._go_on)
+
+
+def _plan():
+    """The folders of the skeleton, each before those in it, and what else is in it."""
+    folders, links = [], []
+    for folder, names, files in os.walk(SKELETON):
+        inside = os.path.relpath(folder, SKELETON)
+        for name in names:
+            path = os.path.normpath(os.path.join(inside, name))
+            (links if os.path.islink(os.path.join(folder, name)) else folders).append(path)
+        links += [os.path.normpath(os.path.join(inside, name)) for name in files]
+    return folders, links
+
+
+def _dismantle(home):
+    """Remove a folder with what is in it; yields before each step.
+
+    A folder in a folder is first moved to the outermost one, so it does not matter how deep they are.
+    """
+    number, prefix = 0, os.urandom(8).hex()
+    top = os.open(home, FOLDER)
+    try:
+        while True:
+            batch = _some_of(top)
+            if not batch:
+                break
+            for name, is_folder in batch:
+                yield
+                if not is_folder:
+                    os.unlink(name, dir_fd=top)
+                    continue
+                for inner, folder in _files_removed(name, top):
+                    yield
+                    if inner is not None:
+                        number += 1
+                        os.rename(inner, "%s-%d" % (prefix, number), src_dir_fd=folder, dst_dir_fd=top)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(home)
+
+
+def _files_removed(name, top):
+    """Remove the files in a folder; yields None after each, and each folder in it, which the caller moves away."""
+    os.chmod(name, 0o700, dir_fd=top)
+    folder = os.open(name, FOLDER, dir_fd=top)
+    try:
+        while True:
+            batch = _some_of(folder)
+            if not batch:
+                return
+            for inner, is_folder in batch:
+                if is_folder:
+                    os.chmod(inner, 0o700, dir_fd=folder)
+                    yield inner, folder
+                else:
+                    os.unlink(inner, dir_fd=folder)
+                    yield None, folder
+    finally:
+        os.close(folder)
+
+
+def _some_of(folder):
+    with os.scandir(folder) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, BATCH)]

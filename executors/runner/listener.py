@@ -1,0 +1,47 @@
+"""Where the interpreter of a session connects anew after each block.
+
+What a block has started inherits its interpreter's socket. So the next request goes over another one, which the interpreter
+opens when the block has ended, and which the kernel says is its own.
+"""
+
+import os
+import selectors
+import socket
+
+from . import wire
+
+BACKLOG = 8
+
+
+class Listener:
+    """A socket in the abstract namespace, which no code can remove.
+
+    Args:
+        selector: The supervisor's selector.
+        on_connection: Called with each connection's socket and process; it closes those that it does not want.
+    """
+
+    def __init__(self, selector, on_connection):
+        self._on_connection = on_connection
+        self.name = "codeact-" + os.urandom(8).hex()
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._sock.bind("\0" + self.name)
+        self._sock.listen(BACKLOG)
+        self._sock.setblocking(False)
+        selector.register(self._sock, selectors.EVENT_READ, lambda _: self._accept())
+
+    def refuse_waiting(self):
+        """Close the connections that were made up to now."""
+        for _ in range(BACKLOG + 1):
+            try:
+                self._sock.accept()[0].close()
+            except OSError:
+                return
+
+    def _accept(self):
+        try:
+            sock, _ = self._sock.accept()
+        except OSError:
+            return
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, wire.CREDENTIALS.size)
+        self._on_connection(sock, wire.CREDENTIALS.unpack(credentials)[0])

@@ -1,0 +1,84 @@
+"""The folder of packages that blocks install; in process mode no block may change it but one that is a `pip install` command."""
+
+import os
+import shlex
+import sys
+
+FOLDER = "/packages"
+SHELLS = (["sh", "{file}"], ["bash", "{file}"])
+PYTHONS = ("python", "python3")
+PIPS = ("pip", "pip3")
+# What a shell would expand.
+EXPANDED = frozenset("$`\\*?~{}!\n")
+PUNCTUATION = frozenset("();<>|&")
+# The directory of the command may hold modules that an earlier block has put there.
+RUN_PIP = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
+)
+# What pip reads and unpacks is out of reach of the blocks that run at the same time.
+ENVIRONMENT = {"HOME": FOLDER, "TMPDIR": FOLDER, "PIP_NO_CACHE_DIR": "1"}
+HOW_TO = (
+    "In this sandbox only a shell block that is one line `pip install ...` and nothing else can install packages; "
+    "blocks after it can import them."
+)
+
+
+def prepare_folder(config):
+    """Have everything that is started find the folder, where there is one, and no other folder of the user's.
+
+    Args:
+        config: The sandbox's configuration, with `landlock`; `packages`, the folder or None, `closed`, the folder if Landlock
+            protects it, and `trusted`, whether it can hold only what may run ahead of a block, are added.
+    """
+    found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
+    session = config["mode"] == "session"
+    # A user that may write to the root folder could not, as soon as it is left out of the rules.
+    protected = found and not session and config["landlock"] and not os.access("/", os.W_OK)
+    config.update(packages=found, closed=found if protected else None, trusted=bool(found and (session or protected)))
+    if found:
+        os.environ["PYTHONUSERBASE"] = found
+    if not config["trusted"]:
+        os.environ["PYTHONNOUSERSITE"] = "1"
+
+
+def prepare(request, code, config):
+    """Make a shell block that is a `pip install` command one that may change the folder.
+
+    Args:
+        request: The block's request.
+        code: Its code, as bytes.
+        config: The sandbox's configuration.
+    """
+    words = _pip_command(code) if config["packages"] and request["command"] in SHELLS else None
+    if words is not None:
+        # Without a shell: of what is checked here nothing is read again, or in another way.
+        request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])
+        request.update(environment=dict(ENVIRONMENT), unset=["PYTHONPATH", "PYTHONNOUSERSITE"])
+
+
+def may_have_tried(request, code, config):
+    """Whether a block of process mode may have failed because it is not one that may install packages."""
+    apart = config["mode"] != "session" and config["packages"] and not request["installs"]
+    return bool(apart and b"pip" in code and b"install" in code)
+
+
+def _pip_command(code):
+    """The arguments of pip, or None where the code is anything else than one command that installs or removes packages."""
+    try:
+        lines = [line.strip() for line in code.decode("utf-8").split("\n")]
+        lines = [line for line in lines if line and not line.startswith("#")]
+        if len(lines) != 1 or not EXPANDED.isdisjoint(lines[0]):
+            return None
+        lexer = shlex.shlex(lines[0], posix=True, punctuation_chars=True)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        words = list(lexer)
+    except ValueError:
+        return None
+    if any(word and PUNCTUATION.issuperset(word) for word in words):
+        return None
+    if words[:1] and words[0] in PYTHONS and words[1:3] == ["-m", "pip"]:
+        words = words[2:]
+    if len(words) > 2 and words[0] in PIPS and words[1] in ("install", "uninstall"):
+        return words[1:]
+    return None
