@@ -149,6 +149,12 @@ def _run(
     api_key_env: Annotated[
         str | None, typer.Option(metavar="VAR", help="Variable that holds the key.", show_default="OPENAI_API_KEY")
     ] = None,
+    untrusted: Annotated[
+        bool,
+        typer.Option(
+            "--untrusted", help="Refuse FILE.json where it names a server, a key, or anything else that needs trust."
+        ),
+    ] = False,
     retries: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="How often failed code may be repaired.", show_default="3")
     ] = None,
@@ -180,7 +186,7 @@ def _run(
         kept = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
-            model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env),
+            model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env, untrusted=untrusted),
             sandbox=SandboxChoice(sandbox.value, image, kept.value, timeout, work_dir, tuple(allow_domain or ())),
             retries=retries,
             team=team,

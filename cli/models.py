@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from autogen_codeact.agents.config import load_part
 from autogen_codeact.cli.ending import CommandError
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
+from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
 REPLAY = "replay:"
 _MAX_ERROR_CHARS = 600
@@ -38,11 +39,13 @@ class ModelChoice:
         spec: A model's name, `replay:FILE`, or a file of an AutoGen component, whose name ends in `.json`.
         base_url: Server for a model given by name; None for the one that belongs to the name.
         api_key_env: Variable that holds the key; None for the one that belongs to the server.
+        untrusted: Whether the file of a component may contain only what an untrusted configuration may.
     """
 
     spec: str
     base_url: str | None = None
     api_key_env: str | None = None
+    untrusted: bool = False
 
     @property
     def key_variable(self) -> str:
@@ -68,11 +71,13 @@ def open_model(choice: ModelChoice) -> ChatCompletionClient:
     is_file = choice.spec.startswith(REPLAY) or choice.spec.endswith(".json")
     if is_file and (choice.base_url is not None or choice.api_key_env is not None):
         raise CommandError("--base-url and --api-key-env go with a model's name, not with a recording or a component")
+    if choice.untrusted and not choice.spec.endswith(".json"):
+        raise CommandError("--untrusted goes with --model FILE.json")
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(_read(name), name))
     if is_file:
-        return _component(choice.spec)
+        return _component(choice.spec, untrusted=choice.untrusted)
     return _by_name(choice)
 
 
@@ -133,17 +138,21 @@ def _read(name: str) -> str:
         raise CommandError(f"{name} is not UTF-8 text") from error
 
 
-def _component(name: str) -> ChatCompletionClient:
+def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
     try:
-        loaded: ChatCompletionClient = load_part(
-            ChatCompletionClient, ComponentModel.model_validate_json(_read(name)), name
-        )
+        text = _read(name)
+        if untrusted:
+            # The key is what the user wants to be used; it is sent to the vendor's own server only.
+            text = json.dumps(check_untrusted(text, allow_keys=True))
+        loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate_json(text), name)
     except ValidationError as error:
         # Its own words would quote the file, key and all.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
     except CommandError:
         raise
+    except RefusedConfigError as error:
+        raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:
         raise CommandError(f"{name} can't be loaded: {without_secrets(str(error), ModelChoice(name))}") from error
     except Exception as error:  # whatever the constructor of somebody's client raises

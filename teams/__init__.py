@@ -7,23 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autogen_codeact.teams.factory import coder_executor_team
+    from autogen_codeact.teams.loading import RefusedConfigError, load_component
     from autogen_codeact.teams.team import Team, TeamConfig
     from autogen_codeact.teams.termination import FinalWordTermination, FinalWordTerminationConfig
 
 _HOME = {
     "FinalWordTermination": "termination",
     "FinalWordTerminationConfig": "termination",
+    "RefusedConfigError": "loading",
     "Team": "team",
     "TeamConfig": "team",
     "coder_executor_team": "factory",
+    "load_component": "loading",
 }
 
 __all__ = [
     "FinalWordTermination",
     "FinalWordTerminationConfig",
+    "RefusedConfigError",
     "Team",
     "TeamConfig",
     "coder_executor_team",
+    "load_component",
 ]
 
 

@@ -54,15 +54,13 @@ def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.A
     Raises:
         SandboxUnavailable: No engine answers; the message says why and what to do.
     """
-    import docker
-
     where = _endpoint(docker_host)
     host = where.get("base_url") or "the default socket"
     try:
         version = _bounded(lambda: _probe(where, timeout * 0.8), timeout * 0.9)
     except Exception as error:
         raise SandboxUnavailable(advice(classify(error), host, error)) from error
-    return docker.APIClient(**where, version=version, timeout=REQUEST_TIMEOUT)
+    return _client(**where, version=version, timeout=REQUEST_TIMEOUT)
 
 
 def knock(client: docker.APIClient) -> None:
@@ -201,6 +199,18 @@ def _context_endpoint() -> dict[str, Any]:
     return where
 
 
+def _client(**options: Any) -> docker.APIClient:
+    import docker
+
+    class Client(docker.APIClient):
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            # requests would replace the authority of DOCKER_CERT_PATH by the bundle that REQUESTS_CA_BUNDLE names.
+            own = self.verify if verify is None else verify
+            return super().merge_environment_settings(url, proxies, stream, own, cert)
+
+    return Client(**options)
+
+
 def _probe(where: dict[str, Any], timeout: float) -> str:
     """The API version to speak, which at the same time shows that the engine answers."""
     import docker.constants
@@ -213,7 +223,7 @@ def _probe(where: dict[str, Any], timeout: float) -> str:
             attempt.connect("/" + address.removeprefix("http+unix://").lstrip("/"))
     # A fixed version for now: asked for "auto", the constructor itself talks and leaves nothing to close when it fails.
     options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
-    client = docker.APIClient(**options)
+    client = _client(**options)
     try:
         answer: dict[str, Any] = client.version(api_version=False)
         return str(answer["ApiVersion"])

@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +58,22 @@ def failure(status: int, message: str) -> bytes:
     return head.encode() + b"Connection: close\r\n\r\n" + body
 
 
+@dataclass
+class Fault:
+    """What happens in the middle of a transfer.
+
+    Args:
+        up: Whether bytes to the engine are counted, else those from it.
+        left: How many pass before.
+        act: Called then, once, in the connection's thread; whether the connection goes on.
+    """
+
+    up: bool
+    left: int
+    act: Callable[[], bool]
+    done: threading.Event = field(default_factory=threading.Event)
+
+
 class EngineProxy:
     """A socket in front of the engine.
 
@@ -70,6 +86,7 @@ class EngineProxy:
     def __init__(self, listener: socket.socket, address: str, engine: str) -> None:
         self.address = address
         self.requests: list[str] = []
+        self.fault: Fault | None = None
         self._engine = engine
         self._listener = listener
         self._rules: list[Rule] = []
@@ -198,7 +215,19 @@ class EngineProxy:
                         return
                     if rule.action == "hold answer":
                         rule.wait()
-                (engine if source is client else client).sendall(piece)
+                target, fault = (engine if source is client else client), self.fault
+                if fault is not None and fault.up == (source is client) and not fault.done.is_set():
+                    fault.left -= len(piece)
+                    if fault.left <= 0:
+                        cut = len(piece) + fault.left
+                        target.sendall(piece[:cut])
+                        piece = piece[cut:]
+                        fault.done.set()
+                        if not fault.act():
+                            return
+                        while self._frozen.is_set() and not self._closed:
+                            time.sleep(0.05)
+                target.sendall(piece)
 
 
 def _has_gone(client: socket.socket) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -32,8 +33,14 @@ class SecondEngine:
         self.address = f"unix://{folder}/s"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, live_restore: bool = False) -> None:
-        """Start it and wait until it answers."""
+    def start(self, *, live_restore: bool = False, tls: tuple[socket.socket, Path] | None = None) -> None:
+        """Start it and wait until it answers.
+
+        Args:
+            live_restore: Whether its containers outlive it.
+            tls: A listening TCP socket on which it speaks TLS with client certificates, and the folder of its own
+                certificate (ca.pem, cert.pem, key.pem).
+        """
         own = {
             "host": self.address,
             "data-root": self.folder / "data",
@@ -47,8 +54,19 @@ class SecondEngine:
         }
         # In this machine's network it would take the bridge of the other one away.
         command = ["unshare", "--net", "dockerd", *(f"--{name}={value}" for name, value in own.items())]
+        files = () if tls is None else (tls[0].fileno(),)
+        if tls is not None:
+            certificates = {"tlscacert": "ca.pem", "tlscert": "cert.pem", "tlskey": "key.pem"}
+            command += [
+                "--host=fd://",
+                "--tlsverify",
+                *(f"--{key}={tls[1]}/{name}" for key, name in certificates.items()),
+            ]
+            # As systemd hands a socket over: descriptor 3, and the number of the process that it is for.
+            handed = f'exec 3<&{files[0]}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"'
+            command = ["bash", "-c", handed, "bash", *command]
         with Path(self.folder, "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=files)
         until = time.monotonic() + START_TIMEOUT_S
         while True:
             try:

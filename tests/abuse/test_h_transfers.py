@@ -1,0 +1,222 @@
+"""Part H, case 19: the engine or its container stops working in the middle of a transfer, in either direction."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import (
+    DockerCommandLineCodeExecutor,
+    SandboxError,
+    SandboxFileError,
+    SandboxStartError,
+    SandboxUnavailable,
+    sandbox,
+)
+from autogen_codeact.executors.docker import image_jobs
+
+from ..executors.sandboxes import out, run
+from .engine_proxy import EngineProxy, Fault, engine_proxy
+from .faults import engine, eventually, exists
+from .second_engine import SecondEngine, make_second_engine
+
+pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(120)]
+
+SIZE = 3 << 20
+ANSWER_S = 2.0
+# The deadline of an answer, the stream's end, the engine's removal of a container that does not end by itself.
+WITHIN_S = ANSWER_S + 2 + 10 + 10 + 5
+LIST = "import os; print([name for name in os.listdir() if not name.startswith('tmp_code_')])"
+MAKE = f"with open('made', 'wb') as file: file.write(bytes(range(256)) * {SIZE // 256})"
+
+
+@pytest.fixture(autouse=True)
+def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer about a file is waited for that long."""
+    monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", ANSWER_S)
+
+
+@pytest.fixture
+def proxy() -> Iterator[EngineProxy]:
+    """The engine behind a socket that misbehaves on request."""
+    with engine_proxy() as made:
+        yield made
+
+
+def pausing(proxy: EngineProxy, executor: DockerCommandLineCodeExecutor) -> bool:
+    """Pause the container, behind the back of the executor."""
+    engine(lambda api: api.pause(executor.container_name))
+    return True
+
+
+def killing(proxy: EngineProxy, executor: DockerCommandLineCodeExecutor) -> bool:
+    """Kill the container."""
+    engine(lambda api: api.kill(executor.container_name))
+    return True
+
+
+def cutting(proxy: EngineProxy, executor: DockerCommandLineCodeExecutor) -> bool:
+    """Cut the connection."""
+    return False
+
+
+def freezing(proxy: EngineProxy, executor: DockerCommandLineCodeExecutor) -> bool:
+    """Pass nothing on any more, neither here nor on other connections."""
+    proxy.freeze()
+    return True
+
+
+Act = Callable[[EngineProxy, DockerCommandLineCodeExecutor], bool]
+
+
+def part_files(folder: Path) -> list[str]:
+    """What lies in a folder, hidden and half-written files included."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+async def send_with_a_block(executor: DockerCommandLineCodeExecutor, work: Path) -> None:
+    """The host's files go to the sandbox before a block."""
+    (work / "sent").write_bytes(os.urandom(SIZE))
+    await run(executor, "print(1)")
+
+
+async def send_by_hand(executor: DockerCommandLineCodeExecutor, work: Path) -> None:
+    """A file goes there by `upload`."""
+    (work.parent / "sent").write_bytes(os.urandom(SIZE))
+    await executor.upload(work.parent / "sent")
+
+
+async def fetch_with_a_block(executor: DockerCommandLineCodeExecutor, work: Path) -> None:
+    """What a block made comes back after it."""
+    result = await run(executor, MAKE)
+    # A block whose result is there has that result, and says which files did not come.
+    assert [each.path for each in result.artifacts] == []
+
+
+async def fetch_by_hand(executor: DockerCommandLineCodeExecutor, work: Path) -> None:
+    """A file comes by `download`."""
+    await executor.download("large", work.parent / "fetched" / "large")
+
+
+TRANSFERS: dict[str, tuple[Any, bool]] = {
+    "sent with a block": (send_with_a_block, True),
+    "sent by hand": (send_by_hand, True),
+    "fetched with a block": (fetch_with_a_block, False),
+    "fetched by hand": (fetch_by_hand, False),
+}
+
+
+@pytest.mark.parametrize("transfer", TRANSFERS)
+@pytest.mark.parametrize(
+    ("act", "after"),
+    [
+        *((act, after) for act in (cutting, pausing, killing) for after in (300_000, SIZE - 100_000)),
+        (freezing, SIZE // 2),  # the engine itself is away then, and the end of the container is waited for
+    ],
+    ids=lambda given: getattr(given, "__name__", given),
+)
+async def test_h19_a_transfer_that_stops_half_way_is_a_typed_error_and_leaves_no_half_file(
+    proxy: EngineProxy, untouched: None, tmp_path: Path, transfer: str, act: Act, after: int
+) -> None:
+    """And the executor serves the next block with a fresh sandbox."""
+    work = tmp_path / "work"
+    work.mkdir()
+    move, up = TRANSFERS[transfer]
+    executor = DockerCommandLineCodeExecutor(docker_host=proxy.address, work_dir=work, timeout=5, delete_tmp_files=True)
+    try:
+        await executor.start()
+        if move is fetch_by_hand:
+            # Made where it does not come to work_dir.
+            (tmp_path / "large").write_bytes(bytes(SIZE))
+            await executor.upload(tmp_path / "large")
+        name = executor.container_name
+        proxy.fault = Fault(up, after, lambda: act(proxy, executor))
+        began = time.monotonic()
+        with pytest.raises(SandboxError) as caught:
+            await move(executor, work)
+        assert time.monotonic() - began < WITHIN_S
+        assert not isinstance(caught.value, SandboxFileError)
+        assert proxy.fault.done.is_set()
+        assert part_files(work) == (["sent"] if move is send_with_a_block else [])
+        assert part_files(tmp_path / "fetched") == []
+        proxy.thaw()
+        await eventually(lambda: not exists(name), 20)
+        result = await run(executor, LIST)
+        assert (result.outcome, result.state) == ("ok", "lost")
+        assert result.output == ("['sent']\n" if move is send_with_a_block else "[]\n")
+    finally:
+        proxy.thaw()
+        await executor.stop()
+
+
+async def test_h19_a_build_that_the_engine_does_not_end_is_a_typed_error(
+    proxy: EngineProxy, untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is cut, or nothing comes any more."""
+    monkeypatch.setattr(image_jobs, "BUILD_STALL", 2)
+    wheel = tmp_path / f"h19_{os.getpid()}-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"PK\x05\x06" + bytes(18))
+    for act in ("drop", "drop answer", "hold", "hold answer"):
+        rule = proxy.on("POST", "/build", act, times=1)  # type: ignore[arg-type]
+        executor = DockerCommandLineCodeExecutor(
+            docker_host=proxy.address, packages=[str(wheel)], progress=lambda _: None
+        )
+        began = time.monotonic()
+        with pytest.raises((SandboxStartError, SandboxUnavailable)):
+            await executor.start()
+        assert rule.seen.is_set()
+        assert time.monotonic() - began < 20
+        proxy.clear()
+
+
+@pytest.fixture(scope="module")
+def second_engine() -> Iterator[SecondEngine]:
+    """An engine that may be ended."""
+    made = make_second_engine()
+    try:
+        yield made
+    finally:
+        made.clear()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
+@pytest.mark.parametrize("transfer", ["sent with a block", "fetched with a block"])
+async def test_h19_an_engine_that_ends_during_a_transfer_is_told_and_leaves_no_half_file(
+    second_engine: SecondEngine, untouched: None, tmp_path: Path, transfer: str, number: signal.Signals
+) -> None:
+    """It is started again, and the next block has a fresh sandbox."""
+    work = tmp_path / "work"
+    work.mkdir()
+    move, up = TRANSFERS[transfer]
+    second_engine.start()
+    with engine_proxy(engine=second_engine.address.removeprefix("unix://")) as proxy:
+        executor = DockerCommandLineCodeExecutor(
+            docker_host=proxy.address, work_dir=work, timeout=20, delete_tmp_files=True
+        )
+        try:
+            await executor.start()
+            ended: list[bool] = []
+
+            def end() -> bool:
+                second_engine.end(number)
+                ended.append(True)
+                return False
+
+            proxy.fault = Fault(up, SIZE // 2, end)
+            began = time.monotonic()
+            with pytest.raises(SandboxError):
+                await move(executor, work)
+            assert time.monotonic() - began < WITHIN_S + 30
+            assert part_files(work) == (["sent"] if up else [])
+            await eventually(lambda: bool(ended), 30)
+            await asyncio.to_thread(second_engine.start)
+            assert (await out(executor, LIST)) == ("['sent']\n" if up else "[]\n")
+            await eventually(lambda: second_engine.containers() == {executor.container_name}, 20)
+        finally:
+            await executor.stop()
+            await asyncio.to_thread(second_engine.end)
