@@ -371,7 +371,7 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
         retry, reason = decided.decision.retry, decided.decision.reason
         return CodeGenerationEvent(
             retry_attempt=attempt,
-            content=f"Trying again ({attempt + 1} of {self._max_retries_on_error}): {reason}"
+            content=f"Attempt number: {attempt + 1}\nProposed correction: {reason}"
             if retry
             else f"Not trying again: {reason}",
             code_blocks=[],
@@ -437,7 +437,7 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
     def _to_config(self) -> CodeExecutorAgentConfig:
         functions = {"approval_func": self._approval_func, "redact": self._redact}
         components = (self._code_executor, self._model_client, self._model_context)
-        parts = dump_parts(components, self._tools, self._approve_tool, functions)
+        parts = dump_parts(components, self._tools, self._approve_tool, functions, agent="CodeExecutorAgent")
         return CodeExecutorAgentConfig(
             **parts,
             name=self.name,

@@ -440,7 +440,7 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
     def _to_config(self) -> CodeActAgentConfig:
         functions = {"approval_func": self._approval_func, "redact": self._redact}
         components = (self._code_executor, self._model_client, self._model_context)
-        parts = dump_parts(components, self._tools, self._approve_tool, functions)
+        parts = dump_parts(components, self._tools, self._approve_tool, functions, agent="CodeActAgent")
         return CodeActAgentConfig(
             **parts,
             name=self.name,

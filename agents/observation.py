@@ -14,8 +14,9 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
+from autogen_codeact.executors.block_request import REFUSALS
 from autogen_codeact.executors.errors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_IMAGES = 4
@@ -31,8 +32,14 @@ MAX_CALL_CHARS = 500
 _IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 _BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
-_SILENT = "The code ran without an error and printed nothing. Print what you want to see."
-_NOT_RUN = "The code was not approved, so nothing was run."
+# AutoGen's agent says these, and programs may look for them.
+_SILENT = (
+    "The script ran but produced no output to console. The POSIX exit code was: {code}. "
+    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+)
+_FAILED = "The script ran, then exited with an error (POSIX exit code: {code})"
+_NOT_RUN = "Code execution was not approved."
+_REFUSED = "The code could not be run (exit code {code})"
 _KEPT = "The session's memory was kept: what this code defined before it ended is there."
 _STATES = {
     "restored": (
@@ -67,12 +74,13 @@ def describe(
     Returns:
         The words, never empty.
     """
-    output = bounded(result.output, limit, whole, complete=not getattr(result, "truncated", 0))
+    output = bounded(written_by_code(result), limit, whole, complete=not getattr(result, "truncated", 0))
     words, remarks = output, _remarks(result, session=session, vision=vision)
+    silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
-        words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
+        words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
     elif not output.strip():
-        words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else _SILENT
+        words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else silent
     return "{}\n\n{}".format(words.rstrip("\n"), remarks) if words and remarks else words or remarks
 
 
@@ -251,7 +259,8 @@ def _headline(result: CodeResult) -> str:
         case "crashed":
             return f"The code crashed its process (exit code {result.exit_code}){why}."
         case _:
-            return f"The code failed with exit code {result.exit_code}{why}."
+            refused = isinstance(result, ExecutionResult) and result.error and result.error.type in REFUSALS
+            return (_REFUSED if refused else _FAILED).format(code=result.exit_code) + why
 
 
 def _why(error: ErrorInfo | None, output: str) -> str:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 CheckpointMode = bool | Literal["adaptive"]
 
+SHORTEST_TIMEOUT_S = 0.001
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -69,6 +70,24 @@ def parse_seconds(name: str, value: object) -> float:
     if not value > 0:
         raise ValueError(f"{name} must be above 0 seconds, not {value}")
     return value
+
+
+def parse_timeout(value: object) -> float:
+    """Check how long a block may take.
+
+    Args:
+        value: What was given, in seconds.
+
+    Returns:
+        The value as it is.
+
+    Raises:
+        ValueError: It is not a number, or less than a millisecond.
+    """
+    if isinstance(value, int | float) and not value >= SHORTEST_TIMEOUT_S:
+        # AutoGen's executor says the same of 1 s, and programs may look for its sentence.
+        raise ValueError(f"Timeout must be greater than or equal to 1 ms (timeout=0.001), not {value} s")
+    return parse_seconds("timeout", value)
 
 
 def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:

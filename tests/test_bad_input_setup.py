@@ -38,11 +38,11 @@ CONDITION = "autogen_agentchat.conditions.MaxMessageTermination"
 
 @pytest.mark.parametrize("timeout", [0, -1, 0.0, float("nan")])
 async def test_a_timeout_that_leaves_no_time_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match=r"timeout must be above 0 seconds"):
+    with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
         DockerCommandLineCodeExecutor(timeout=timeout)
     model = DockerCommandLineCodeExecutor().dump_component()
     model.config["timeout"] = timeout
-    with pytest.raises(ValueError, match=r"timeout must be above 0 seconds"):
+    with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
         DockerCommandLineCodeExecutor.load_component(model)
 
 

@@ -13,7 +13,10 @@ from autogen_codeact.agents.observation import as_message, bounded, broken, desc
 from autogen_codeact.executors import SandboxDied
 from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
 
-SILENT = "The code ran without an error and printed nothing. Print what you want to see."
+SILENT = (
+    "The script ran but produced no output to console. The POSIX exit code was: 0. "
+    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+)
 
 
 def result(exit_code: int = 0, output: str = "", **more) -> ExecutionResult:
@@ -39,22 +42,36 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
     ("made", "words"),
     [
         (CodeResult(0, " \n"), SILENT),
-        (CodeResult(1, ""), "The code failed with exit code 1.\nIt printed nothing."),
-        (CodeResult(2, "boom\n"), "The code failed with exit code 2.\nIts output was:\nboom\n"),
+        (
+            CodeResult(1, ""),
+            f"The script ran, then exited with an error (POSIX exit code: 1)\n{SILENT.replace('was: 0', 'was: 1')}",
+        ),
+        (
+            result(124, "so far\n Timeout", outcome="timeout", duration_s=1),
+            "The code took too long and was stopped after 1.0 s.\nIts output was:\nso far",
+        ),
+        (
+            result(124, "\n Timeout", outcome="timeout", duration_s=1),
+            "The code took too long and was stopped after 1.0 s.\nIt printed nothing.",
+        ),
+        (
+            CodeResult(2, "boom\n"),
+            "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nboom\n",
+        ),
         (
             result(1, "No such language.", outcome="error", error=ErrorInfo("UnknownLanguage", "No such language.")),
-            "The code failed with exit code 1.\nIts output was:\nNo such language.",
+            "The code could not be run (exit code 1)\nIts output was:\nNo such language.",
         ),
         (result(0), SILENT),
         (result(0, value="42"), "Value of the last expression: 42"),
         (result(0, "42\n", value="42"), "42\n"),
         (
             result(1, "so far\n", outcome="error", error=ErrorInfo("KeyError", "'a'", 3)),
-            "The code failed with exit code 1: KeyError: 'a' (line 3).\nIts output was:\nso far\n",
+            "The script ran, then exited with an error (POSIX exit code: 1): KeyError: 'a' (line 3)\nIts output was:\nso far\n",
         ),
         (
             result(1, "Traceback…\nKeyError: 'a'\n", outcome="error", error=ErrorInfo("KeyError", "'a'", 3)),
-            "The code failed with exit code 1.\nIts output was:\nTraceback…\nKeyError: 'a'\n",
+            "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nTraceback…\nKeyError: 'a'\n",
         ),
         (
             result(124, "so far\n", outcome="timeout", duration_s=60.02, state="restored", number=9, restored_before=9),
@@ -80,11 +97,11 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
             "The code crashed its process (exit code 139): SIGSEGV: segmentation fault.\nIt printed nothing.",
         ),
         (result(1, "Not approved.", outcome="denied"), "Not approved."),
-        (result(1, "", outcome="denied"), "The code was not approved, so nothing was run."),
+        (result(1, "", outcome="denied"), "Code execution was not approved."),
         (result(0, "42\n", truncated=10), "42\n\n10 bytes of output were too much to keep and are gone."),
         (
             result(1, "x", outcome="error", tool_calls=CALLS),
-            "The code failed with exit code 1.\nIts output was:\nx\n\n"
+            "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nx\n\n"
             "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:\n"
             '- pay(to="Ann", euros=3) was done and gave {"id": 7}\n'
             '- pay(to="Bob") failed: ValueError: no such account\n'
@@ -108,7 +125,10 @@ KEPT = "The session's memory was kept: what this code defined before it ended is
 
 def test_after_an_error_it_is_said_that_the_session_was_kept() -> None:
     failed = result(1, "x", outcome="error")
-    assert describe(failed, session=True) == f"The code failed with exit code 1.\nIts output was:\nx\n\n{KEPT}"
+    assert (
+        describe(failed, session=True)
+        == f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nx\n\n{KEPT}"
+    )
     restored = result(1, "x", outcome="crashed", state="restored")
     assert KEPT not in describe(restored, session=True)
     assert describe(result(0, "x"), session=True) == "x"
