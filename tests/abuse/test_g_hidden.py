@@ -53,7 +53,11 @@ async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: 
     """
     for end, outcome, timeout in (("os._exit(3)", "crashed", 10), ("time.sleep(60)", "timeout", 2)):
         result = await subject.run(wake + end, timeout=timeout)
-        assert (result.outcome, result.output, result.state) == (outcome, "[]\n" + "\n Timeout" * (outcome == "timeout"), "restored")
+        assert (result.outcome, result.output, result.state) == (
+            outcome,
+            "[]\n" + "\n Timeout" * (outcome == "timeout"),
+            "restored",
+        )
         # What had come for it is forgotten, and its handlers work again.
         assert await subject.out("me = os.getpid(); print(mark, signal.pthread_sigmask(0, ()))") == "before set()\n"
     # Nor does what code has a fork call, before it is woken.

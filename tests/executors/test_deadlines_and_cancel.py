@@ -107,7 +107,11 @@ class TestADeadline:
         results = await asyncio.gather(
             *(run(executor, f"import time; time.sleep({s}); print({s})") for s in (0, 0.5, 60))
         )
-        assert [told(result) for result in results] == [("ok", 0, "0\n"), ("ok", 0, "0.5\n"), ("timeout", 124, "\n Timeout")]
+        assert [told(result) for result in results] == [
+            ("ok", 0, "0\n"),
+            ("ok", 0, "0.5\n"),
+            ("timeout", 124, "\n Timeout"),
+        ]
 
 
 class TestCancelling:
