@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from autogen_codeact.executors.languages import LANGUAGES, find_language, labels
 from autogen_codeact.agents.extraction import (
     DOCUMENT_LABELS,
     OUTPUT_LABELS,
@@ -18,6 +17,7 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
+from autogen_codeact.executors.languages import LANGUAGES, find_language, labels
 
 F = "```"
 REFERENCE = MarkdownIt("commonmark")
