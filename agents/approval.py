@@ -64,7 +64,7 @@ def denied(reason: str) -> ExecutionResult:
     """Return the result of code that was not allowed to run."""
     return ExecutionResult(
         exit_code=1,
-        output=f"Nothing was run, because the code was not approved. Reason: {reason}",
+        output=f"Code execution was not approved. Reason: {reason}",
         code_file=None,
         outcome="denied",
         error=ErrorInfo("NotApproved", reason),

@@ -32,6 +32,7 @@ from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
+from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
@@ -371,7 +372,7 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
         retry, reason = decided.decision.retry, decided.decision.reason
         return CodeGenerationEvent(
             retry_attempt=attempt,
-            content=f"Trying again ({attempt + 1} of {self._max_retries_on_error}): {reason}"
+            content=f"Attempt number: {attempt + 1}\nProposed correction: {reason}"
             if retry
             else f"Not trying again: {reason}",
             code_blocks=[],
@@ -429,7 +430,7 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
         loaded = CodeExecutorAgentState.model_validate(state)
         if loaded.type not in {"CodeExecutorAgentState", "BaseState"}:
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeExecutorAgent.")
-        await self._model_context.load_state(loaded.llm_context)
+        await self._model_context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
         self._runner.load(loaded.journal, loaded.interrupted)
 
     # Configuration
@@ -437,7 +438,7 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
     def _to_config(self) -> CodeExecutorAgentConfig:
         functions = {"approval_func": self._approval_func, "redact": self._redact}
         components = (self._code_executor, self._model_client, self._model_context)
-        parts = dump_parts(components, self._tools, self._approve_tool, functions)
+        parts = dump_parts(components, self._tools, self._approve_tool, functions, agent="CodeExecutorAgent")
         return CodeExecutorAgentConfig(
             **parts,
             name=self.name,

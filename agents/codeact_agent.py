@@ -42,6 +42,7 @@ from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadata_of
+from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -432,7 +433,7 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
         loaded = CodeActAgentState.model_validate(state)
         if loaded.type != "CodeActAgentState":
             raise ValueError(f"This is a {loaded.type}, not the state of a CodeActAgent.")
-        await self._model_context.load_state(loaded.llm_context)
+        await self._model_context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
         self._runner.load(loaded.journal, loaded.interrupted)
 
     # Configuration
@@ -440,7 +441,7 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
     def _to_config(self) -> CodeActAgentConfig:
         functions = {"approval_func": self._approval_func, "redact": self._redact}
         components = (self._code_executor, self._model_client, self._model_context)
-        parts = dump_parts(components, self._tools, self._approve_tool, functions)
+        parts = dump_parts(components, self._tools, self._approve_tool, functions, agent="CodeActAgent")
         return CodeActAgentConfig(
             **parts,
             name=self.name,

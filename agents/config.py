@@ -97,6 +97,8 @@ def dump_parts(
     tools: Sequence[ToolLike],
     approve_tool: ApproveTool | None,
     functions: Mapping[str, object],
+    *,
+    agent: str,
 ) -> dict[str, Any]:
     """Make the fields of an agent's configuration that are components.
 
@@ -105,13 +107,14 @@ def dump_parts(
         tools: The agent's tools.
         approve_tool: Who approves their calls.
         functions: What may be a function, which no configuration holds, by argument.
+        agent: The agent's class, for the message.
 
     Raises:
         ValueError: Some of it can't be dumped; the message names all of that.
     """
     executor, client, context = components
     parts = dump_all(
-        functions=lambda: _refuse_functions(functions),
+        functions=lambda: _refuse_functions(agent, functions),
         code_executor=executor.dump_component,
         model_client=lambda: client.dump_component() if client is not None else None,
         model_context=context.dump_component,
@@ -121,13 +124,12 @@ def dump_parts(
     return {name: part for name, part in parts.items() if name != "functions"}
 
 
-def _refuse_functions(functions: Mapping[str, object]) -> None:
-    given = [name for name, function in functions.items() if function is not None]
+def _refuse_functions(agent: str, functions: Mapping[str, object]) -> None:
+    given = " and ".join(name for name, function in functions.items() if function is not None)
     if given:
-        article = "an" if given[0][0] in "aeiou" else "a"
         raise ValueError(
-            f"An agent with {article} {' and '.join(given)} can't be dumped, because a function has no configuration; "
-            f"dump it without one and pass {' and '.join(given)} again after loading."
+            f"Cannot serialize {agent} with {given} set: a function has no configuration. "
+            f"Dump the agent without {given}, and pass {given} again after loading."
         )
 
 

@@ -25,6 +25,8 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from autogen_codeact.executors.languages import find_language
+
 OUTPUT_LABELS = frozenset(
     (
         "console",
@@ -57,16 +59,7 @@ OUTPUT_LABELS = frozenset(
 DOCUMENT_LABELS = frozenset(("markdown", "mdx", "rst"))
 """Labels (normalised) of blocks that hold prose, which may show code of its own that nobody asked to run."""
 
-_ALIASES = {
-    "ipython": "python",
-    "ipython3": "python",
-    "js": "javascript",
-    "md": "markdown",
-    "node": "javascript",
-    "nodejs": "javascript",
-    "shell": "sh",
-}
-_PYTHON = re.compile(r"py(?:thon)?[\d.]*")
+_ALIASES = {"md": "markdown"}
 _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
 
 _LABEL_START = re.compile(r"[\w{.]")
@@ -126,11 +119,12 @@ def normalise_language(label: str) -> str:
         label: What stands behind an opening fence: "Python", "{python}", "py3", 'python title="x.py"'.
 
     Returns:
-        "python", "sh", "bash", "javascript", or the label's first word in lower case; "" when there is none.
+        The name that executors know the language by, or the label's first word in lower case; "" when there is none.
     """
     match = _LABEL.match(label.lower())
     name = match[1] if match else ""
-    return "python" if _PYTHON.fullmatch(name) else _ALIASES.get(name, name)
+    known = find_language(name)
+    return known.name if known is not None else _ALIASES.get(name, name)
 
 
 @dataclass(slots=True)

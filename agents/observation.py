@@ -5,34 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
-from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
-from PIL import Image as PILImage
 
+from autogen_codeact.agents.pictures import pictures_of
+from autogen_codeact.executors.block_request import REFUSALS
 from autogen_codeact.executors.errors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
+from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
-MAX_IMAGES = 4
-MAX_IMAGE_BYTES = 8 * 1024 * 1024
-MAX_IMAGE_PIXELS = 40_000_000
-MAX_IMAGE_SIDE = 1536
 MAX_FILES_NAMED = 10
 MAX_NAME_CHARS = 120
+MAX_PICTURE_NAME_CHARS = 40
 MAX_CALLS_SHOWN = 40
 MAX_CALL_CHARS = 500
 
-# Formats whose readers are plain decoders; PIL's EPS reader, for one, starts Ghostscript on the file.
-_IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 _BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
-_SILENT = "The code ran without an error and printed nothing. Print what you want to see."
-_NOT_RUN = "The code was not approved, so nothing was run."
+# AutoGen's agent says these, and programs may look for them.
+_SILENT = (
+    "The script ran but produced no output to console. The POSIX exit code was: {code}. "
+    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+)
+_FAILED = "The script ran, then exited with an error (POSIX exit code: {code})"
+_NOT_RUN = "Code execution was not approved."
+_REFUSED = "The code could not be run (exit code {code})"
 _KEPT = "The session's memory was kept: what this code defined before it ended is there."
 _STATES = {
     "restored": (
@@ -67,12 +66,13 @@ def describe(
     Returns:
         The words, never empty.
     """
-    output = bounded(result.output, limit, whole, complete=not getattr(result, "truncated", 0))
+    output = bounded(written_by_code(result), limit, whole, complete=not getattr(result, "truncated", 0))
     words, remarks = output, _remarks(result, session=session, vision=vision)
+    silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
-        words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\nIt printed nothing."
+        words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
     elif not output.strip():
-        words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else _SILENT
+        words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else silent
     return "{}\n\n{}".format(words.rstrip("\n"), remarks) if words and remarks else words or remarks
 
 
@@ -132,7 +132,10 @@ async def as_message(
         session: Whether the code ran in a session.
     """
     words = describe(result, limit=limit, whole=whole, session=session, vision=vision)
-    images = await asyncio.to_thread(images_of, result) if vision else []
+    images, left_out = await asyncio.to_thread(pictures_of, result) if vision else ([], [])
+    if left_out:
+        not_shown = _listed([f"{name[:MAX_PICTURE_NAME_CHARS]} ({why})" for name, why in left_out])
+        words = f"{words.rstrip()}\nPictures that you are not shown: {not_shown}."
     return UserMessage(content=[words, *images] if images else words, source=source)
 
 
@@ -190,34 +193,6 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
     )
 
 
-def images_of(result: CodeResult) -> list[Image]:
-    """Load the first four images that the code made or host tools gave it, each scaled to at most 1,536 pixels a side.
-
-    What is larger than 8 MiB or 40 megapixels, or no image after all, is left out; it is still named in the words.
-    """
-    images: list[Image] = []
-    for artifact in result.artifacts if isinstance(result, ExecutionResult) else ():
-        if len(images) == MAX_IMAGES:
-            break
-        if artifact.media_type.startswith("image/") and artifact.path is not None:
-            image = _load_image(artifact.path)
-            images += [image] if image is not None else []
-    of_tools = [image for call in _tool_calls(result) for image in call.images]
-    return [*images, *map(_scaled, of_tools[: MAX_IMAGES - len(images)])]
-
-
-def _tool_calls(result: CodeResult) -> tuple[ToolCall, ...]:
-    return result.tool_calls if isinstance(result, ExecutionResult) else ()
-
-
-def _scaled(image: Image) -> Image:
-    if max(image.image.size) <= MAX_IMAGE_SIDE:
-        return image
-    picture = image.image.copy()
-    picture.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
-    return Image.from_pil(picture)
-
-
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
     """Return `text`, or where it is longer than `limit` characters its head and tail with a word on what is missing.
 
@@ -251,7 +226,8 @@ def _headline(result: CodeResult) -> str:
         case "crashed":
             return f"The code crashed its process (exit code {result.exit_code}){why}."
         case _:
-            return f"The code failed with exit code {result.exit_code}{why}."
+            refused = isinstance(result, ExecutionResult) and result.error and result.error.type in REFUSALS
+            return (_REFUSED if refused else _FAILED).format(code=result.exit_code) + why
 
 
 def _why(error: ErrorInfo | None, output: str) -> str:
@@ -305,18 +281,3 @@ def _listed(names: list[str]) -> str:
     shown = ["".join(c if c.isprintable() else "?" for c in name)[:MAX_NAME_CHARS] for name in names[:MAX_FILES_NAMED]]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
-
-
-def _load_image(path: Path) -> Image | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_IMAGE_BYTES + 1)
-        if len(data) > MAX_IMAGE_BYTES:
-            return None
-        with PILImage.open(BytesIO(data), formats=_IMAGE_FORMATS) as picture:
-            if picture.width * picture.height > MAX_IMAGE_PIXELS:
-                return None
-            picture.thumbnail((MAX_IMAGE_SIDE, MAX_IMAGE_SIDE))
-            return Image.from_pil(picture)
-    except (OSError, ValueError, SyntaxError, PILImage.DecompressionBombError, PILImage.DecompressionBombWarning):
-        return None

@@ -11,7 +11,7 @@ from .connection import Reply
 from .egress.gateway import Gateway
 from .egress.ledger import notes as connection_notes
 from .errors import SandboxProtocolError
-from .result import Artifact, ErrorInfo, ExecutionResult, Outcome, State
+from .result import TIMEOUT_LINE, Artifact, ErrorInfo, ExecutionResult, Outcome, State
 
 _OUTCOMES = get_args(Outcome)
 _STATES = get_args(State)
@@ -43,11 +43,12 @@ def to_result(
             for index, kind in enumerate((b"O", b"E")[: len(dropped)])
         ]
         error = message["error"]
+        outcome = _one_of(_OUTCOMES, message["outcome"])
         return ExecutionResult(
             exit_code=int(message["exit_code"]),
-            output="".join(texts),
+            output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
             code_file=code_file,
-            outcome=_one_of(_OUTCOMES, message["outcome"]),
+            outcome=outcome,
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
             value=None if message["value"] is None else _words(message["value"]),

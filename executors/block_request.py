@@ -15,6 +15,8 @@ from .result import ErrorInfo, ExecutionResult
 
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
+REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")
+"""Types of the errors of blocks that never ran."""
 # What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
 _KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
 
@@ -61,11 +63,13 @@ def make_request(
         return _refusal(
             1, "CodeTooLarge", f"The code has {len(code):,} bytes; at most {MAX_CODE:,} can be run at once."
         )
+    comment = filename_comment(block.code, language)
     try:
-        comment = filename_comment(block.code, language)
         filename = safe_name(comment) if comment is not None else None
     except ValueError as error:
-        return _refusal(1, "BadFilename", f"The `filename:` comment can't be followed. {error}")
+        outside = comment is not None and (comment.startswith("/") or ".." in comment.split("/"))
+        why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
+        return _refusal(1, "BadFilename", f"{why} {error}")
     in_memory = session and (language.name == "python" or language.name in SHELLS)
     named = filename is not None
     if filename is None and not in_memory:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from .connection import Listener
 from .loops import hand_over
-from .result import ExecutionResult
+from .result import TIMEOUT_LINE, ExecutionResult
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: dict[bytes, Stream] = {b"O": "stdout", b"E": "stderr"}
@@ -79,6 +79,8 @@ class OutputChunks:
         texts = {"stdout": result.output if result.stdout is None else result.stdout, "stderr": result.stderr or ""}
         for stream in sorted(self._held, reverse=True):
             self._put(OutputChunk(block, stream, texts[stream][self._shown[stream] :]))
+        if result.outcome == "timeout" and result.stdout is None and "stdout" not in self._held:
+            self._put(OutputChunk(block, "stdout", TIMEOUT_LINE))
 
     def close(self) -> None:
         """Say that no more will come."""

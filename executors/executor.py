@@ -18,14 +18,14 @@ from . import sync
 from .block_reply import combine, to_result, with_connections
 from .block_request import BlockRequest, make_request
 from .chunks import OutputChunk, OutputChunks
-from .connection import Listener
+from .connection import Listener, Reply
 from .egress.gateway import Gateway
 from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
 from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .journalled import is_journalled
 from .languages import Language
-from .limits import Limits, parse_limits, parse_seconds, parse_size
+from .limits import Limits, parse_limits, parse_size, parse_timeout
 from .loops import CancelledBy
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
@@ -96,7 +96,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
-        self._timeout = parse_seconds("timeout", timeout)
+        self._timeout = parse_timeout(timeout)
         self._limits = parse_limits(limits)
         self._mode = mode
         self._work_dir = work_dir
@@ -165,9 +165,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         if self._mounted is not None:
             return self._mounted
         if self._temporary is None:
-            raise SandboxNotStarted(
-                "without a work_dir there is only a temporary one from start() to stop(): start first"
-            )
+            raise SandboxNotStarted("Working directory not properly initialized: pass work_dir=, or call start() first")
         return self._temporary.path
 
     def add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None = None) -> None:
@@ -287,16 +285,20 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             await sandbox.write_file(f"{self._functions_module}.py", 0o644, [self._functions_source.encode()])
             await self._must_run(sandbox, "python", f"import {self._functions_module}", self._functions_failed)
         if self._init_command is not None:
-            await self._must_run(sandbox, "sh", self._init_command, "init_command failed")
+            reply = await self._must_run(sandbox, "sh", self._init_command, "init_command failed")
+            if self._workspace is not None:
+                await sync.pull(self._workspace, sandbox, reply)
 
-    async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> None:
+    async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> Reply:
         request = self._request(CodeBlock(code=code, language=language))
         assert isinstance(request, BlockRequest)
-        message = {**request.message, "scan": False, "delete": request.filename is not None}
+        scan = self._workspace is not None and language == "sh"  # not what an import leaves, such as __pycache__
+        message = {**request.message, "scan": scan, "delete": request.filename is not None}
         reply = await sandbox.run(message, request.code, INIT_TIMEOUT_S)
         result = to_result(reply, split_streams=self._split_streams, code_file=None, artifacts=(), notes=())
         if result.exit_code != 0:
             raise SandboxStartError(f"{complaint} (exit code {result.exit_code}): {result.output.strip()}")
+        return reply
 
     async def _stop(self, *, keep_folder: bool = False) -> None:
         sandbox, self._sandbox = self._sandbox, None
@@ -342,8 +344,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run blocks as `execute_code_blocks` does, and show what they write as they write it.
 
-        The chunks together are the output that is in the result. Of a long one the head (half of `limits.output`) comes as it
-        is written, and the tail when the block has ended. Leaving the stream early kills the running block.
+        The chunks together are the result's output, the line after a timeout included. Of a long one the head (half of
+        `limits.output`) comes as it is written, and the tail when the block has ended. Leaving the stream early kills the block.
 
         Args:
             code_blocks: The blocks, at least one.
@@ -460,13 +462,11 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
 
     def _keep_code(self, request: BlockRequest, kept: list[str | None]) -> None:
         """Keep the code on the host, as AutoGen's executors do, and say where."""
-        name = request.filename
-        if name is None or (self._delete_tmp_files and not request.named):
-            kept.append(None)
-        elif self._workspace is not None:
-            kept.append(sync.keep_code(self._workspace, name, request.code))
+        name, dropped = request.filename, self._delete_tmp_files and not request.named
+        if name is not None and self._workspace is not None:
+            kept.append(sync.keep_code(self._workspace, name, None if dropped else request.code))
         else:
-            kept.append(str(self.work_dir / name))
+            kept.append(str(self.work_dir / name) if name is not None else None)
 
     async def checkpoint(self) -> None:
         """Remember the session's memory as it is now, until the next call or `stop`.

@@ -35,7 +35,7 @@ _ANY_COMMENT = ("#", "//", "/*", "--", "<!--", ";", "%")
 _NODE_TYPES = ("node", "--experimental-strip-types", "--disable-warning=ExperimentalWarning")
 
 _BUILT_IN = (
-    Language("python", ("python3",), "py", ("py", "python3", "py3")),
+    Language("python", ("python3",), "py", ("py", "python3", "py3", "ipython", "ipython3")),
     Language("sh", ("sh",), "sh", ("shell",)),
     Language("bash", ("bash",), "sh"),
     Language("zsh", ("zsh",), "zsh"),

@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 CheckpointMode = bool | Literal["adaptive"]
 
+SHORTEST_TIMEOUT_S = 0.001
+LEAST_MEMORY = 16 * 1024**2
+"""With less, the interpreter of the sandbox is killed as it starts."""
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -71,6 +74,24 @@ def parse_seconds(name: str, value: object) -> float:
     return value
 
 
+def parse_timeout(value: object) -> float:
+    """Check how long a block may take.
+
+    Args:
+        value: What was given, in seconds.
+
+    Returns:
+        The value as it is.
+
+    Raises:
+        ValueError: It is not a number, or less than a millisecond.
+    """
+    if isinstance(value, int | float) and not value >= SHORTEST_TIMEOUT_S:
+        # AutoGen's executor says the same of 1 s, and programs may look for its sentence.
+        raise ValueError(f"Timeout must be greater than or equal to 1 ms (timeout=0.001), not {value} s")
+    return parse_seconds("timeout", value)
+
+
 def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
     """Check a list of names that a user gave: one string would count as a name for each of its letters.
 
@@ -94,7 +115,16 @@ def _check_size(size: str | int) -> str | int:
     return size
 
 
+def _check_memory(size: str | int) -> str | int:
+    parsed = parse_size(size)
+    if parsed < LEAST_MEMORY:
+        meant = f"; did you mean '{size}m'?" if str(size).strip().isdigit() else ""
+        raise ValueError(f"memory={size!r} is {parsed:,} bytes, and a sandbox needs 16m to start{meant}")
+    return size
+
+
 Size = Annotated[str | int, AfterValidator(_check_size)]
+Memory = Annotated[str | int, AfterValidator(_check_memory)]
 
 
 def _share(most: int, memory: str | int) -> int:
@@ -106,7 +136,7 @@ class Limits(BaseModel):
     """What a sandbox may use; the defaults suit one agent on a laptop.
 
     Args:
-        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. Default 1g.
+        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 16m. Default 1g.
         cpus: Processors' worth of time. Default 1.0.
         pids: Processes and threads at once. Default 256.
         nofile: Open descriptors per process. Default 1024.
@@ -121,7 +151,7 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    memory: Size = "1g"
+    memory: Memory = "1g"
     cpus: float = Field(default=1.0, gt=0)
     pids: int = Field(default=256, ge=16)
     nofile: int = Field(default=1024, ge=64)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from autogen_core import Image
+from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
@@ -101,6 +102,16 @@ class ToolCall:
     error_bases: tuple[str, ...] = field(default=(), compare=False)
 
 
+TIMEOUT_LINE = "\n Timeout"
+"""What is added to the output of a block that was stopped, as AutoGen's executor does: its own agents read nothing else."""
+
+
+def written_by_code(result: CodeResult) -> str:
+    """Return the output of a result without the line that tells of a timeout."""
+    timed_out = isinstance(result, ExecutionResult) and result.outcome == "timeout"
+    return result.output.removesuffix(TIMEOUT_LINE) if timed_out else result.output
+
+
 @dataclass
 class ExecutionResult(CommandLineCodeResult):
     """Result of running code blocks; AutoGen's `CommandLineCodeResult` with what a repair needs to know.
@@ -109,8 +120,8 @@ class ExecutionResult(CommandLineCodeResult):
 
     Args:
         exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.
-        output: Standard output and error in the order written.
-        code_file: First file of code that was run, on the host, or None.
+        output: Standard output and error in the order written; after a timeout, `TIMEOUT_LINE` follows.
+        code_file: First file of code that was run, on the host, or None. With `delete_tmp_files=True` it is gone by now.
         outcome: How the (last) block ended.
         stdout: Standard output alone, only with `split_streams=True`.
         stderr: Standard error alone, only with `split_streams=True`.

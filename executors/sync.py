@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 from typing import Any
@@ -124,17 +125,21 @@ async def read_whole(sandbox: Sandbox, name: str, limit: int) -> list[bytes]:
     return chunks
 
 
-def keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
+def keep_code(workspace: Workspace, filename: str, code: bytes | None) -> str | None:
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
         workspace: The host's folder.
         filename: Name of the file.
-        code: The code.
+        code: The code; None to have no such file, also where an earlier run has left it.
 
     Returns:
-        The file, or None where it could not be stored.
+        The file's path, or None where it could not be stored.
     """
+    if code is None:
+        with contextlib.suppress(OSError):
+            (workspace.root / filename).unlink()
+        return str(workspace.root / filename)
     try:
         if _holds(workspace, filename, code):
             return str(workspace.root / filename)

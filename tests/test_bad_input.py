@@ -134,7 +134,10 @@ async def test_ten_megabytes_of_code_are_refused_in_words(executor: Any, kind: s
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
         result = await bench.run(fenced(code), *answers)
         who, words = bench.told_at_last()
-        assert (who, words) == (bench.runner, f"The code failed with exit code 1.\nIts output was:\n{refusal}")
+        assert (who, words) == (
+            bench.runner,
+            f"The code could not be run (exit code 1)\nIts output was:\n{refusal}",
+        )
         outcome = result.messages[2].metadata
         assert (outcome["outcome"], outcome["error"]) == ("error", "CodeTooLarge")
         await bench.works()
@@ -153,7 +156,7 @@ async def test_null_bytes_in_code(executor: Any, kind: str) -> None:
         assert result.messages[2].metadata["outcome"] == "error"
         who, words = bench.told_at_last()
         assert who == bench.runner
-        assert words.startswith("The code failed with exit code 1.\nIts output was:\n")
+        assert words.startswith("The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n")
         assert words.endswith("source code string cannot contain null bytes\n")
         await bench.works()
 
@@ -222,7 +225,9 @@ async def test_a_bad_file_name_is_a_result(executor: Any, kind: str, name: str) 
         result = await bench.run(fenced(f"# filename: {name}\nprint(1)\n"), *answers)
         outcome = result.messages[2].metadata
         assert (outcome["outcome"], outcome["error"]) == ("error", "BadFilename")
-        assert "The `filename:` comment can't be followed." in bench.told_at_last()[1]
+        outside = name.startswith(("/", ".."))
+        why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
+        assert f"{why} The file name" in bench.told_at_last()[1]
         await bench.works()
 
 

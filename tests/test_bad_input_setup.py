@@ -11,13 +11,15 @@ from typing import Any
 
 import openai
 import pytest
-from autogen_core import ComponentModel
+from autogen_core import CancellationToken, ComponentModel
+from autogen_core.code_executor import CodeBlock
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
+    Limits,
     SandboxFileError,
 )
 from autogen_codeact.teams import Team
@@ -38,11 +40,11 @@ CONDITION = "autogen_agentchat.conditions.MaxMessageTermination"
 
 @pytest.mark.parametrize("timeout", [0, -1, 0.0, float("nan")])
 async def test_a_timeout_that_leaves_no_time_is_refused(timeout: float) -> None:
-    with pytest.raises(ValueError, match=r"timeout must be above 0 seconds"):
+    with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
         DockerCommandLineCodeExecutor(timeout=timeout)
     model = DockerCommandLineCodeExecutor().dump_component()
     model.config["timeout"] = timeout
-    with pytest.raises(ValueError, match=r"timeout must be above 0 seconds"):
+    with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
         DockerCommandLineCodeExecutor.load_component(model)
 
 
@@ -54,6 +56,29 @@ def test_a_duration_that_is_no_number_is_refused(name: str, value: Any) -> None:
     if name == "timeout":
         with pytest.raises(ValueError, match=r"^timeout must be a number of seconds, not"):
             BubblewrapCommandLineCodeExecutor(timeout=value)
+
+
+@pytest.mark.parametrize("size", [512, "512", 1024, "15m", "1m", 16 * 1024**2 - 1])
+def test_memory_in_which_nothing_starts_is_refused_at_once(size: int | str) -> None:
+    with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 16m to start") as caught:
+        Limits(memory=size)
+    assert (f"; did you mean '{size}m'?" in str(caught.value)) == str(size).isdigit()
+
+
+@pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
+@pytest.mark.parametrize("mode", ["process", "session"])
+async def test_a_sandbox_starts_in_the_least_memory(kind: Any, mode: str) -> None:
+    async with kind(limits=Limits(memory="16m"), mode=mode) as executor:
+        result = await executor.execute_code_blocks(
+            [CodeBlock(code="print(1)", language="python")], CancellationToken()
+        )
+    assert (result.exit_code, result.output) == (0, "1\n")
+
+
+@pytest.mark.parametrize("network", ["on", "Off", "true", "", " ", True, False, None])
+def test_a_network_that_is_a_switch_is_refused_at_once(network: Any) -> None:
+    with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is no Docker network: give 'none'"):
+        DockerCommandLineCodeExecutor(network=network)
 
 
 # Configurations

@@ -250,7 +250,10 @@ async def test_after_a_timeout_the_model_knows_that_the_session_was_restored() -
         await agent.run(task="Let x be 41.")
         result = await agent.run(task="What follows x?")
 
-    silent = "The code ran without an error and printed nothing. Print what you want to see."
+    silent = (
+        "The script ran but produced no output to console. The POSIX exit code was: 0. "
+        "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+    )
     before = [SYSTEM, by("user", "Let x be 41."), model(answers[0]), by("coder", silent), model("Noted.")]
     told = heard(server)
     (seconds,) = re.findall(r"stopped after (\S+) s", told[3][-2]["content"])

@@ -86,7 +86,7 @@ async def test_the_agent_over(
     assert {"computing", "NameError: name 'sqrt' is not defined"} <= set(failed.result.output.splitlines())
     assert (worked.result.exit_code, worked.result.output.strip()) == (0, "5.0")
     assert [type(event) for event in (generated, decided, repaired)] == [CodeGenerationEvent] * 3
-    assert decided.to_text() == f"Trying again (1 of 1): {REASON}"
+    assert decided.to_text() == f"Attempt number: 1\nProposed correction: {REASON}"
     assert answer.to_text() == ANSWER
 
     begin = [SYSTEM, by("user", TASK)]

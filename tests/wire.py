@@ -91,7 +91,7 @@ def failed_words(output: str, mode: str = "process") -> str:
     kept = (
         "\nThe session's memory was kept: what this code defined before it ended is there." if mode == "session" else ""
     )
-    return f"The code failed with exit code 1.\nIts output was:\n{output}{kept}"
+    return f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n{output}{kept}"
 
 
 def heard(server: OpenAIServer) -> list[list[dict[str, Any]]]:
@@ -141,7 +141,7 @@ def events(mode: str) -> list[BaseAgentEvent | BaseChatMessage]:
         ),
         CodeGenerationEvent(
             retry_attempt=0,
-            content=f"Trying again (1 of 1): {REASON}",
+            content=f"Attempt number: 1\nProposed correction: {REASON}",
             code_blocks=[],
             source="coder",
             models_usage=cost(20),

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 NOBODY = "65534:65534"
 MOST_BLOCKS = 32
 PIDS_PER_BLOCK = 8
+_SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
 
 
 class DockerCommandLineCodeExecutorConfig(BaseModel):
@@ -122,7 +123,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         mode: "process", each block a fresh process (the default), or "session", one interpreter that lives on.
         limits: What the container may use; see `Limits`.
         user: "uid:gid" in the container. By default the owner of `bind_dir`, or 65534:65534 (nobody).
-        network: Docker network. Default "none".
+        network: Docker network: "none" (the default), "bridge", or the name of one of your own.
         read_only: Whether the root file system is read-only. Default True.
         seccomp: System calls that the code may make: "default" for this package's list (docs/security.md), "engine" for the
             engine's own, or the path of a profile in Docker's format.
@@ -195,6 +196,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         progress: Progress | None = None,
         pool: SandboxPool | None = None,
     ) -> None:
+        _check_network(network)
         if allow_domains and network != "none":
             raise ValueError(f"allow_domains= is for a sandbox without a network, and network={network!r} gives it one")
         self._functions_packages = required_packages(functions)
@@ -361,6 +363,14 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         executor._functions_source = source
         executor._functions_packages = packages
         return executor
+
+
+def _check_network(network: object) -> None:
+    """Refuse what is meant for a switch: the engine would look for a network of that name when the sandbox starts."""
+    if not isinstance(network, str) or network.strip().lower() in _SWITCHES:
+        raise ValueError(
+            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), or the name of one of your own"
+        )
 
 
 def _say(line: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_codeact.executors.errors import SandboxUnavailable
 
 from .engine import engine_errors
-from .image_jobs import Progress, Reporter, build, build_context, present, pull
+from .image_jobs import Progress, Reporter, build, build_context, is_about_certificate, present, pull
 from .recipe import DEFAULT_IMAGE, build_default_image
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ def install_advice(log: str) -> str:
         return "The image has no pip: use one that has it, such as the default image or python:3-slim."
     if '"python3": executable file not found' in log:
         return "The image has no python3: use one that has it, such as the default image or python:3-slim."
+    if is_about_certificate(log):
+        return (
+            "The certificate of the package index is not trusted inside the build, as behind a proxy that inspects TLS. Set "
+            "PIP_INDEX_URL to an index whose certificate is, name an image that trusts it, or give paths of local .whl files."
+        )
     if any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable")):
         return (
             "The package index can't be reached from a build: check the network of the Docker engine, set "

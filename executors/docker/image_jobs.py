@@ -36,6 +36,14 @@ BAD_REQUEST = 400
 _LOG_LINES = 30
 
 
+def is_about_certificate(log: str) -> bool:
+    """Whether a log tells of a server whose certificate was not trusted; pip and apt say after it that the package is missing."""
+    return (
+        re.search(r"CERTIFICATE_VERIFY_FAILED|certificate verif\w+ failed|confirming the ssl certificate", log, re.I)
+        is not None
+    )
+
+
 class Reporter:
     """Passes lines on to a `Progress`, the frequent ones once a second at most, and remembers the last of all."""
 

@@ -24,6 +24,7 @@ from .image_jobs import (
     Reporter,
     build,
     build_context,
+    is_about_certificate,
     present,
     pull,
     remove_nameless,
@@ -199,6 +200,11 @@ def _end(script: subprocess.Popen[bytes]) -> None:
 def _advice(log: str) -> str:
     if "no space left" in log.lower():
         return "The disk is full: free about 2 GB (`docker system df` shows what Docker holds)."
+    if is_about_certificate(log):
+        return (
+            "The certificate of the Debian mirror is not trusted inside the build, as behind a proxy that inspects TLS: name "
+            "a mirror with http:// in CODEACT_DEBIAN_MIRROR (apt checks signatures), then run `codeact image build` again."
+        )
     return (
         "The packages come from a Debian mirror: check the network and http_proxy, name another mirror in "
         "CODEACT_DEBIAN_MIRROR, then run `codeact image build` again."

@@ -120,9 +120,10 @@ def _error_outcome(error, filename):
         trace = trace.tb_next
     trace = _without_ours(trace)
     _shorten_chain(error)
-    if isinstance(error, SyntaxError) and error.filename == filename:
+    unparsed = _is_unparsed(error, filename)
+    if unparsed:
         trace = None  # nothing of the block was run; what is left are the parser's own entries
-    line = _line_of(error, trace, filename)
+    line = SyntaxError.lineno.__get__(error) if unparsed else _line_of(trace, filename)
     try:
         if trace is not None and sys.excepthook is not sys.__excepthook__:
             sys.excepthook(kind, error, trace)
@@ -131,7 +132,9 @@ def _error_outcome(error, filename):
     except BaseException:  # an exception whose __str__ raises, or a broken excepthook
         _say("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
-    return Outcome(exit_code, error={"type": name, "message": _text(error)[:MESSAGE_LIMIT], "line": line})
+    # What `str` says of a parser's error ends in the file and the line.
+    message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
+    return Outcome(exit_code, error={"type": name, "message": message[:MESSAGE_LIMIT], "line": line})
 
 
 def _shorten_chain(error):
@@ -162,9 +165,15 @@ def _text(thing):
         return ""
 
 
-def _line_of(error, trace, filename):
-    if isinstance(error, SyntaxError) and error.filename == filename:
-        return error.lineno
+def _is_unparsed(error, filename):
+    """Whether it is the parser's error about this very code. A class of the block's own may override every attribute."""
+    if not issubclass(type(error), SyntaxError):
+        return False
+    name, line = SyntaxError.filename.__get__(error), SyntaxError.lineno.__get__(error)
+    return type(name) is str and name == filename and (line is None or type(line) is int)
+
+
+def _line_of(trace, filename):
     line = None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == filename:

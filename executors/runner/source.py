@@ -1,6 +1,7 @@
 """Where a block's code lies: in a file of the workspace, or in memory alone where there is no room for one."""
 
 import errno
+import io
 import linecache
 import os
 
@@ -54,10 +55,13 @@ def show_lines(name, data):
         name: Its name in tracebacks.
         data: The code, as bytes.
     """
-    text = data.decode("utf-8", "replace")
+    # As `linecache` reads a file: cut where Python cuts lines, and each with its end, or carets are one off.
+    lines = io.StringIO(data.decode("utf-8", "replace"), None).readlines()
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
     if not isinstance(linecache.cache, dict):
         linecache.cache = {}
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    linecache.cache[name] = (len(data), None, lines, name)
 
 
 def forget_lines(name):

@@ -53,7 +53,11 @@ async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: 
     """
     for end, outcome, timeout in (("os._exit(3)", "crashed", 10), ("time.sleep(60)", "timeout", 2)):
         result = await subject.run(wake + end, timeout=timeout)
-        assert (result.outcome, result.output, result.state) == (outcome, "[]\n", "restored")
+        assert (result.outcome, result.output, result.state) == (
+            outcome,
+            "[]\n" + "\n Timeout" * (outcome == "timeout"),
+            "restored",
+        )
         # What had come for it is forgotten, and its handlers work again.
         assert await subject.out("me = os.getpid(); print(mark, signal.pthread_sigmask(0, ()))") == "before set()\n"
     # Nor does what code has a fork call, before it is woken.
@@ -62,7 +66,7 @@ async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: 
         "me = os.getpid(); time.sleep(0.3)\nprint(len(children(children(me)[-1])), flush=True)\ntime.sleep(60)",
         timeout=2,
     )
-    assert (result.outcome, result.output, result.state) == ("timeout", "0\n", "restored")
+    assert (result.outcome, result.output, result.state) == ("timeout", "0\n\n Timeout", "restored")
     living = [
         each for each in processes_in(subject.namespaces) if not each.endswith(": ")
     ]  # a dead one has no command line

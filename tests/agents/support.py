@@ -14,7 +14,7 @@ from autogen_codeact.agents import CodeExecutorAgent
 
 FAILS = "Here you are:\n```python\nimport sys\nprint('boom')\nsys.exit(3)\n```\n"
 FAILS_CODE = "import sys\nprint('boom')\nsys.exit(3)\n"
-FAILED_WORDS = "The code failed with exit code 3.\nIts output was:\nboom\n"
+FAILED_WORDS = "The script ran, then exited with an error (POSIX exit code: 3)\nIts output was:\nboom\n"
 WORKS = "Now it works:\n```python\nprint(42)\n```\n"
 WORKS_CODE = "print(42)\n"
 SYSTEM = SystemMessage(content=CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE)

@@ -104,7 +104,7 @@ async def test_code_that_fails_is_repaired_by_plan(executor: CodeExecutor) -> No
             TASK,
             wrote(FAILS, FAILS_CODE),
             ran(3, "boom\n", FAILED),
-            wrote("Trying again (1 of 2): exit without 3", cost=2, retry="true"),
+            wrote("Attempt number: 1\nProposed correction: exit without 3", cost=2, retry="true"),
             wrote(WORKS, WORKS_CODE, attempt=1, cost=3),
             ran(0, "42\n", OK, attempt=1),
             answered("It is 42.", cost=4),

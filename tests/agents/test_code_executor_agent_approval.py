@@ -20,7 +20,7 @@ from tests.agents.support import SYSTEM, WORKS, bare, scripted, told
 YES = ApprovalResponse(approved=True, reason="fine")
 NO = ApprovalResponse(approved=False, reason="no writing")
 WRITES = "```python\nopen('written', 'w').close()\n```\n"
-DENIED = "Nothing was run, because the code was not approved. Reason: no writing"
+DENIED = "Code execution was not approved. Reason: no writing"
 
 
 def sync(request: ApprovalRequest) -> ApprovalResponse:

@@ -131,7 +131,7 @@ def test_an_approval_function_can_not_be_dumped(executor: CodeExecutor) -> None:
     def func(request: Any) -> ApprovalResponse:
         return ApprovalResponse(approved=True, reason="")
 
-    with pytest.raises(ValueError, match="approval_func can't be dumped"):
+    with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
         CodeExecutorAgent("coder", executor, approval_func=func).dump_component()
 
 

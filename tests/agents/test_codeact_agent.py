@@ -31,7 +31,10 @@ from tests.agents.support import said, scripted, spent, told
 
 TASK = TextMessage(content="What is 6 * 7?", source="user")
 TOLD_TASK = user("What is 6 * 7?")
-SILENT = "The code ran without an error and printed nothing. Print what you want to see."
+SILENT = (
+    "The script ran but produced no output to console. The POSIX exit code was: 0. "
+    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+)
 FIBONACCI = """\
 def fib(n):
     a, b = 0, 1
@@ -138,7 +141,9 @@ async def test_an_error_is_told_and_what_ran_before_it_stays(session: SandboxCod
         ]
     )
     kept = "The session's memory was kept: what this code defined before it ended is there."
-    assert told(client)[1][-1] == me(f"The code failed with exit code 1.\nIts output was:\n{traceback}\n{kept}")
+    assert told(client)[1][-1] == me(
+        f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n{traceback}\n{kept}"
+    )
 
 
 async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecutor) -> None:
@@ -327,7 +332,7 @@ async def test_a_refusal_is_told_and_it_goes_on(session: SandboxCodeExecutor) ->
     )
     result = await agent.run(task="Go.")
     assert [type(message) for message in result.messages[1:]][1:] == [CodeExecutionEvent, TextMessage]
-    assert told(client)[1][-1] == me("Nothing was run, because the code was not approved. Reason: no")
+    assert told(client)[1][-1] == me("Code execution was not approved. Reason: no")
 
 
 async def test_cancelling_stops_the_code_and_takes_the_turn_back(session: SandboxCodeExecutor) -> None:

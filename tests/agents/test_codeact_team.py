@@ -143,7 +143,7 @@ def test_every_argument_survives_json(bubblewrap: None) -> None:
 
 def test_what_a_config_can_not_keep_or_does_not_know_is_said(bubblewrap: None) -> None:
     executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    with pytest.raises(ValueError, match="an approval_func and redact can't be dumped"):
+    with pytest.raises(ValueError, match="Cannot serialize CodeActAgent with approval_func and redact set"):
         CodeActAgent(
             "actor",
             executor,

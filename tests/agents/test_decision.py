@@ -11,7 +11,9 @@ from autogen_codeact.agents.decision import MAX_ANSWER_CHARS, MAX_REASON_CHARS, 
 from tests.agents.support import decision, said, scripted, spent
 from tests.openai_server import OpenAIServer, Reply, structured
 
-FAILURE: list[LLMMessage] = [UserMessage(content="The code failed with exit code 3.", source="coder")]
+FAILURE: list[LLMMessage] = [
+    UserMessage(content="The script ran, then exited with an error (POSIX exit code: 3)", source="coder")
+]
 YES = RetryDecision(reason="exit without 3", retry=True)
 
 

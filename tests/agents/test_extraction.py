@@ -17,6 +17,7 @@ from autogen_codeact.agents.extraction import (
     extract_code_blocks,
     normalise_language,
 )
+from autogen_codeact.executors.languages import LANGUAGES, find_language, labels
 
 F = "```"
 REFERENCE = MarkdownIt("commonmark")
@@ -206,7 +207,10 @@ def test_execute_tags(text: str, expected: list[ExtractedBlock]) -> None:
             "{.python .numbers}",
             "python:a.py",
             "ipython",
+            "ipython3",
         ],
+        "python2": ["python2"],
+        "typescript": ["ts", "TypeScript"],
         "sh": ["sh", "shell", "Shell"],
         "bash": ["bash", "Bash", "{bash, echo=FALSE}"],
         "javascript": ["js", "javascript", "node", "JS"],
@@ -219,6 +223,11 @@ def test_execute_tags(text: str, expected: list[ExtractedBlock]) -> None:
 )
 def test_a_language_has_one_name(name: str, labels: list[str]) -> None:
     assert {normalise_language(label) for label in labels} == {name}
+
+
+def test_agents_and_executors_know_the_same_labels() -> None:
+    for label in labels(LANGUAGES):
+        assert normalise_language(label) == getattr(find_language(label), "name", None)
 
 
 def test_labels_that_are_not_run_are_in_the_form_that_blocks_carry() -> None:

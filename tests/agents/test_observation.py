@@ -1,5 +1,6 @@
 """The words that a result becomes, and the pictures that go with them."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ from autogen_core.models import UserMessage
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
 from PIL import Image as PILImage
 
-from autogen_codeact.agents.observation import as_message, bounded, broken, describe, images_of, metadata_of
+from autogen_codeact.agents.observation import as_message, bounded, broken, describe, metadata_of
 from autogen_codeact.executors import SandboxDied
 from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
 
-SILENT = "The code ran without an error and printed nothing. Print what you want to see."
+SILENT = (
+    "The script ran but produced no output to console. The POSIX exit code was: 0. "
+    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+)
 
 
 def result(exit_code: int = 0, output: str = "", **more) -> ExecutionResult:
@@ -39,22 +43,36 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
     ("made", "words"),
     [
         (CodeResult(0, " \n"), SILENT),
-        (CodeResult(1, ""), "The code failed with exit code 1.\nIt printed nothing."),
-        (CodeResult(2, "boom\n"), "The code failed with exit code 2.\nIts output was:\nboom\n"),
+        (
+            CodeResult(1, ""),
+            f"The script ran, then exited with an error (POSIX exit code: 1)\n{SILENT.replace('was: 0', 'was: 1')}",
+        ),
+        (
+            result(124, "so far\n Timeout", outcome="timeout", duration_s=1),
+            "The code took too long and was stopped after 1.0 s.\nIts output was:\nso far",
+        ),
+        (
+            result(124, "\n Timeout", outcome="timeout", duration_s=1),
+            "The code took too long and was stopped after 1.0 s.\nIt printed nothing.",
+        ),
+        (
+            CodeResult(2, "boom\n"),
+            "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nboom\n",
+        ),
         (
             result(1, "No such language.", outcome="error", error=ErrorInfo("UnknownLanguage", "No such language.")),
-            "The code failed with exit code 1.\nIts output was:\nNo such language.",
+            "The code could not be run (exit code 1)\nIts output was:\nNo such language.",
         ),
         (result(0), SILENT),
         (result(0, value="42"), "Value of the last expression: 42"),
         (result(0, "42\n", value="42"), "42\n"),
         (
             result(1, "so far\n", outcome="error", error=ErrorInfo("KeyError", "'a'", 3)),
-            "The code failed with exit code 1: KeyError: 'a' (line 3).\nIts output was:\nso far\n",
+            "The script ran, then exited with an error (POSIX exit code: 1): KeyError: 'a' (line 3)\nIts output was:\nso far\n",
         ),
         (
             result(1, "Traceback…\nKeyError: 'a'\n", outcome="error", error=ErrorInfo("KeyError", "'a'", 3)),
-            "The code failed with exit code 1.\nIts output was:\nTraceback…\nKeyError: 'a'\n",
+            "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nTraceback…\nKeyError: 'a'\n",
         ),
         (
             result(124, "so far\n", outcome="timeout", duration_s=60.02, state="restored", number=9, restored_before=9),
@@ -80,11 +98,11 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
             "The code crashed its process (exit code 139): SIGSEGV: segmentation fault.\nIt printed nothing.",
         ),
         (result(1, "Not approved.", outcome="denied"), "Not approved."),
-        (result(1, "", outcome="denied"), "The code was not approved, so nothing was run."),
+        (result(1, "", outcome="denied"), "Code execution was not approved."),
         (result(0, "42\n", truncated=10), "42\n\n10 bytes of output were too much to keep and are gone."),
         (
             result(1, "x", outcome="error", tool_calls=CALLS),
-            "The code failed with exit code 1.\nIts output was:\nx\n\n"
+            "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nx\n\n"
             "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:\n"
             '- pay(to="Ann", euros=3) was done and gave {"id": 7}\n'
             '- pay(to="Bob") failed: ValueError: no such account\n'
@@ -108,7 +126,10 @@ KEPT = "The session's memory was kept: what this code defined before it ended is
 
 def test_after_an_error_it_is_said_that_the_session_was_kept() -> None:
     failed = result(1, "x", outcome="error")
-    assert describe(failed, session=True) == f"The code failed with exit code 1.\nIts output was:\nx\n\n{KEPT}"
+    assert (
+        describe(failed, session=True)
+        == f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nx\n\n{KEPT}"
+    )
     restored = result(1, "x", outcome="crashed", state="restored")
     assert KEPT not in describe(restored, session=True)
     assert describe(result(0, "x"), session=True) == "x"
@@ -175,33 +196,5 @@ async def test_a_model_that_sees_gets_the_pictures(tmp_path: Path) -> None:
     assert words == describe(made)
     assert isinstance(image, Image)
     assert (image.image.size, image.image.getpixel((0, 0))) == ((4, 3), (255, 0, 0))
+    assert base64.b64decode(image.to_base64()) == (tmp_path / "plot.png").read_bytes()
     assert unseen == UserMessage(content=describe(made), source="coder")
-
-
-def test_pictures_are_bounded_in_number_and_size(tmp_path: Path) -> None:
-    artifacts = [picture(tmp_path, f"{n}.png", (3_000, 1_000)) for n in range(6)]
-    assert [image.image.size for image in images_of(result(artifacts=tuple(artifacts)))] == [(1536, 512)] * 4
-
-
-def test_what_is_no_fair_picture_is_left_out(tmp_path: Path) -> None:
-    def file(name: str, data: bytes, media_type: str = "image/png") -> Artifact:
-        (tmp_path / name).write_bytes(data)
-        return Artifact(name, len(data), media_type, tmp_path / name)
-
-    good = picture(tmp_path)
-    whole = (tmp_path / "plot.png").read_bytes()
-    bomb = PILImage.new("1", (20_000, 20_000))
-    bomb.save(tmp_path / "bomb.png")
-    artifacts = (
-        file("text.png", b"no picture"),
-        file("half.png", whole[: len(whole) // 2]),
-        file("page.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "image/eps"),
-        file("drawing.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml"),
-        file("huge.png", whole + b"\0" * 8 * 1024 * 1024),
-        file("notes.txt", whole, "text/plain"),
-        Artifact("bomb.png", 1, "image/png", tmp_path / "bomb.png"),
-        Artifact("gone.png", 1, "image/png", tmp_path / "gone.png"),
-        Artifact("left.png", 1, "image/png", None, "too large"),
-        good,
-    )
-    assert [image.image.size for image in images_of(result(artifacts=artifacts))] == [(4, 3)]

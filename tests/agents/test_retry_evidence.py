@@ -65,7 +65,8 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
     client, next_attempt = await decided(session, PAYS + "1 / 0", bank)
 
     failure = me(
-        "The code failed with exit code 1.\nIts output was:\npaying\nreceipt 1\nTraceback (most recent call last):\n"
+        "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\npaying\nreceipt 1\n"
+        "Traceback (most recent call last):\n"
         '  File "<block 1>", line 3, in <module>\n    1 / 0\n    ~~^~~\nZeroDivisionError: division by zero\n\n'
         f'{KEPT}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
     )
@@ -80,7 +81,7 @@ async def test_in_process_mode_nothing_is_said_of_a_session(bubblewrap: None) ->
     async with BubblewrapCommandLineCodeExecutor() as executor:
         _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
     assert next_attempt[2] == me(
-        "The code failed with exit code 2.\nIts output was:\nreceipt 1\n\n"
+        "The script ran, then exited with an error (POSIX exit code: 2)\nIts output was:\nreceipt 1\n\n"
         f'{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"'
     )
 

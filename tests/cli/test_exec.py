@@ -195,7 +195,7 @@ def test_what_can_not_be_read_is_status_2(tmp_path):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (["--timeout", "0"], "timeout must be above 0 seconds"),
+        (["--timeout", "0"], "Timeout must be greater than or equal to 1 ms"),
         (["--image", "No Name"], "'No Name' is not the name of an image"),
         (["--work-dir", __file__], "The work_dir"),
     ],

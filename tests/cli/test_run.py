@@ -51,7 +51,7 @@ def test_json_is_one_message_a_line_and_a_task_result(tmp_path):
     assert first["code_blocks"] == [{"code": "print('one')\n1 / 0\n", "language": "python"}]
     assert (failed["result"]["exit_code"], failed["metadata"]["error"]) == (1, "ZeroDivisionError")
     assert decided["metadata"] == {"retry": "true"}
-    assert decided["content"] == "Trying again (1 of 3): use 2"
+    assert decided["content"] == "Attempt number: 1\nProposed correction: use 2"
     assert (thought["content"], second["retry_attempt"]) == ("hm", 1)
     assert worked["result"] == {"exit_code": 0, "output": "42\n"}
     assert (answer["source"], answer["content"]) == ("coder", "It is 42.")
@@ -190,7 +190,7 @@ def test_mode_timeout_and_image_reach_the_sandbox(tmp_path):
     done = codeact("run", "task", "--model", model, "--json", *options)
     assert done.status == 1
     event = done.objects[2]
-    assert event["result"] == {"exit_code": 124, "output": "5\n"}
+    assert event["result"] == {"exit_code": 124, "output": "5\n\n Timeout"}
     assert (event["metadata"]["outcome"], event["metadata"]["state"]) == ("timeout", "restored")
 
 

@@ -299,6 +299,7 @@ class TestPackages:
             ("/usr/bin/python3: No module named pip", "no pip"),
             ('exec: "python3": executable file not found in $PATH', "no python3"),
             ("Temporary failure in name resolution\nERROR: No matching distribution found for x", "PIP_INDEX_URL"),
+            ("Connection refused: certificate verify failed\nERROR: No matching distribution found", "certificate"),
             ("ERROR: No matching distribution found for x", "names and versions"),
             ("error: subprocess-exited-with-error", "Dockerfile"),
         ],

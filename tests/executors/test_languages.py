@@ -32,6 +32,8 @@ PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javasc
         (" PY ", "python"),
         ("python3", "python"),
         ("python3.12", "python"),
+        ("ipython", "python"),
+        ("IPython3", "python"),
         ("shell", "sh"),
         ("sh", "sh"),
         ("BASH", "bash"),

@@ -380,7 +380,7 @@ class TestCodeThatTurnsOnTheSandbox:
         result = await run(
             executor, "import os, time; print('begun', flush=True); os.closerange(3, 1000); time.sleep(60)"
         )
-        assert told(result) == ("timeout", 124, "begun\n")
+        assert told(result) == ("timeout", 124, "begun\n\n Timeout")
 
     async def test_floods_its_socket_holds_nobody_up(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=3)

@@ -64,6 +64,36 @@ class TestTheNamespace:
         assert first.endswith(", line 2")
         assert last.startswith("SyntaxError: ")
 
+    async def test_the_message_of_a_syntax_error_has_neither_file_nor_line(
+        self, session: DockerCommandLineCodeExecutor
+    ) -> None:
+        for code in ("x = (", "import x y", "if True:\nprint()"):
+            result = await run(session, code)
+            assert result.error is not None
+            assert "<block" not in result.error.message
+            assert result.output.endswith(f"Error: {result.error.message}\n")
+
+    @pytest.mark.parametrize("end", ["", "\n", "\n\n", "  # é"])
+    async def test_carets_stand_below_what_failed(self, session: DockerCommandLineCodeExecutor, end: str) -> None:
+        result = await run(session, f"page = 'a\\x0cb'\nzero = 0\n1 / zero{end}")
+        _, _, line, carets, _ = result.output.splitlines()
+        assert (line, carets) == (f"    1 / zero{end.rstrip()}", "    ~~^~~~~~")
+
+    async def test_lines_are_cut_where_python_cuts_them(self, session: DockerCommandLineCodeExecutor) -> None:
+        result = await run(session, "page = 'a\x0cb\u2028c'\rzero = 0\r\n1 / zero")
+        assert "    1 / zero\n    ~~^~~~~~\n" in result.output
+
+    async def test_an_error_that_lies_about_itself_is_a_result(self, session: DockerCommandLineCodeExecutor) -> None:
+        lies = """
+        class Liar(SyntaxError):
+            msg = filename = lineno = property(lambda self: 1 / 0)
+        raise Liar("told")
+        """
+        result = await run(session, lies)
+        assert (result.outcome, result.state) == ("error", "kept")
+        assert result.error is not None
+        assert (result.error.type, result.error.line) == ("Liar", 3)
+
     async def test_a_traceback_shows_lines_of_earlier_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "def fails():\n    return 1 / 0  # the culprit")
         result = await run(session, "fails()")

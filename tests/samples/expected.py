@@ -58,7 +58,10 @@ EXPECTED = {
     "code_without_model.py": Expected(
         [(ANSWER, name) for name in ("alice", "runner", "alice", "runner", "mallory", "runner")],
         ["6 words", "1 line", "ZeroDivisionError: division by zero"],
-        ["No model is asked here: the code is in the messages.", "The code failed with exit code 1."],
+        [
+            "No model is asked here: the code is in the messages.",
+            "The script ran, then exited with an error (POSIX exit code: 1)",
+        ],
         recording=[],
         runner=(ANSWER, "runner"),
     ),
@@ -124,7 +127,7 @@ EXPECTED = {
         turn("statistician", repaired=True),
         ["NameError: name 'sqrt' is not defined", "mean: 18.0", "population standard deviation: 12.32"],
         [
-            "Trying again (1 of 2): `sqrt` was never imported. I will import it from `math`.",
+            "Attempt number: 1\nProposed correction: `sqrt` was never imported. I will import it from `math`.",
             "The mean is 18.0, the population standard deviation 12.32.",
         ],
         runner=(EXECUTION, "statistician"),

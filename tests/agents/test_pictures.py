@@ -1,0 +1,252 @@
+"""Pictures for models that can see: which are shown, and that none is decoded on the way."""
+
+import base64
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import Image
+from autogen_core.model_context import UnboundedChatCompletionContext
+from autogen_core.models import UserMessage
+from autogen_ext.models.openai._openai_client import calculate_vision_tokens  # what asks an image for its size
+from hypothesis import example, given
+from hypothesis import strategies as st
+from PIL import Image as PILImage
+
+from autogen_codeact.agents.observation import as_message
+from autogen_codeact.agents.pictures import (
+    MAX_BYTES,
+    EncodedImage,
+    NotShown,
+    pictures_of,
+    read_picture,
+    with_encoded_images,
+)
+from autogen_codeact.executors.result import Artifact, ExecutionResult, ToolCall
+
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+
+
+def encoded(size: tuple[int, int] = (40, 30), kind: str = "PNG", mode: str = "RGB", **options: Any) -> bytes:
+    buffer = BytesIO()
+    PILImage.new(mode, size).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def frames(kind: str) -> bytes:
+    buffer = BytesIO()
+    first, *rest = (PILImage.new("RGB", (9, 8), colour) for colour in ("red", "lime", "blue"))
+    first.save(buffer, kind, save_all=True, append_images=rest)
+    return buffer.getvalue()
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+
+
+def png(header: bytes, *packed: bytes) -> bytes:
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        (chunk(b"IHDR", header), *(chunk(b"IDAT", p) for p in packed), chunk(b"IEND", b""))
+    )
+
+
+def header(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
+    return width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes((depth, colour, 0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *((kind, {}) for kind in FORMATS),
+        *(("PNG", {"mode": mode}) for mode in ("1", "L", "LA", "P", "RGBA", "I;16")),
+        *(("JPEG", {"mode": mode}) for mode in ("L", "CMYK")),
+        ("JPEG", {"progressive": True}),
+        ("WEBP", {"lossless": True}),
+        ("WEBP", {"mode": "RGBA"}),
+    ],
+)
+def test_a_whole_picture_is_passed_on_as_it_is(kind: str, options: dict[str, Any]) -> None:
+    data = encoded(kind=kind, **options)
+    image = read_picture(data)
+    assert (image.data_uri, image.to_base64()) == (
+        f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}",
+        base64.b64encode(data).decode(),
+    )
+    assert (image.image.size, image.image.format) == ((40, 30), kind)
+    assert image.image.convert("RGB").getpixel((39, 29)) in ((0, 0, 0), (255, 255, 255))
+    assert calculate_vision_tokens(image) == calculate_vision_tokens(Image(image.image))
+
+
+def test_a_figure_at_300_dots_per_inch_is_shown() -> None:
+    assert read_picture(encoded((3600, 2400), mode="RGBA")).image.size == (3600, 2400)
+
+
+def test_what_only_describes_a_png_is_left_behind() -> None:
+    plain = encoded()
+    end = chunk(b"IEND", b"")
+    bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**6)))
+    assert (
+        read_picture(plain.removesuffix(end) + bomb + end + b"<script>").to_base64() == base64.b64encode(plain).decode()
+    )
+
+
+def test_what_only_describes_a_jpeg_is_left_behind() -> None:
+    described = encoded(kind="JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\0\0", comment=b"note", icc_profile=bytes(70_000))
+    assert read_picture(described + b"<script>").to_base64() == base64.b64encode(encoded(kind="JPEG")).decode()
+
+
+def test_of_an_animated_gif_the_first_frame_is_shown() -> None:
+    image = read_picture(frames("GIF")).image
+    assert (image.n_frames, image.convert("RGB").getpixel((4, 4))) == (1, (255, 0, 0))
+
+
+TOO_LARGE = [(5_000, 2_001), (8_001, 1), (1, 8_001), (2**31 - 1, 2**31 - 1)]
+
+
+@pytest.mark.parametrize("size", TOO_LARGE)
+def test_a_picture_of_too_many_pixels_is_not_shown(size: tuple[int, int]) -> None:
+    with pytest.raises(
+        NotShown, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
+    ):
+        read_picture(png(header(*size), b""))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
+def test_so_it_is_in_each_format(kind: str) -> None:
+    with pytest.raises(NotShown, match="it has 5,000 x 2,001 pixels"):
+        read_picture(encoded((5_000, 2_001), kind))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png(header(10, 10), zlib.compress(bytes(10))),  # too few bytes
+        png(header(10, 10), zlib.compress(bytes(10**7))),  # far too many
+        png(header(10, 10), zlib.compress(bytes(310))[:-1]),
+        png(header(10, 10), b"no stream"),
+        png(header(10, 10)),
+        png(header(0, 10), zlib.compress(bytes(10))),
+        png(header(10, 10, colour=5), zlib.compress(bytes(310))),
+        png(header(10, 10)[:-1], zlib.compress(bytes(310))),
+        png(header(10, 10), zlib.compress(bytes(310)))[:-1],
+        png(header(10, 10), zlib.compress(bytes(310))).replace(b"IDAT", b"IDAX"),
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IDAT", b"") * 20_000 + chunk(b"IEND", b""),
+        b"\xff\xd8\xff\xd9",
+        b"\xff\xd8" + b"\xff" * 1000,
+        b"\xff\xd8\xff\xe0\x00\x00",
+        b"GIF89a" + bytes(100),
+        b"RIFF\xff\xff\xff\xffWEBPVP8 ",
+    ],
+)
+def test_what_is_broken_is_not_shown(data: bytes) -> None:
+    with pytest.raises(NotShown, match="it is broken or cut off"):
+        read_picture(data)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
+    data = encoded((9, 8), kind)
+    for length in range(12, len(data) - 1):
+        with pytest.raises(NotShown):
+            read_picture(data[:length])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"text",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"%!PS-Adobe-3.0 EPSF",
+        encoded(kind="BMP"),
+        encoded(kind="TIFF"),
+    ],
+)
+def test_no_other_kind_of_picture_is_shown(data: bytes) -> None:
+    with pytest.raises(NotShown, match="it is no PNG, JPEG, GIF or WebP file"):
+        read_picture(data)
+
+
+def test_an_animated_webp_is_not_shown() -> None:
+    with pytest.raises(NotShown, match="animated WebP"):
+        read_picture(frames("WEBP"))
+
+
+WHOLE = [encoded((9, 8), kind) for kind in FORMATS] + [frames("GIF"), frames("WEBP")]
+
+
+@given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=8)), max_size=4))
+@example(WHOLE[0], [(16, bytes(8))])
+def test_any_bytes_are_a_bounded_picture_or_none(data: bytes, changes: list[tuple[int, bytes]]) -> None:
+    for at, new in changes:
+        data = data[:at] + new + data[at + len(new) :]
+    try:
+        image = read_picture(data)
+    except NotShown:
+        return
+    assert len(image.to_base64()) <= len(data) * 4 / 3 + 8
+
+
+async def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
+    def file(name: str, data: bytes, media_type: str = "image/png") -> Artifact:
+        (tmp_path / name).write_bytes(data)
+        return Artifact(name, len(data), media_type, tmp_path / name)
+
+    artifacts = (
+        file("half.png", encoded()[:50]),
+        file("a.svg", b"<svg><script>1</script></svg>", "image/svg+xml"),
+        file("large.png", encoded((8_000, 5_000))),
+        file("heavy.png", encoded() + bytes(MAX_BYTES)),
+        file("notes.txt", encoded(), "text/plain"),
+        Artifact("gone.png", 1, "image/png", tmp_path / "gone.png"),
+        Artifact("left.png", 1, "image/png", None, "too large"),
+        *(file(f"{number}.png", encoded((number, 1))) for number in range(1, 6)),
+    )
+    shown = ToolCall("photo", {}, "ok", images=(Image.from_pil(PILImage.new("RGB", (3, 3))),))
+    message = await as_message(
+        ExecutionResult(0, "", None, artifacts=artifacts, tool_calls=(shown,)), "coder", vision=True
+    )
+    words, *images = message.content
+    assert [image.image.size for image in images if isinstance(image, Image)] == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert str(words).splitlines()[-1] == (
+        "Pictures that you are not shown: half.png (it is broken or cut off), "
+        "a.svg (it is no PNG, JPEG, GIF or WebP file), "
+        "large.png (it has 8,000 x 5,000 pixels; at most 10 million, and 8,000 a side, are shown), "
+        "heavy.png (with it there would be more than 4 MiB of pictures), gone.png (it can't be read), "
+        "5.png (only the first 4 are), a picture of a host tool (only the first 4 are)."
+    )
+
+
+def test_all_pictures_of_a_result_share_one_room(tmp_path: Path) -> None:
+    noise = PILImage.effect_noise((1_000, 1_000), 99).convert("RGB")
+    for number in range(4):
+        noise.save(tmp_path / f"{number}.png", compress_level=0)
+    artifacts = tuple(Artifact(f"{n}.png", 1, "image/png", tmp_path / f"{n}.png") for n in range(4))
+    images, left_out = pictures_of(ExecutionResult(0, "", None, artifacts=artifacts))
+    assert (len(images), [name for name, _ in left_out]) == (1, ["1.png", "2.png", "3.png"])
+
+
+def test_a_large_picture_of_a_host_tool_is_scaled_down() -> None:
+    given = Image.from_pil(PILImage.new("RGB", (3_000, 1_000)))
+    images, _ = pictures_of(ExecutionResult(0, "", None, tool_calls=(ToolCall("photo", {}, "ok", images=(given,)),)))
+    assert (images[0].image.size, given.image.size) == ((1536, 512), (3_000, 1_000))
+
+
+async def test_a_saved_conversation_comes_back_with_its_pictures_as_they_are() -> None:
+    context = UnboundedChatCompletionContext()
+    image = read_picture(encoded((50, 40)))
+    foreign = Image.from_pil(PILImage.new("RGB", (4_000, 3_000)))
+    await context.add_message(UserMessage(content=["words", image, foreign], source="coder"))
+    saved = dict(await context.save_state())
+
+    again = UnboundedChatCompletionContext()
+    await again.load_state(with_encoded_images(saved))
+
+    (message,) = await again.get_messages()
+    words, loaded, large = message.content
+    assert isinstance(loaded, EncodedImage)
+    assert isinstance(large, Image)
+    assert (words, loaded.data_uri, large.image.size) == ("words", image.data_uri, (4_000, 3_000))
+    assert dict(await again.save_state()) == saved
