@@ -6,7 +6,7 @@ import functools
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -31,8 +31,7 @@ def ends_with_its_reader(method: Turn[A, P, T]) -> Turn[A, P, T]:
         self._turn = weakref.ref(turn)
         return turn
 
-    functools.update_wrapper(begin, method)
-    return begin
+    return cast(Turn[A, P, T], functools.update_wrapper(begin, method))
 
 
 class EndsItsTurn(_Agent):

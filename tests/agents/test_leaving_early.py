@@ -66,19 +66,20 @@ def processes() -> list[str]:
     return found
 
 
-async def are_gone() -> None:
-    async with asyncio.timeout(GONE_WITHIN_S):
-        while processes():
-            await asyncio.sleep(0.02)
+async def until(there: bool) -> None:
+    """Wait until there is such a process, or none any more."""
+    for _ in range(int(GONE_WITHIN_S / 0.02)):
+        if bool(processes()) is there:
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(f"processes: {processes()}")
 
 
 async def until_code_runs(stream: Stream) -> None:
     async for item in stream:
         if isinstance(item, ModelClientStreamingChunkEvent) and "begun" in item.content:
             break
-    async with asyncio.timeout(GONE_WITHIN_S):
-        while not processes():
-            await asyncio.sleep(0.02)
+    await until(there=True)
 
 
 AGENTS = pytest.mark.parametrize("make", [coder, actor, runner])
@@ -104,7 +105,7 @@ async def test_leaving_the_loop_kills_the_block(
 ) -> None:
     await until_code_runs(begin(make(session, stream=True)))
     gc.collect()
-    await are_gone()
+    await until(there=False)
     assert await asyncio.wait_for(out(session, "print('usable')"), GONE_WITHIN_S) == "usable\n"
 
 
@@ -119,13 +120,11 @@ async def test_cancelling_who_reads_kills_the_block(
             pass
 
     reading = asyncio.ensure_future(read())
-    async with asyncio.timeout(GONE_WITHIN_S):
-        while not processes():
-            await asyncio.sleep(0.02)
+    await until(there=True)
     reading.cancel()
     await asyncio.wait({reading}, timeout=GONE_WITHIN_S)
     assert reading.cancelled()
-    await are_gone()
+    await until(there=False)
     assert await out(session, "print('usable')") == "usable\n"
 
 
