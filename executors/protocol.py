@@ -51,6 +51,7 @@ _MODULES = [
     "blocks",
     "cells",
     "proxy",
+    "replays",
     "supervisor",
 ]
 

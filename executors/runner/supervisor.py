@@ -11,7 +11,7 @@ import stat
 import sys
 import time
 
-from . import blocks, cells, files, ipc, output, proxy, session, system, wire, workers
+from . import blocks, cells, files, ipc, output, proxy, replays, session, system, wire, workers
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
@@ -156,6 +156,8 @@ class Supervisor:
             self._execute(ident, message, data)
         elif kind == b"K":
             self._cancel(ident)
+        elif kind == b"F" and message.get("op") in replays.OPS:
+            self.send_message(b"A", ident, replays.handle(self.files, message))
         elif kind == b"F":
             answer, content = self.files.handle(ident, message, data)
             self.send_message(b"A", ident, answer, content)
@@ -394,15 +396,6 @@ def main(read_frame, path):
     system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
-    prepare_home()
+    replays.prepare_home()
     os.chdir(config["workspace"])
     Supervisor(config).run()
-
-
-def prepare_home():
-    """Give the session a home like a new user's: what the image keeps in /etc/skel."""
-    home, skeleton = os.environ.get("HOME"), "/etc/skel"
-    if home and not os.path.exists(home):
-        os.makedirs(home)
-        if os.path.isdir(skeleton):
-            files.copy_tree(skeleton, home)
