@@ -31,6 +31,7 @@ from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
+from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
 from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.agents.tool_prompt import describe_tools
@@ -49,7 +50,7 @@ CODE_OF_OTHERS = (
 CARRY_ON = "Do that now: send the whole corrected code in one code block."
 
 
-class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeExecutorAgentConfig]):
     """Writes code, runs it, repairs it and reflects on what came out; AutoGen's agent of that name, made sound.
 
     With a model, a turn is: the model answers; the code blocks in its answer run; if they fail and attempts are left,
@@ -200,6 +201,7 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
                     return item
         raise AssertionError("a turn ends with a Response")
 
+    @ends_with_its_reader
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
@@ -207,7 +209,8 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
 
         Args:
             messages: What was said since the agent's last turn.
-            cancellation_token: Ends the turn: the code that runs is killed, `CancelledError` is raised.
+            cancellation_token: Ends the turn: the code that runs is killed, `CancelledError` is raised. Closing the stream
+                early kills it, too.
 
         Raises:
             ValueError: There is no task: nothing was said, now or before.
@@ -251,11 +254,12 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
         """Generate, extract, approve, execute, decide, again or reflect. The last item is the answer."""
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
-            async for item in conversation.generate(token):
-                if isinstance(item, CreateResult):
-                    generated = item
-                else:
-                    yield item
+            async with aclosing(conversation.generate(token)) as words:
+                async for item in words:
+                    if isinstance(item, CreateResult):
+                        generated = item
+                    else:
+                        yield item
             code = find_code([str(generated.content)], self._languages)
             if code.cut_off:
                 await conversation.tell(CUT_OFF)
@@ -282,8 +286,9 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
             await conversation.note_plan(decided.decision.reason)
             await conversation.tell(CARRY_ON)
 
-        async for item in conversation.generate(token):
-            yield self._answer(item) if isinstance(item, CreateResult) else item
+        async with aclosing(conversation.generate(token)) as words:
+            async for item in words:
+                yield self._answer(item) if isinstance(item, CreateResult) else item
 
     async def _run(
         self, blocks: list[CodeBlock], token: CancellationToken, *, is_last: bool
@@ -309,8 +314,9 @@ class CodeExecutorAgent(RebuildsSession, BaseChatAgent, Component[CodeExecutorAg
         else:
             if (replayed := await self._runner.rebuild(token)) is not None:
                 yield replayed.event(self.name)
-            async for chunk in self._runner.following(self.execute_code_block(code.blocks, token)):
-                yield chunk
+            async with aclosing(self._runner.following(self.execute_code_block(code.blocks, token))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
             result = self._runner.result
             words = describe(result, limit=self.MAX_OUTPUT_CHARS, session=self._runner.in_session, vision=False)
             yield TextMessage(content=words, source=self.name, metadata=metadata_of(result))

@@ -31,7 +31,7 @@ from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor, ToolCall
 from autogen_codeact.executors.block_reply import combine
 from autogen_codeact.executors.executor import WORKSPACE
-from autogen_codeact.executors.journalled import journalled
+from autogen_codeact.executors.journalled import Watch, journalled
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.broker import heard_by
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -194,16 +194,18 @@ class CodeRunner:
         with journalled(self.executor):
             await self._prepare(token)
             made = await replay(self.executor, record, journal, token)
+            # Where it broke, there is another sandbox now.
+            await self._prepare(token)
         record.pending = None
         return made if made.blocks or not made.same else None
 
     async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
         if self._record is not None and self._record.pending is not None:
             await self._rebuild(self._record, self._record.pending, token)
-        with journalled(self.executor):
+        with journalled(self.executor) as watch:
             before = await self._prepare(token)
             with self.receiver.listening(), heard_by(self.calls.append):
-                result = await self._run_all(blocks, token)
+                result = await self._run_all(blocks, token, watch)
         if not isinstance(result, ExecutionResult):
             return result
         if before is not None and before.state == "lost":
@@ -236,7 +238,7 @@ class CodeRunner:
     def _session_number(self) -> int:
         return self.executor.starts if isinstance(self.executor, SandboxCodeExecutor) else 0
 
-    async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
+    async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, watch: Watch) -> CodeResult:
         if self._record is None or not isinstance(self.executor, SandboxCodeExecutor):
             return await self._run_in_executor(blocks, token)
         # One by one, because each is an entry of its own in the journal.
@@ -244,7 +246,7 @@ class CodeRunner:
         for block in blocks:
             result = await self._run_in_executor([block], token)
             assert isinstance(result, ExecutionResult)
-            self._record.note(self.executor, block, result, self._redact)
+            self._record.note(self.executor, block, result, self._redact, watch.files)
             results.append(result)
             if result.exit_code != 0 or self.receiver.answer is not None:
                 break

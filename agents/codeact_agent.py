@@ -41,6 +41,7 @@ from autogen_codeact.agents.config import (
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
+from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadata_of
 from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
@@ -53,7 +54,7 @@ CLOSING_DEADLINE_S = 120.0
 CLOSE_DEADLINE_S = 120.0
 
 
-class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]):
+class CodeActAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeActAgentConfig]):
     """Acts in code, step by step in one live session, until the task is done.
 
     In a step the model speaks, the code in its message runs, and the model is told what came out. A message without code
@@ -238,6 +239,7 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
                     return item
         raise AssertionError("a turn ends with a Response")
 
+    @ends_with_its_reader
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
@@ -245,7 +247,8 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
 
         Args:
             messages: What was said since the agent's last turn.
-            cancellation_token: Ends the turn: the code that runs is killed, `CancelledError` is raised.
+            cancellation_token: Ends the turn: the code that runs is killed, `CancelledError` is raised. Closing the stream
+                early kills it, too.
 
         Raises:
             ValueError: There is no task: nothing was said, now or before.
@@ -287,19 +290,21 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
                                 return
             except TimeIsUp:
                 break
-        async for item in self._close(budget, token):
-            yield item
+        async with aclosing(self._close(budget, token)) as items:
+            async for item in items:
+                yield item
 
     async def _step(
         self, budget: Budget, token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage, None]:
         """Let the model speak and its code run. The last item is a message if there is an answer."""
         budget.steps = step = budget.steps + 1
-        async for spoken in self._conversation.generate(token):
-            if isinstance(spoken, CreateResult):
-                generated = spoken
-            else:
-                yield spoken
+        async with aclosing(self._conversation.generate(token)) as words:
+            async for spoken in words:
+                if isinstance(spoken, CreateResult):
+                    generated = spoken
+                else:
+                    yield spoken
         budget.count(generated.usage)
         text = str(generated.content)
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
@@ -313,16 +318,18 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
             yield self._generation_event(step, generated, code, sent_back=problem)
             return
         yield self._generation_event(step, generated, code)
-        async for item in self._run(step, code.blocks, token):
-            yield item
+        async with aclosing(self._run(step, code.blocks, token)) as items:
+            async for item in items:
+                yield item
 
     async def _run(
         self, step: int, blocks: list[CodeBlock], token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage, None]:
         receiver = self._runner.receiver = Receiver(self._output_type)
         try:
-            async for chunk in self._runner.following(self._runner.run(blocks, token)):
-                yield chunk
+            async with aclosing(self._runner.following(self._runner.run(blocks, token))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
             result = self._runner.result
             self._broke = False
         except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
@@ -355,11 +362,12 @@ class CodeActAgent(RebuildsSession, BaseChatAgent, Component[CodeActAgentConfig]
         generated = None
         try:
             with limited(token, CLOSING_DEADLINE_S) as inner:
-                async for item in self._conversation.generate(inner):
-                    if isinstance(item, CreateResult):
-                        generated = item
-                    else:
-                        yield item
+                async with aclosing(self._conversation.generate(inner)) as words:
+                    async for item in words:
+                        if isinstance(item, CreateResult):
+                            generated = item
+                        else:
+                            yield item
         except TimeIsUp:
             pass  # then there is no answer
         yield self._closing_answer(limit, generated, {"steps": str(budget.steps), "stopped": limit})

@@ -6,20 +6,25 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from autogen_core.code_executor import CodeBlock
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from autogen_codeact.executors import ErrorInfo, ExecutionResult, SandboxCodeExecutor, ToolCall
+from autogen_codeact.executors.manifest import MAX_FILES, Manifest, is_safe
 from autogen_codeact.executors.result import CallOutcome
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
+
+MAX_COUNT = 10**9
+MAX_NAME = 200
+MAX_DEPTH = 200
 
 MAX_INTERRUPTED = 1_000
 MAX_INTERRUPTED_CHARS = 1_000
@@ -42,7 +47,7 @@ class RecordedCall(BaseModel):
     result: Any = None
     error_type: str | None = None
     error_message: str = ""
-    error_bases: list[str] = Field(default_factory=list)
+    error_bases: list[str] = Field(default_factory=list, max_length=MAX_NAME)
 
     def call(self) -> ToolCall:
         """The call, as far as it is on record."""
@@ -51,20 +56,71 @@ class RecordedCall(BaseModel):
         return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=bases)
 
 
+Mark = Annotated[str, Field(pattern=r"^[0-9]{1,15}:([0-9a-f]{32})?$")]
+Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
+
+
 class JournalEntry(BaseModel):
-    """A block that ended by itself; what it printed is kept as a digest, since it may hold secrets."""
+    """A block that ended by itself; what it printed is kept as a digest, since it may hold secrets.
+
+    Args:
+        language: Its language.
+        code: Its code.
+        outcome: How it ended.
+        output: A digest of what it printed, its value included.
+        calls: Its calls to host tools.
+        files: What is different in the workspace that it found from the workspace of the last entry where that is known: marks by
+            name, None for a file that is gone. None where it is not known.
+        connections: Connections to allowed hosts while it ran; None where that was not kept.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    language: str
+    language: str = Field(max_length=MAX_NAME)
     code: str
-    outcome: str
-    output: str
+    outcome: Literal["ok", "error"]
+    output: str = Field(max_length=MAX_NAME)
     calls: list[RecordedCall] = Field(default_factory=list)
+    files: dict[str, Mark | None] | None = Field(default=None, max_length=2 * MAX_FILES)
+    connections: Count | None = None
+
+    @field_validator("files")
+    @classmethod
+    def _safe_names(cls, files: dict[str, Mark | None] | None) -> dict[str, Mark | None] | None:
+        if unsafe := [name for name in files or () if not is_safe(name)]:
+            raise ValueError(f"{unsafe[0][:MAX_NAME]!r} can't be a file in the workspace")
+        return files
 
     def block(self) -> CodeBlock:
         """The block."""
         return CodeBlock(code=self.code, language=self.language)
+
+
+def bounded(entries: Any) -> Any:
+    """Refuse entries that no journal would hold, before anything is made of them.
+
+    Raises:
+        ValueError: They are too many, too large, or nested too deeply.
+    """
+    if not isinstance(entries, list):
+        return entries
+    if len(entries) > MAX_BLOCKS:
+        raise ValueError(f"there are {len(entries):,} entries; a journal has {MAX_BLOCKS:,} at most")
+    left, waiting = MAX_BYTES, [(entry, 0) for entry in entries]
+    while waiting:
+        item, depth = waiting.pop()
+        item = vars(item) if isinstance(item, BaseModel) else item
+        # A number or a brace takes two bytes at least, with what divides it from the next.
+        left -= len(item) if isinstance(item, str) else 2
+        if left < 0:
+            raise ValueError(f"they hold more than the {MAX_BYTES:,} bytes that a journal holds at most")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"they are nested more than {MAX_DEPTH} deep")
+        if isinstance(item, dict):
+            waiting += ((part, depth + 1) for pair in item.items() for part in pair)
+        elif isinstance(item, list | tuple):
+            waiting += ((part, depth + 1) for part in item)
+    return entries
 
 
 class Journal(BaseModel):
@@ -76,10 +132,18 @@ class Journal(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    session: str = Field(default_factory=lambda: uuid4().hex)
-    entries: list[JournalEntry] = Field(default_factory=list)
-    left_out: int = 0
-    unrecorded: int = 0
+    session: str = Field(default_factory=lambda: uuid4().hex, max_length=MAX_NAME)
+    entries: Annotated[list[JournalEntry], BeforeValidator(bounded)] = Field(default_factory=list)
+    left_out: Count = 0
+    unrecorded: Count = 0
+
+    def manifests(self) -> Iterator[Manifest | None]:
+        """The files that each block has found; None where that is not known."""
+        files: Manifest = {}
+        for entry in self.entries:
+            if entry.files is not None:
+                files = merged(files, entry.files)
+            yield files if entry.files is not None else None
 
     def is_beginning_of(self, other: Journal) -> bool:
         """Whether the other one is of the same session and goes on from this one."""
@@ -100,12 +164,19 @@ class SessionRecord:
         self.pending: Journal | None = None
         self._starts = 0
         self._bytes = 0
+        # What the last entry that knows of files has found.
+        self._files: Manifest = {}
         # Of the blocks in the sandbox, those left out included.
         self._numbers: list[int] = []
         self._unrecorded_before = 0
 
     def note(
-        self, executor: SandboxCodeExecutor, block: CodeBlock, result: ExecutionResult, redact: RedactResult | None
+        self,
+        executor: SandboxCodeExecutor,
+        block: CodeBlock,
+        result: ExecutionResult,
+        redact: RedactResult | None,
+        files: Manifest | None = None,
     ) -> None:
         """Write down a block.
 
@@ -117,11 +188,14 @@ class SessionRecord:
             block: The block.
             result: What came of it.
             redact: Gives what is kept of a tool's result; None for all of it.
+            files: The files that it has found; None where that is not known.
         """
         self.see(executor)
         self.see_state(result)
         if result.outcome in ("ok", "error"):
-            self.add(entry_of(block, result, redact), result.number)
+            entry = entry_of(block, result, redact)
+            entry.files = None if files is None else difference(self._files, files)
+            self.add(entry, result.number)
 
     def see_state(self, result: ExecutionResult) -> None:
         """Take out what has left nothing in the session after all."""
@@ -137,6 +211,7 @@ class SessionRecord:
             self.journal.left_out -= 1
         else:
             self._bytes -= len(self.journal.entries.pop().model_dump_json())
+            self._files = next((files for files in reversed(list(self.journal.manifests())) if files is not None), {})
 
     def see(self, executor: SandboxCodeExecutor) -> None:
         """Take note of whether the sandbox is another one than before, and of what others did in it."""
@@ -155,12 +230,14 @@ class SessionRecord:
             return
         self._bytes += size
         self.journal.entries.append(entry)
+        if entry.files is not None:
+            self._files = merged(self._files, entry.files)
 
     def forget(self) -> None:
         """Begin anew: the session is an empty one."""
         self.journal = Journal()
         self._bytes = self._unrecorded_before = 0
-        self._numbers = []
+        self._numbers, self._files = [], {}
 
     def begin_again(self, executor: SandboxCodeExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""
@@ -188,11 +265,27 @@ def record_of(executor: object) -> SessionRecord | None:
 
 
 def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
-    """Make the entry of a block."""
+    """Make the entry of a block that ended by itself."""
     calls = [recorded(call, redact) for call in result.tool_calls]
-    return JournalEntry(
-        language=block.language, code=block.code, outcome=result.outcome, output=digest(result.output), calls=calls
+    return JournalEntry.model_construct(
+        language=block.language,
+        code=block.code,
+        outcome="ok" if result.outcome == "ok" else "error",
+        output=digest(result.output),
+        calls=calls,
+        connections=sum(connection.allowed for connection in result.connections),
     )
+
+
+def merged(files: Manifest, changes: dict[str, str | None]) -> Manifest:
+    """Make the manifest that differs from another in these files."""
+    return {name: mark for name, mark in {**files, **changes}.items() if mark is not None}
+
+
+def difference(before: Manifest, after: Manifest) -> dict[str, str | None]:
+    """Tell the files in which two manifests differ: those of the second one, and None for what it has not."""
+    changed: dict[str, str | None] = {name: mark for name, mark in after.items() if before.get(name) != mark}
+    return changed | dict.fromkeys(before.keys() - after.keys())
 
 
 def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,21 +13,41 @@ from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
+from autogen_codeact.executors.filenames import printable
+from autogen_codeact.executors.scratch import BoundWorkspace, Scratch, scratch_of, start_over
 from autogen_codeact.executors.tools.broker import NotAllowed, answered_by
 from autogen_codeact.executors.tools.tool import ToolAnswer
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200
+MAX_NAMES = 5
 
-REBUILT = "The session was rebuilt: its {blocks} run again in a fresh sandbox, and host tools were not called."
+MAX_SECONDS = 600.0
+"""For all blocks together; those that are left then are not run again."""
+
+REBUILT = (
+    "The session was rebuilt: its {blocks} run again in a fresh sandbox, without network and on a copy of the files. Host tools "
+    "were not called, and what the code had left running (threads, subprocesses) was ended."
+)
 SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
+NOT_THERE = "What a block that was not rebuilt had defined is not there."
+EMPTY = "The session could not be rebuilt and is empty: {reason}. What its code had defined is not there."
+BOUND = (
+    "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the agent an "
+    "executor with work_dir instead to have it rebuilt"
+)
 UNRECORDED = (
     "- {times} the session was used by others than its agents, which ran code in it or rolled it back; that is not on record and "
     "was not done again."
 )
 LEFT_OUT = "- {count} later blocks were too many to be recorded and were not run again; what they defined is missing."
+FILES_UNKNOWN = (
+    "- It is not on record which files {blocks} found. They found those of now: where these are others, what they defined "
+    "is, too."
+)
+NO_CHECKPOINT = "no checkpoint could be taken ({reason}), without which its effects can't be taken back"
 
 
 @dataclass(frozen=True)
@@ -38,17 +59,28 @@ class Replay:
         differences: Sentences about what did not go as it did the first time.
         left_out: Blocks that were not recorded.
         unrecorded: Blocks of others in the session, and rollbacks, of which there is no record.
+        not_rebuilt: Numbers of the blocks, from 1, whose effects on the session are not there.
+        files_unknown: Numbers of the blocks of which it is not on record which files they found.
+        empty: Why nothing of the session is there, as the rest of a sentence; None where something is.
     """
 
     blocks: int
     differences: tuple[str, ...] = ()
     left_out: int = 0
     unrecorded: int = 0
+    not_rebuilt: tuple[int, ...] = ()
+    files_unknown: tuple[int, ...] = ()
+    empty: str | None = None
 
     @property
     def same(self) -> bool:
         """Whether the session is what it was, as far as can be seen."""
-        return not self.differences and not self.left_out and not self.unrecorded
+        return not self._count and self.empty is None
+
+    @property
+    def _count(self) -> int:
+        others = (self.left_out, self.unrecorded, self.files_unknown)
+        return len(self.differences) + sum(map(bool, others))
 
     def event(self, source: str) -> CodeGenerationEvent:
         """Make it an event that AutoGen's teams know.
@@ -56,14 +88,17 @@ class Replay:
         Args:
             source: Name of the agent.
         """
-        differences = len(self.differences) + (self.left_out > 0) + (self.unrecorded > 0)
-        metadata = {"replayed": str(self.blocks), "differences": str(differences)}
+        metadata = {"replayed": str(self.blocks), "differences": str(self._count)}
+        if self.not_rebuilt:
+            metadata["not_rebuilt"] = ",".join(map(str, self.not_rebuilt))
         return CodeGenerationEvent(
             retry_attempt=0, content=self.describe(), code_blocks=[], source=source, metadata=metadata
         )
 
     def describe(self) -> str:
         """Put it into words."""
+        if self.empty is not None:
+            return EMPTY.format(reason=self.empty)
         words = [REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")]
         if self.same:
             return f"{words[0]} {SAME}"
@@ -71,17 +106,44 @@ class Replay:
         words += [f"- {difference}" for difference in self.differences[:MAX_DIFFERENCES]]
         if len(self.differences) > MAX_DIFFERENCES:
             words.append(f"- and {len(self.differences) - MAX_DIFFERENCES} more differences")
+        if self.not_rebuilt and len(self.differences) > MAX_DIFFERENCES:
+            words.append(f"- {named(self.not_rebuilt)} not rebuilt")
+        if self.files_unknown:
+            words.append(FILES_UNKNOWN.format(blocks=numbered(self.files_unknown)))
         if self.left_out:
             words.append(LEFT_OUT.format(count=self.left_out))
         if self.unrecorded:
             words.append(UNRECORDED.format(times="once" if self.unrecorded == 1 else f"{self.unrecorded} times"))
+        if self.not_rebuilt:
+            words.append(NOT_THERE)
         return "\n".join(words)
+
+
+def numbered(numbers: Sequence[int]) -> str:
+    """Name blocks by their numbers, a run of them in short."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    names = ", ".join("-".join(map(str, run)) for run in runs)
+    return f"block {names}" if len(numbers) == 1 else f"blocks {names}"
+
+
+def named(numbers: Sequence[int]) -> str:
+    """The beginning of a sentence about blocks."""
+    return f"{numbered(numbers)} {'was' if len(numbers) == 1 else 'were'}"
 
 
 async def replay(
     executor: SandboxCodeExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
 ) -> Replay:
-    """Run the blocks of a journal again, in a session in which nothing has been run.
+    """Run the blocks of a journal again, in a session in which nothing has been run; it changes nothing outside the sandbox.
+
+    Each starts from the files that it found the first time, as far as the host has them. What a block has done to the session
+    is taken back where it ended in another way than the first time, or used what is not there: a file that has changed, the
+    network.
 
     Args:
         executor: Runs them.
@@ -90,22 +152,118 @@ async def replay(
         cancellation_token: Ends it.
 
     Returns:
-        Where it differed.
+        Where it differed. Where its sandbox broke there is a new one, and nothing of the session.
+
+    Raises:
+        SandboxError: There is no new one.
     """
-    differences: list[str] = []
     record.begin_again(executor, journal)
-    for number, entry in enumerate(journal.entries, 1):
+    run = _Run(record, journal)
+    try:
+        if journal.entries:
+            marks = {mark for entry in journal.entries for mark in (entry.files or {}).values() if mark is not None}
+            async with scratch_of(executor, marks) as scratch:
+                await run.all(scratch, cancellation_token)
+            record.see(executor)
+    except BoundWorkspace:
+        count = len(journal.entries)
+        run.empty = BOUND.format(blocks=f"{count} blocks" if count != 1 else "1 block")
+    except SandboxError as error:
+        run.empty = f"its sandbox broke at block {run.number} ({type(error).__name__}: {_cut(str(error))})"
+        await start_over(executor)
+    if run.empty is not None:
+        record.begin_again(executor, journal)
+        run.keep_all()
+    record.journal.left_out += journal.left_out
+    return run.result()
+
+
+class _Run:
+    """The blocks of a journal, one after the other."""
+
+    def __init__(self, record: SessionRecord, journal: Journal) -> None:
+        self.number = 0
+        self.empty: str | None = None
+        self._record = record
+        self._journal = journal
+        self._differences: list[str] = []
+        self._not_rebuilt: list[int] = []
+        self._files_unknown: list[int] = []
+        self._until = time.monotonic() + MAX_SECONDS
+
+    def result(self) -> Replay:
+        """How it went."""
+        return Replay(
+            len(self._journal.entries),
+            tuple(self._differences),
+            self._journal.left_out,
+            self._journal.unrecorded,
+            tuple(self._not_rebuilt),
+            tuple(self._files_unknown),
+            self.empty,
+        )
+
+    def keep_all(self) -> None:
+        """Keep the journal, so that the session can still be rebuilt elsewhere."""
+        self._not_rebuilt = list(range(1, len(self._journal.entries) + 1))
+        for entry in self._journal.entries:
+            self._record.add(entry, 0)
+
+    async def all(self, scratch: Scratch, token: CancellationToken) -> None:
+        """Run them."""
+        unguarded = await scratch.checkpoint()
+        for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
+            self.number += 1
+            ran, reason = 0, self._reason_to_leave(unguarded)
+            if reason is None and files is not None and not await scratch.arrange(files):
+                reason = f"the files that it found can't be had any more: {_names(scratch.changed)}"
+            if reason is None:
+                ran, reason = await self._one(scratch, entry, token, files_known=files is not None)
+            if reason is not None:
+                self._differences.insert(self._first, f"block {self.number} was not rebuilt: {reason}")
+                self._not_rebuilt.append(self.number)
+            # Also one that was not rebuilt: elsewhere it may be.
+            self._record.add(entry, ran)
+
+    def _reason_to_leave(self, unguarded: str | None) -> str | None:
+        self._first = len(self._differences)
+        if time.monotonic() > self._until:
+            return f"rebuilding had taken {MAX_SECONDS:g} s by then"
+        return NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
+
+    async def _one(
+        self, scratch: Scratch, entry: JournalEntry, token: CancellationToken, *, files_known: bool
+    ) -> tuple[int, str | None]:
         answers = RecordedAnswers(entry.calls)
         with answered_by(answers):
-            result = await executor.execute_code_blocks([entry.block()], cancellation_token)
-        differences += [f"block {number} {what}" for what in _differences(entry, result, answers)]
-        record.see_state(result)
-        if result.outcome not in ("ok", "error"):
-            continue
-        record.see(executor)
-        record.add(entry, result.number)
-    record.journal.left_out += journal.left_out
-    return Replay(len(journal.entries), tuple(differences), journal.left_out, journal.unrecorded)
+            result = await scratch.run(entry.block(), token)
+        used = await scratch.used() if files_known else []
+        reason = _reason(entry, result, used)
+        if reason is None and (unguarded := await scratch.checkpoint()) is not None:
+            reason = NO_CHECKPOINT.format(reason=unguarded)
+        self._differences += [
+            f"block {self.number} {what}" for what in _differences(entry, result, answers, rebuilt=reason is None)
+        ]
+        if reason is not None:
+            await scratch.rollback()
+        elif not files_known:
+            self._files_unknown.append(self.number)
+        return result.number, reason
+
+
+def _reason(entry: JournalEntry, result: ExecutionResult, used: Sequence[str]) -> str | None:
+    """Why what a block has done is to be taken back, if it is."""
+    reasons = []
+    if used:
+        reasons.append(f"it used files that have changed since: {_names(used)}")
+    # Those that were refused the first time are refused again, and the code has gone the same way.
+    if result.connections and (entry.connections is None or entry.connections):
+        hosts = {f"{each.host}:{each.port}" if each.host is not None else "unknown" for each in result.connections}
+        reasons.append(f"it used the network: {_names(sorted(hosts))}")
+    if result.outcome != entry.outcome and not reasons:
+        error = f" ({result.error.type}: {_cut(result.error.message)})" if result.error is not None else ""
+        reasons.append(f"it ended with `{result.outcome}`{error} instead of `{entry.outcome}`")
+    return "; ".join(reasons) or None
 
 
 class RecordedAnswers:
@@ -155,12 +313,9 @@ def _same(recorded: Mapping[str, Any], made: Mapping[str, Any]) -> bool:
     return recorded == made or json.dumps(recorded, sort_keys=True) == json.dumps(made, sort_keys=True)
 
 
-def _differences(entry: JournalEntry, result: ExecutionResult, answers: RecordedAnswers) -> list[str]:
+def _differences(entry: JournalEntry, result: ExecutionResult, answers: RecordedAnswers, *, rebuilt: bool) -> list[str]:
     found = []
-    if result.outcome != entry.outcome:
-        error = f" ({result.error.type}: {_cut(result.error.message)})" if result.error is not None else ""
-        found.append(f"ended with `{result.outcome}`{error} instead of `{entry.outcome}`")
-    elif digest(result.output) != entry.output:
+    if rebuilt and digest(result.output) != entry.output:
         found.append(f"printed something else than before: {_cut(result.output.strip()) or 'nothing'}")
     found += [f"wanted to call {call}, which it had not called before" for call in answers.unknown]
     found += [
@@ -169,11 +324,12 @@ def _differences(entry: JournalEntry, result: ExecutionResult, answers: Recorded
         if call.outcome == "timeout"  # others are answered from the record
     ]
     found += [f"did not call {_shown(call.name, call.arguments)} again" for call in answers.left]
-    if result.state == "lost":
-        found.append("emptied the session")
-    elif 0 < result.restored_before < result.number:
-        found.append(f"took back what the {result.number - result.restored_before} blocks before it did")
     return found
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [printable(name) for name in names[:MAX_NAMES]]
+    return _cut(", ".join(shown)) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 def _shown(name: str, arguments: Mapping[str, Any]) -> str:

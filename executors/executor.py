@@ -17,13 +17,14 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from . import sync
 from .block_reply import combine, to_result, with_connections
 from .block_request import BlockRequest, make_request
+from .checkpoints import Checkpoints
 from .chunks import OutputChunk, OutputChunks
 from .connection import Listener, Reply
 from .egress.gateway import Gateway
 from .egress.outside import Outside, Resolver, resolve_by_system
 from .egress.policy import Policy
 from .errors import SandboxError, SandboxNotStarted, SandboxStartError
-from .journalled import is_journalled
+from .journalled import watch_of
 from .languages import Language
 from .limits import Limits, parse_limits, parse_size, parse_timeout
 from .loops import CancelledBy
@@ -41,6 +42,7 @@ from .workspace import Workspace
 
 if TYPE_CHECKING:
     from .pool import SandboxPool
+    from .scratch import Scratch
 
 INIT_TIMEOUT_S = 60.0
 WORKSPACE = "/workspace"
@@ -49,7 +51,7 @@ LOST = (
 )
 
 
-class SandboxCodeExecutor(FileTransfers, CodeExecutor):
+class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     """What all our executors have in common; a subclass says how its sandbox is started.
 
     Args:
@@ -114,6 +116,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._pool = pool
         self._sandbox: Sandbox | None = None
         self._workspace: Workspace | None = None
+        self._scratch: Scratch | None = None
         self._temporary: TemporaryFolder | None = None
         self._stopped = False
         self._died, self._starts, self._unrecorded = False, 0, 0
@@ -426,14 +429,17 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         request = self._request(block)
         if isinstance(request, ExecutionResult):
             return _marked_lost(replace(request, notes=notes))
-        self._unrecorded += not is_journalled(self)
-        workspace = self._workspace
+        watch, scratch = watch_of(self), self._scratch
+        self._unrecorded += watch is None
+        workspace = self._workspace if scratch is None else None
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
         kept: list[str | None] = []
-        message = {**request.message, "scan": workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
+        message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
         if workspace is not None and not workspace.unchanged():
             async with self._files:
                 notes += await sync.push(workspace, sandbox)
+        if watch is not None and scratch is None:
+            await watch.look(workspace, sandbox)
         if request.filename is not None:
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
@@ -450,6 +456,8 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             if calls is not None:
                 await calls.close()
         artifacts: tuple[Artifact, ...] = ()
+        if scratch is not None:
+            await scratch.take(reply, request.filename)
         if workspace is not None and reply.message.get("files"):
             async with self._files:
                 artifacts = await sync.pull(workspace, sandbox, reply)
@@ -467,32 +475,6 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             kept.append(sync.keep_code(self._workspace, name, None if dropped else request.code))
         else:
             kept.append(str(self.work_dir / name) if name is not None else None)
-
-    async def checkpoint(self) -> None:
-        """Remember the session's memory as it is now, until the next call or `stop`.
-
-        Raises:
-            ValueError: There is no session, or a block is running.
-        """
-        sandbox = await self._session()
-        await sandbox.command(b"P", {})
-
-    async def rollback(self) -> None:
-        """Go back to the session's memory as it was at `checkpoint()`; can be repeated.
-
-        Files, file offsets, threads and subprocesses are not restored.
-
-        Raises:
-            ValueError: There is no session or no checkpoint, or a block is running.
-        """
-        sandbox = await self._session()
-        await sandbox.command(b"R", {})
-        self._unrecorded += 1
-
-    async def _session(self) -> Sandbox:
-        if self._mode != "session":
-            raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
-        return await self._ready()
 
 
 def _marked_lost(result: ExecutionResult) -> ExecutionResult:

@@ -6,19 +6,46 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
-_JOURNALLED: contextvars.ContextVar[object] = contextvars.ContextVar("journalled", default=None)
+from .errors import SandboxFileError
+from .manifest import Manifest, manifest_of
+from .sandbox import Sandbox
+from .workspace import Workspace
+
+_JOURNALLED: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("journalled", default=None)
+
+
+class Watch:
+    """What the one who keeps a journal learns of the blocks of one executor.
+
+    Args:
+        executor: The executor.
+    """
+
+    def __init__(self, executor: object) -> None:
+        self.executor = executor
+        self.files: Manifest | None = None
+        """The files that the last block has found; None where that is not known."""
+
+    async def look(self, workspace: Workspace | None, sandbox: Sandbox) -> None:
+        """Take note of the files that a block is about to find."""
+        self.files = None
+        if workspace is not None:
+            with contextlib.suppress(SandboxFileError):
+                self.files = await manifest_of(workspace, sandbox)
 
 
 @contextlib.contextmanager
-def journalled(executor: object) -> Iterator[None]:
+def journalled(executor: object) -> Iterator[Watch]:
     """Have what is run inside in one executor not count as code of others."""
-    reset = _JOURNALLED.set(executor)
+    watch = Watch(executor)
+    reset = _JOURNALLED.set(watch)
     try:
-        yield
+        yield watch
     finally:
         _JOURNALLED.reset(reset)
 
 
-def is_journalled(executor: object) -> bool:
-    """Whether somebody keeps a journal of what is run now."""
-    return _JOURNALLED.get() is executor
+def watch_of(executor: object) -> Watch | None:
+    """Who keeps a journal of what is run now, if anybody."""
+    watch = _JOURNALLED.get()
+    return watch if watch is not None and watch.executor is executor else None

@@ -32,11 +32,11 @@ _MODULES = [
     "system",
     "ipc",
     "landlock",
+    "files",
     "homes",
     "packages",
     "usage",
     "output",
-    "files",
     "stdio",
     "source",
     "python",
@@ -55,6 +55,7 @@ _MODULES = [
     "blocks",
     "cells",
     "proxy",
+    "replays",
     "supervisor",
 ]
 

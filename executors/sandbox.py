@@ -395,6 +395,18 @@ class Sandbox:
         reply = await self._file_request(connection, connection.next_ident(), {"op": "list"})
         return checked_entries(reply.message.get("files"))
 
+    async def file_request(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask for something to be done with files that takes no content.
+
+        Returns:
+            The answer.
+
+        Raises:
+            SandboxFileError: It could not be done.
+        """
+        connection = self._connected()
+        return (await self._file_request(connection, connection.next_ident(), message)).message
+
     async def _file_request(
         self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
     ) -> Reply:

@@ -92,6 +92,7 @@ async def _store(workspace: Workspace, sandbox: Sandbox, entry: dict[str, Any], 
         chunks = await read_whole(sandbox, name, workspace.max_file_bytes)
         return artifact(entry, path=workspace.store(name, mode, chunks))
     except SandboxFileError as error:
+        workspace.stays_apart(name)
         shown = printable(name)
         logger.warning("the file %s stays in the sandbox: %s", shown, printable(str(error)))
         # A model reads it, and the host's folders are none of its business.

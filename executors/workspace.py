@@ -84,6 +84,7 @@ class Workspace:
         self.max_total_bytes = max_total_bytes
         self.skipped: list[Skipped] = []
         """What the last `outgoing` left out and had not reported before."""
+        self._apart: set[str] = set()
         self._reported: set[Skipped] = set()
         self._synced: dict[str, _Synced] = {}
         self._scanned: dict[str, os.stat_result] = {}
@@ -151,6 +152,16 @@ class Workspace:
             return False
         return bool(settled)
 
+    @property
+    def in_sandbox(self) -> dict[str, Signature]:
+        """The files that the sandbox has as the host has, or had, them."""
+        return {name: entry.signature for name, entry in self._synced.items() if name not in self._apart}
+
+    def stays_apart(self, name: str) -> None:
+        """Take note that the sandbox has another file of this name than the host."""
+        if name in self._synced:
+            self._apart.add(name)
+
     def read(self, file: HostFile) -> Iterator[bytes]:
         """Read a file that `outgoing` found.
 
@@ -187,6 +198,7 @@ class Workspace:
                     status = os.lstat(self.root / name)
             if status is not None:
                 digest = self._digests.get(name) if self._fresh(status) else None
+                self._apart.discard(name)
                 self._synced[name] = _Synced(signature_of(status), digest)
 
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
@@ -240,6 +252,7 @@ class Workspace:
             if status.st_ino == inode:  # else somebody on the host replaced it already
                 self._total += status.st_size - self._known_sizes().get(name, 0)
                 self._known_sizes()[name] = status.st_size
+                self._apart.discard(name)
                 self._synced[name] = _Synced(signature_of(status), digest)
 
     def _fill(self, descriptor: int, name: str, chunks: Iterable[bytes], task: str) -> bytes | None:

@@ -13,8 +13,10 @@ from autogen_codeact.executors import protocol
 from autogen_codeact.executors.errors import SandboxProtocolError
 
 from .channel import WINDOW, Channel
+from .hostnames import with_port
 from .ledger import Ledger
-from .outside import Outside
+from .outside import Outside, Streams
+from .policy import Policy, Refused
 from .serve import serve
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Gateway:
 
     def __init__(self, outside: Outside) -> None:
         self.ledger = Ledger()
-        self._outside = outside
+        self._outside = self._open_outside = outside
         self._channels: dict[int, Channel] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._connection: Connection | None = None
@@ -84,6 +86,25 @@ class Gateway:
         self._hang_up()
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
+
+    def shut(self, reason: str) -> None:
+        """End every connection and refuse all that come, until `reopen`.
+
+        Args:
+            reason: Why, as the rest of a sentence that begins with the host.
+        """
+        self._outside = Nothing(reason)
+        # What was opened before has the old rule: it is behind this in the queue of the thread.
+        self._later(lambda: [task.cancel() for task in self._serving.values()])
+
+    def reopen(self) -> None:
+        """Reach again what may be reached; connections that have come meanwhile stay refused."""
+        self._outside = self._open_outside
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no connection."""
+        return not self._channels
 
     def take(self, ident: int, payload: bytes) -> None:
         """Take a frame from the sandbox; called in the connection's thread.
@@ -140,6 +161,26 @@ class Gateway:
         frame = protocol.pack(b"N", ident, {"op": "data"}, data)
         self._connection.send_bulk(frame, lambda: self._later(_resolve, turn))
         await turn
+
+
+class Nothing(Outside):
+    """Where no host may be reached.
+
+    Args:
+        reason: Why, as the rest of a sentence that begins with the host.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(Policy(()))
+        self._reason = reason
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Refuse it.
+
+        Raises:
+            Refused: Always.
+        """
+        raise Refused(f"{with_port(host, port)} {self._reason}")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

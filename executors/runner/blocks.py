@@ -266,6 +266,7 @@ class Block:
                 self.supervisor.files.remember(self.request["hide"])
             message["files"], files, incomplete = self.supervisor.files.changed()
             if incomplete:
+                message["files_cut"] = True
                 self.notes.append(TOO_MANY_FILES)
         self.supervisor.send_message(b"D", self.ident, message, files)
         self.supervisor.finished(self)

@@ -104,6 +104,10 @@ class Files:
             raise OSError(22, REFUSED)
         return fd, info
 
+    def know(self, name, info):
+        """Do not report a file as it is now."""
+        self._known[name] = _mark(info)
+
     def _folder(self, name, create=False):
         parts = name.split("/")[:-1]
         absolute = name.startswith("/")

@@ -4,6 +4,8 @@ import itertools
 import os
 import time
 
+from . import files
+
 SKELETON = "/etc/skel"
 # Removing a full one must not keep PID 1 from anything else.
 PAUSE_S = 0.005
@@ -69,15 +71,33 @@ class Homes:
             self._after(PAUSE_S, self._go_on)
 
 
+def prepare(mode):
+    """Give a session a home like a new user's: what the image keeps in /etc/skel.
+
+    Returns:
+        Path that the names of blocks' homes begin with; None where there is one home for all.
+    """
+    home = os.environ.get("HOME")
+    if not home or os.path.exists(home):
+        return None
+    if mode != "session":
+        os.makedirs(os.path.dirname(home), exist_ok=True)
+        return home
+    os.makedirs(home)
+    if os.path.isdir(SKELETON):
+        files.copy_tree(SKELETON, home)
+    return None
+
+
 def _plan():
     """The folders of the skeleton, each before those in it, and what else is in it."""
     folders, links = [], []
-    for folder, names, files in os.walk(SKELETON):
+    for folder, names, others in os.walk(SKELETON):
         inside = os.path.relpath(folder, SKELETON)
         for name in names:
             path = os.path.normpath(os.path.join(inside, name))
             (links if os.path.islink(os.path.join(folder, name)) else folders).append(path)
-        links += [os.path.normpath(os.path.join(inside, name)) for name in files]
+        links += [os.path.normpath(os.path.join(inside, name)) for name in others]
     return folders, links
 
 

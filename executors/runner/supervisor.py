@@ -11,7 +11,22 @@ import stat
 import sys
 import time
 
-from . import blocks, cells, files, homes, ipc, landlock, output, packages, proxy, session, system, wire, workers
+from . import (
+    blocks,
+    cells,
+    files,
+    homes,
+    ipc,
+    landlock,
+    output,
+    packages,
+    proxy,
+    replays,
+    session,
+    system,
+    wire,
+    workers,
+)
 
 PROTOCOL = 1
 MAX_KEPT_PIPES = 64
@@ -158,6 +173,8 @@ class Supervisor:
             self._execute(ident, message, data)
         elif kind == b"K":
             self._cancel(ident)
+        elif kind == b"F" and message.get("op") in replays.OPS:
+            self.send_message(b"A", ident, replays.handle(self.files, message))
         elif kind == b"F":
             answer, content = self.files.handle(ident, message, data)
             self.send_message(b"A", ident, answer, content)
@@ -407,7 +424,7 @@ def main(read_frame, path):
     system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
-    config["homes"] = prepare_home(config["mode"])
+    config["homes"] = homes.prepare(config["mode"])
     config["landlock"] = landlock.version()
     packages.prepare_folder(config)
     os.chdir(config["workspace"])
@@ -433,21 +450,3 @@ def take_environment(given):
 def python_path(workspace):
     """The folders of PYTHONPATH, which the isolated interpreter has not looked at."""
     return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-
-
-def prepare_home(mode):
-    """Give the session a home like a new user's: what the image keeps in /etc/skel.
-
-    Returns:
-        Path that the names of blocks' homes begin with; None where there is one home for all.
-    """
-    home = os.environ.get("HOME")
-    if not home or os.path.exists(home):
-        return None
-    if mode != "session":
-        os.makedirs(os.path.dirname(home), exist_ok=True)
-        return home
-    os.makedirs(home)
-    if os.path.isdir(homes.SKELETON):
-        files.copy_tree(homes.SKELETON, home)
-    return None

@@ -31,13 +31,13 @@ from tests.agents.codeact import me, python
 from tests.agents.support import scripted, told
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]
-SAME = (
-    "The session was rebuilt: its {} run again in a fresh sandbox, and host tools were not called. All went as before."
+REBUILT = (
+    "The session was rebuilt: its {} run again in a fresh sandbox, without network and on a copy of the files. Host tools "
+    "were not called, and what the code had left running (threads, subprocesses) was ended."
 )
-DIFFERENT = (
-    "The session was rebuilt: its {} run again in a fresh sandbox, and host tools were not called.\nIt differs from what "
-    "it was:\n"
-)
+SAME = f"{REBUILT} All went as before."
+DIFFERENT = f"{REBUILT}\nIt differs from what it was:\n"
+NOT_THERE = "\nWhat a block that was not rebuilt had defined is not there."
 
 
 class World:

@@ -1,0 +1,113 @@
+"""Which files a sandbox's workspace holds, with what content: enough to find the same ones again later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from hashlib import blake2b
+from weakref import WeakKeyDictionary
+
+from .errors import SandboxFileError
+from .filenames import safe_name
+from .sandbox import Sandbox
+from .scan import Signature, signature_of
+from .workspace import HostFile, Workspace
+
+Manifest = dict[str, str]
+"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing where that is not known."""
+
+MAX_FILES = 1_000
+MAX_NAME_BYTES = 256 * 1024
+MAX_HASHED_BYTES = 64 * 1024**2
+# Of one look; hashing as much takes less than half a second, in a thread.
+MAX_HASHED_AT_ONCE = 256 * 1024**2
+_FRESH_NS = 50_000_000
+
+_KNOWN: WeakKeyDictionary[Workspace, dict[str, tuple[Signature, str]]] = WeakKeyDictionary()
+
+
+def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
+    """Make the mark of a file.
+
+    Args:
+        size: Its size in bytes.
+        chunks: Its content; None where it is not known.
+    """
+    if chunks is None:
+        return f"{size}:"
+    digest = blake2b(digest_size=16)
+    for chunk in chunks:
+        digest.update(chunk)
+    return f"{size}:{digest.hexdigest()}"
+
+
+def is_known(mark: str) -> bool:
+    """Whether a mark tells one content from another."""
+    return not mark.endswith(":")
+
+
+async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None:
+    """Look which files a sandbox has, and of those that the host has, too, which content.
+
+    Args:
+        workspace: The host's folder, which has just been sent.
+        sandbox: The sandbox.
+
+    Returns:
+        The manifest; None where there are more than 1,000 files.
+
+    Raises:
+        SandboxError: The sandbox broke.
+    """
+    if len(workspace.in_sandbox) > MAX_FILES:
+        return None
+    sizes = {entry["name"]: entry["size"] for entry in await sandbox.list_files() if is_safe(entry["name"])}
+    if len(sizes) > MAX_FILES or sum(len(name) for name in sizes) > MAX_NAME_BYTES:
+        return None
+    return await asyncio.to_thread(_marks, workspace, sizes, dict(workspace.in_sandbox))
+
+
+def is_safe(name: str) -> bool:
+    """Whether a file of this name can be on the host."""
+    try:
+        return safe_name(name) == name
+    except ValueError:
+        return False
+
+
+def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Signature]) -> Manifest:
+    reader, known = Workspace(workspace.root), _KNOWN.setdefault(workspace, {})
+    for name in known.keys() - sizes.keys():
+        del known[name]
+    left = MAX_HASHED_AT_ONCE
+    manifest = {}
+    for name, size in sizes.items():
+        manifest[name] = mark_of(size)
+        signature = in_sandbox.get(name)
+        if signature is None or signature[0] != size or size > MAX_HASHED_BYTES:
+            continue
+        found = known.get(name)
+        if found is not None and found[0] == signature:
+            manifest[name] = found[1]
+        elif size <= left:
+            left -= size
+            manifest[name] = _hashed(reader, name, signature, known)
+    return manifest
+
+
+def _hashed(reader: Workspace, name: str, signature: Signature, known: dict[str, tuple[Signature, str]]) -> str:
+    """Hash a file of the host, if it still is what the sandbox has."""
+    size, path = signature[0], reader.root / name
+    try:
+        mark = mark_of(size, reader.read(HostFile(name, size, 0o644, path)))
+        status = os.lstat(path)
+    except (OSError, SandboxFileError):
+        return mark_of(size)
+    if signature_of(status) != signature:
+        return mark_of(size)
+    # The times of a file that was written just now may not show another change.
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS:
+        known[name] = (signature, mark)
+    return mark

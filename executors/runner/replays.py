@@ -1,0 +1,108 @@
+"""What the host does with files while it runs the blocks of an old session again."""
+
+import os
+import time
+
+from . import homes
+
+OPS = ("remove", "stand_in", "look", "empty")
+# What code can write to beside the workspace.
+TEMPORARY = ("/tmp", "/dev/shm")
+EMPTY_S = 1.0
+
+
+def handle(workspace, request):
+    """Answer one request of the host.
+
+    Args:
+        workspace: The `Files` of the workspace.
+        request: The message: `op`, and `files`, a list of files with `name` and for `stand_in` also `size`.
+
+    Returns:
+        The answer; a message with `error` when it could not be done.
+    """
+    try:
+        if request["op"] == "empty":
+            return empty()
+        return {"files": [_DO[request["op"]](workspace, file) for file in request["files"]]}
+    except OSError as error:
+        return {"error": error.strerror or str(error), "errno": error.errno or 5}
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        return {"error": "bad request: %s" % error, "errno": 22}
+
+
+def _remove(workspace, file):
+    """Take a file away, if it is there."""
+    try:
+        folder = workspace._folder(file["name"])
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        os.unlink(os.path.basename(file["name"]), dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(folder)
+
+
+def _stand_in(workspace, file):
+    """Put a file of zeros in the place of one whose content is not known any more; it shows whether it is read.
+
+    The kernel notes the time of the first reading of a file, where that is older than its last change.
+    """
+    _remove(workspace, file)
+    folder = workspace._folder(file["name"], create=True)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(os.path.basename(file["name"]), flags, 0o644, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        os.ftruncate(fd, file["size"])
+        os.utime(fd, ns=(0, 0))
+        info = os.fstat(fd)
+    finally:
+        os.close(fd)
+    workspace.know(file["name"], info)
+    return {"inode": info.st_ino}
+
+
+def _look(workspace, file):
+    """The number of a file and when it was read last, or None where there is none."""
+    try:
+        folder = workspace._folder(file["name"])
+    except OSError:
+        return None
+    try:
+        info = os.stat(os.path.basename(file["name"]), dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+    return {"inode": info.st_ino, "accessed": info.st_atime_ns}
+
+
+def empty():
+    """Remove everything from the folders for temporary files."""
+    until = time.monotonic() + EMPTY_S
+    for folder in TEMPORARY:
+        if os.path.isdir(folder):
+            _empty(folder, until)
+    homes.prepare("session")
+    return {}
+
+
+def _empty(folder, until):
+    with os.scandir(folder) as listing:
+        for entry in listing:
+            if time.monotonic() > until:
+                raise OSError(62, "there are too many temporary files")
+            if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)
+                _empty(entry.path, until)
+                os.rmdir(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+_DO = {"remove": _remove, "stand_in": _stand_in, "look": _look}

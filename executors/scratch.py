@@ -1,0 +1,318 @@
+"""Running the blocks of an old session again: in a copy of the workspace that is thrown away, and with no way out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from .connection import Reply
+from .errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
+from .loops import CancelledBy
+from .manifest import MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_of
+from .result import ExecutionResult
+from .sandbox import Sandbox, checked_entries
+from .sync import read_whole
+from .workspace import HostFile, Workspace
+
+if TYPE_CHECKING:
+    from .executor import SandboxCodeExecutor
+
+MOST_AT_ONCE = 256
+MOST_ROUNDS = 10
+DRAIN_S = 15.0
+DRAIN_STEP_S = 0.02
+PROBE = "codeact-probe"
+SHUT = "is not reached while the session is rebuilt"
+_AS_ON_HOST = "as on the host"
+
+
+class BoundWorkspace(Exception):
+    """The workspace is itself a folder of the host."""
+
+
+@contextlib.asynccontextmanager
+async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) -> AsyncIterator[Scratch]:
+    """Have a session run blocks whose effects stay in it; at the end its workspace is what the host has.
+
+    Nothing that the blocks have left running goes on. Where it does not come to that end, the sandbox is stopped.
+
+    Args:
+        executor: Its sandbox has been started; others wait for their turn.
+        known_marks: Marks of the files that blocks are to find.
+
+    Raises:
+        BoundWorkspace: There is no copy of the workspace.
+        SandboxError: Something around the blocks broke.
+    """
+    async with executor._calls:
+        sandbox = await executor._ready()
+        if executor._workspace is None:
+            raise BoundWorkspace
+        scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)
+        try:
+            if sandbox.gateway is not None:
+                sandbox.gateway.shut(SHUT)
+            await scratch.begin(set(known_marks))
+            yield scratch
+            await scratch.end()
+            if sandbox.gateway is not None:
+                sandbox.gateway.reopen()
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(_give_up(executor, sandbox)))
+            raise
+        finally:
+            executor._scratch = None
+
+
+async def _give_up(executor: SandboxCodeExecutor, sandbox: Sandbox) -> None:
+    """Stop a sandbox that is neither the old session nor a new one; the next block has another."""
+    async with executor._lifecycle:
+        if executor._sandbox is sandbox:
+            executor._died = True
+            await executor._stop(keep_folder=True)
+
+
+async def start_over(executor: SandboxCodeExecutor) -> None:
+    """Start another sandbox in the place of one that broke.
+
+    Raises:
+        SandboxNotStarted: The executor has been stopped meanwhile.
+        SandboxError: It did not come up.
+    """
+    if executor._stopped:
+        raise SandboxNotStarted("the executor has been stopped: call start() before running more code")
+    await executor.restart()
+
+
+class Scratch:
+    """The sandbox of a session that is being rebuilt.
+
+    Args:
+        executor: The executor.
+        sandbox: Its sandbox.
+        workspace: The host's folder.
+    """
+
+    def __init__(self, executor: SandboxCodeExecutor, sandbox: Sandbox, workspace: Workspace) -> None:
+        self.changed: list[str] = []
+        """Files of the last manifest whose content of then can't be had."""
+        self._executor = executor
+        self._sandbox = sandbox
+        self._reader = Workspace(workspace.root)
+        self._in_sandbox = workspace.in_sandbox
+        self._host: dict[str, HostFile] = {}
+        self._host_marks: Manifest = {}
+        self._by_mark: dict[str, HostFile] = {}
+        # What the sandbox's files are: marks as in manifests, or that they have been as on the host from the beginning.
+        self._inside: Manifest = {}
+        self._stand_ins: dict[str, int] = {}
+        self._traces = False
+
+    async def begin(self, marks: set[str]) -> None:
+        """Find out which of the files that blocks are to find the host has."""
+        sizes = {int(mark.partition(":")[0]) for mark in marks if is_known(mark)}
+        await asyncio.to_thread(self._look_at_host, sizes)
+        self._inside = {name: self._host_marks[name] for name in self._in_sandbox if name in self._host}
+        self._traces = await self._shows_reading()
+
+    def _look_at_host(self, sizes: set[int]) -> None:
+        for file in self._reader.outgoing():
+            self._host[file.name], self._host_marks[file.name] = file, f"{_AS_ON_HOST}:"
+            if file.size in sizes and file.size <= MAX_HASHED_BYTES:
+                with contextlib.suppress(SandboxFileError):
+                    mark = self._host_marks[file.name] = mark_of(file.size, self._reader.read(file))
+                    self._by_mark[mark] = file
+
+    async def _shows_reading(self) -> bool:
+        """Whether this sandbox's file system notes when a file is read."""
+        await self._stand_in({PROBE: 1})
+        async for _ in self._sandbox.read_file(PROBE):
+            pass
+        read = await self.used()
+        await self._ask("remove", [{"name": PROBE}])
+        self._stand_ins = {}
+        return read == [PROBE]
+
+    async def _ask(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
+        answers: list[Any] = []
+        for start in range(0, len(files), MOST_AT_ONCE):
+            asked = files[start : start + MOST_AT_ONCE]
+            answer = (await self._sandbox.file_request({"op": op, "files": asked})).get("files")
+            if not isinstance(answer, list) or len(answer) != len(asked):
+                raise SandboxDied(f"the sandbox {self._sandbox.name} sent a malformed answer about files")
+            answers += answer
+        return answers
+
+    async def _stand_in(self, sizes: Mapping[str, int]) -> None:
+        made = await self._ask("stand_in", [{"name": name, "size": size} for name, size in sizes.items()])
+        self._stand_ins = {name: answer["inode"] for name, answer in zip(sizes, made, strict=True)}
+
+    # Files
+
+    async def arrange(self, manifest: Manifest) -> bool:
+        """Have the workspace hold the files of a manifest.
+
+        A file of zeros stands in for one whose content can't be had: `used` tells whether a block has used it.
+
+        Args:
+            manifest: The files.
+
+        Returns:
+            Whether it does, as far as it can.
+        """
+        present = await self._listing()
+        same = {name for name, mark in manifest.items() if name in present and self._is(name, mark)}
+        await self._remove([name for name in present if name not in same])
+        self.changed = [name for name in sorted(manifest.keys() - same) if not await self._fetch(name, manifest[name])]
+        self._stand_ins = {}
+        if self.changed and not self._traces:
+            return False
+        sizes = {name: int(manifest[name].partition(":")[0]) for name in self.changed}
+        try:
+            await self._stand_in(sizes)
+        except SandboxFileError:
+            return False
+        self._inside |= {name: mark_of(size) for name, size in sizes.items()}
+        return True
+
+    def _is(self, name: str, mark: str) -> bool:
+        return is_known(mark) and self._inside.get(name) == mark
+
+    async def _listing(self) -> list[str]:
+        return [entry["name"] for entry in await self._sandbox.list_files()]
+
+    async def _remove(self, names: list[str]) -> None:
+        await self._ask("remove", [{"name": name} for name in names])
+        for name in names:
+            self._inside.pop(name, None)
+
+    async def _fetch(self, name: str, mark: str) -> bool:
+        """Send a file that the host has, perhaps under another name."""
+        file = self._by_mark.get(mark)
+        if file is None:
+            return False
+        try:
+            chunks = await self._content(file)
+            if mark_of(file.size, chunks) != mark:
+                return False
+            await self._sandbox.write_file(name, file.mode, chunks)
+        except SandboxFileError:
+            return False
+        self._inside[name] = mark
+        return True
+
+    async def _content(self, file: HostFile) -> list[bytes]:
+        return await asyncio.to_thread(lambda: list(self._reader.read(file)))
+
+    async def used(self) -> list[str]:
+        """The stand-ins that have been read, replaced or removed since they were made."""
+        names = list(self._stand_ins)
+        found = await self._ask("look", [{"name": name} for name in names])
+        untouched = [isinstance(each, dict) and each.get("accessed") == 0 for each in found]
+        return [
+            name
+            for name, each, unread in zip(names, found, untouched, strict=True)
+            if not unread or each.get("inode") != self._stand_ins[name]
+        ]
+
+    async def take(self, reply: Reply, code_file: str | None) -> None:
+        """Take note of what a block has made or changed.
+
+        Args:
+            reply: What came back.
+            code_file: The file with its code, which is not in there, or None.
+        """
+        offset = 0
+        if code_file is not None:
+            self._inside.pop(code_file, None)
+        if reply.message.get("files_cut"):
+            self._inside.clear()
+        for entry in checked_entries(reply.message.get("files", [])):
+            name, size, inline = entry["name"], entry["size"], entry.get("inline")
+            if inline is not None:
+                self._inside[name] = mark_of(inline, [reply.data[offset : offset + inline]])
+                offset += inline
+                continue
+            self._inside[name] = mark_of(size)
+            if is_safe(name):
+                with contextlib.suppress(SandboxFileError):
+                    chunks = await read_whole(self._sandbox, name, MAX_HASHED_BYTES)
+                    self._inside[name] = await asyncio.to_thread(mark_of, sum(map(len, chunks)), chunks)
+
+    # Blocks
+
+    async def run(self, block: CodeBlock, token: CancellationToken) -> ExecutionResult:
+        """Run a block, in this sandbox or not at all.
+
+        Raises:
+            SandboxError: The sandbox broke.
+        """
+        with CancelledBy(token):
+            return await self._executor._execute_one(self._sandbox, block, (), None)
+
+    async def checkpoint(self) -> str | None:
+        """Remember the session as it is now.
+
+        Returns:
+            None, or why that can't be done.
+        """
+        try:
+            await self._sandbox.command(b"P", {})
+        except ValueError as error:
+            return str(error)
+        return None
+
+    async def rollback(self) -> None:
+        """Go back to the last checkpoint; what runs is ended, and temporary files are gone.
+
+        Raises:
+            SandboxDied: That can't be done.
+        """
+        await self._roll_back()
+        # What is left of the block there would be found by later ones.
+        await self._sandbox.file_request({"op": "empty"})
+
+    async def _roll_back(self) -> None:
+        try:
+            await self._sandbox.command(b"R", {})
+        except ValueError as error:
+            raise SandboxDied(f"the session could not be put back: {error}") from error
+
+    async def end(self) -> None:
+        """End what runs, and give the workspace the files that the host has."""
+        await self._roll_back()
+        await self._drain()
+        await self.run(CodeBlock(code="", language="python"), CancellationToken())  # which looks at all files
+        for _ in range(MOST_ROUNDS):
+            present = await self._listing()
+            if not (foreign := [name for name in present if name not in self._host]):
+                break
+            await self._remove(foreign)
+        else:
+            raise SandboxDied(f"the files of the sandbox {self._sandbox.name} could not be removed")
+        for name, file in self._host.items():
+            if name not in present or self._inside.get(name) != self._host_marks[name]:
+                chunks = await self._content(file)
+                await self._sandbox.write_file(name, file.mode, chunks)
+
+    async def _drain(self) -> None:
+        """Wait until connections of processes that are gone have been refused."""
+        gateway = self._sandbox.gateway
+        if gateway is None:
+            return
+        quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
+        while quiet < 2:
+            # The supervisor takes connections from its port between two answers.
+            await self._sandbox.file_request({"op": "look", "files": []})
+            quiet = quiet + 1 if gateway.idle else 0
+            rounds -= 1
+            if not rounds:
+                raise SandboxTimeout(
+                    f"connections of the sandbox {self._sandbox.name} did not end within {DRAIN_S:g} s"
+                )
+            await asyncio.sleep(DRAIN_STEP_S if not gateway.idle else 0)
