@@ -9,7 +9,6 @@ import pytest
 
 from autogen_codeact.executors.tools.json_schema import ArgumentSchema, plain_schema
 
-
 NONE_OF_BOTH = "a fits none of its types: a must be of type null, not 1; or a must be at least 3, not 1"
 
 
