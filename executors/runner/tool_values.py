@@ -1,10 +1,15 @@
-"""Values between the stub of a host tool and JSON; this text stands ahead of the stubs, in the module that holds them."""
+"""Stubs of host tools, made of data, and their values to and from JSON; runs in the module that holds them.
+
+Names and words in that data may come from strangers: they are looked up, compared and shown, and never run as code.
+"""
 
 import base64 as _base64
+import copy as _copy
 import dataclasses as _dataclasses
 import datetime as _datetime
 import decimal as _decimal
 import enum as _enum
+import inspect as _inspect
 import os as _os
 import pathlib as _pathlib
 import re as _re
@@ -31,13 +36,135 @@ class _Default:
         return hash(self.text)
 
 
-def _given(arguments, optional=()):
-    """What was passed, as JSON has it; None for one of `optional` counts as not passed."""
-    return {
-        name: _plain(value)
-        for name, value in arguments.items()
-        if not isinstance(value, _Default) and not (value is None and name in optional)
-    }
+class _Type:
+    """Stands in a stub's signature for a type that has no name of its own."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return self.text
+
+
+def _define(name, data):
+    """Make a function or a class of this module.
+
+    Args:
+        name: Its name.
+        data: What it is, as `Stub.data` and `ClassText.data` of the host have it.
+    """
+    globals()[name] = _KINDS[data["kind"]](name, data)
+
+
+def _make_function(name, data):
+    stub = _Stub(name, data)
+
+    def function(*args, **kwargs):
+        return _build(stub.result, _call(name, stub.arguments(args, kwargs)))  # noqa: F821 - a name of the module
+
+    async def awaitable(*args, **kwargs):
+        return _build(stub.result, await _call_async(name, stub.arguments(args, kwargs)))  # noqa: F821
+
+    for each, title in ((function, name), (awaitable, name + ".aio")):
+        each.__name__, each.__qualname__, each.__doc__ = name, title, data["doc"] or None
+        each.__signature__, each.__annotations__ = stub.signature, dict(stub.annotations)
+    function.aio = awaitable
+    return function
+
+
+class _Stub:
+    """What a function takes and gives.
+
+    Args:
+        name: Its name.
+        data: Its data.
+    """
+
+    def __init__(self, name, data):
+        self.name = name
+        self.result = data["spec"]
+        self.rows = {row["name"]: row for row in data["parameters"]}
+        types = [(row["name"], row["type"]) for row in data["parameters"]] + [("return", data["type"])]
+        self.annotations = {key: _type_of(text) for key, text in types if text is not None}
+        self.signature = _inspect.Signature(
+            [self._parameter(row) for row in data["parameters"]],
+            return_annotation=self.annotations.get("return", _inspect.Signature.empty),
+        )
+
+    def _parameter(self, row):
+        default = _inspect.Parameter.empty
+        if row["omitted"]:
+            default = None
+        elif row["default"] is not None:
+            default = _Default(row["default"], *row["values"])
+        annotation = self.annotations.get(row["name"], _inspect.Parameter.empty)
+        kind = getattr(_inspect.Parameter, row["kind"])
+        return _inspect.Parameter(row["name"], kind, default=default, annotation=annotation)
+
+    def arguments(self, args, kwargs):
+        """What was passed, by the host's names and as JSON has it."""
+        try:
+            bound = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError("%s(): %s" % (self.name, error)) from None
+        given = {}
+        for name, value in bound.items():
+            row = self.rows[name]
+            if not isinstance(value, _Default) and not (value is None and row["omitted"]):
+                given[row["key"]] = _plain(_with_base64(value) if row["bytes"] else value)
+        return given
+
+
+def _make_dataclass(name, data):
+    rows = zip(data["fields"], data["types"], data["defaults"])
+    fields = [
+        (row[0], _type_of(text)) + tuple(_default_field(row[2], value) for value in default)
+        for row, text, default in rows
+    ]
+    return _finish(_dataclasses.make_dataclass(name, fields, namespace=_words(data)), data)
+
+
+def _default_field(spec, value):
+    if spec is None and not isinstance(value, (list, dict)):
+        return _dataclasses.field(default=value)
+    return _dataclasses.field(default_factory=lambda: _build(spec, _copy.deepcopy(value)))
+
+
+def _make_typed_dict(name, data):
+    return _finish(type(name, (dict,), _words(data)), data)
+
+
+def _finish(made, data):
+    made.__module__ = __name__
+    made._codeact_fields, made._codeact_signs = data["fields"], data["signs"]
+    return made
+
+
+def _make_enum(name, data):
+    bases = {"str": str, "int": int, "float": float}
+    made = _enum.Enum(
+        name, [tuple(member) for member in data["members"]], module=__name__, type=bases.get(data["base"])
+    )
+    made.__doc__ = data["doc"] or made.__doc__
+    return made
+
+
+def _words(data):
+    return {"__doc__": data["doc"]} if data["doc"] else {}
+
+
+_KINDS = {
+    "function": _make_function,
+    "dataclass": _make_dataclass,
+    "typed_dict": _make_typed_dict,
+    "enum": _make_enum,
+}
+
+
+def _type_of(text):
+    """The type that a name stands for; what is no name stays a text."""
+    found = _NAMES.get(text) or globals().get(text)
+    return found if isinstance(found, type) or found is _typing.Any else _Type(text)
 
 
 def _plain(value):
@@ -142,7 +269,7 @@ def _make(spec, value):
 def _make_sequence(kind, specs, value):
     if not isinstance(value, list):
         raise TypeError
-    if kind == "tuple" and specs[-1:] != ("...",):
+    if kind == "tuple" and specs[-1:] != ["..."]:
         return tuple(_build(spec, item) for spec, item in zip(specs, value))
     return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](
         _build(specs[0], item) for item in value
@@ -223,7 +350,11 @@ _SCALARS = {
 
 _NAMES = {
     "Any": _typing.Any,
-    "Literal": _typing.Literal,
+    "bool": bool,
+    "bytes": bytes,
+    "float": float,
+    "int": int,
+    "str": str,
     "Decimal": _decimal.Decimal,
     "Path": _pathlib.Path,
     "UUID": _uuid.UUID,
@@ -232,12 +363,3 @@ _NAMES = {
     "time": _datetime.time,
     "timedelta": _datetime.timedelta,
 }
-
-
-def _resolve(function):
-    """Turn the annotations from text into types, where this Python has them all."""
-    names = {**_NAMES, **globals()}
-    try:
-        function.__annotations__ = {name: eval(text, names) for name, text in function.__annotations__.items()}
-    except Exception:  # list[str] and int | None are newer than Python 3.8
-        pass

@@ -14,6 +14,7 @@ import types
 from . import calls
 
 MODULE = "host_tools"
+STUBS = "_stubs"
 NOT_NOW = "host tools can be called only while a Python block runs"
 # Raised where nobody expects them they would end a loop or the process, or they need arguments of their own.
 _UNFIT = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationError", "TabError"} | {
@@ -82,7 +83,8 @@ def install(sources):
     """Make the module.
 
     Args:
-        sources: [name, source] of each tool; the source defines the function, which calls `_call(name, arguments)`.
+        sources: [name, definition] of each thing, in order: the source of a function, which calls `_call(name, arguments)`; or
+            data that functions and classes are made of, behind the source that makes them, which is called `_stubs`.
 
     Returns:
         What went wrong, by tool.
@@ -140,9 +142,14 @@ def _publish(module, sources):
 
 
 def _define(module, name, source):
+    if not isinstance(source, str):
+        vars(module)["_define"](name, source)
+        return
     filename = "<%s.%s>" % (MODULE, name)
     tree = ast.parse(source, filename)
     exec(compile(tree, filename, "exec", dont_inherit=True), vars(module))
+    if name == STUBS:
+        return
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     if not definitions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -12,48 +13,18 @@ from autogen_core.tools import Tool, ToolResult, ToolSchema
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from .answers import to_answer
+from .classes import shown_value
 from .function import merged, survived
-from .json_schema import find_complaints
+from .json_schema import ArgumentSchema, plain_schema
 from .schema import MAX_COMPLAINTS, Fields, PythonSchema, complaint, model_schema
-from .shapes import ClassText, Names, Shape, Shapes, identifier, parameter_name
-from .stub import Parameter, Stub, write_stub
+from .shapes import Names, Shape, Shapes, definitions_of, identifier, parameter_name, required_by
+from .stub import Parameter, StubbedTool, write_stub
 from .tool import ToolAnswer, ToolArgumentError
 
 _RESULT = "result"
 
 
-class _DescribedTool:
-    """What both kinds have in common: a stub, made from a schema."""
-
-    stub: Stub
-
-    @property
-    def name(self) -> str:
-        """Its name in Python."""
-        return self.stub.name
-
-    @property
-    def signature(self) -> str:
-        """Its parameters and result."""
-        return self.stub.signature
-
-    @property
-    def description(self) -> str:
-        """What it does."""
-        return self.stub.description
-
-    @property
-    def classes(self) -> tuple[ClassText, ...]:
-        """What classes it needs."""
-        return self.stub.classes
-
-    @property
-    def source(self) -> str:
-        """Python 3.8 source that defines it in the sandbox."""
-        return self.stub.source
-
-
-class BaseToolHostTool(_DescribedTool):
+class BaseToolHostTool(StubbedTool):
     """An AutoGen `BaseTool` as a host tool.
 
     Args:
@@ -122,7 +93,7 @@ class BaseToolHostTool(_DescribedTool):
         return to_answer(value, self.name, dump)
 
 
-class SchemaHostTool(_DescribedTool):
+class SchemaHostTool(StubbedTool):
     """A tool that is known by its JSON schema, such as that of a `Workbench`, as a host tool.
 
     Args:
@@ -130,11 +101,10 @@ class SchemaHostTool(_DescribedTool):
         names: The names that all tools share.
         call: Runs it with its arguments.
         origin: Where it comes from, for errors.
-        definitions: The `$defs` that its schema refers to.
         result: Schema of what it returns; by default text.
 
     Raises:
-        ValueError: Its name is taken.
+        ValueError: Its name is taken, or its schema is not valid.
     """
 
     def __init__(
@@ -144,21 +114,23 @@ class SchemaHostTool(_DescribedTool):
         call: Callable[[Mapping[str, Any], CancellationToken], Awaitable[ToolResult | ToolAnswer]],
         origin: str,
         *,
-        definitions: Mapping[str, Any] | None = None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
         self._call = call
-        self._schema: Mapping[str, Any] = schema.get("parameters") or {"type": "object", "properties": {}}
-        inner: Any = self._schema.get("$defs", {})
-        self._definitions: Mapping[str, Any] = definitions if definitions is not None else inner
         name = identifier(schema["name"])
-        names.tool(name, f"`{schema['name']}` of {origin}")
-        taken = Shapes(name, names, self._definitions, python=False)
-        given = Shapes(name, names, (result or {}).get("$defs", {}), python=False)
-        parameters = parameters_of(self._schema, taken, name)
-        returns = Shape("str") if result is None else given.of(result, f"{name}_result")
-        classes = {**taken.classes, **given.classes}
-        self.stub = write_stub(name, parameters, returns, schema.get("description", ""), classes.values())
+        origin = f"`{schema['name']}` of {origin}"
+        names.tool(name, origin)
+        parameters = plain_schema(schema.get("parameters") or {}, origin)
+        self._schema = ArgumentSchema(parameters, origin)
+        taken = Shapes(name, names, definitions_of(parameters), python=False)
+        returns, classes = Shape("str"), taken.classes
+        if result is not None:
+            result = plain_schema(result, origin)
+            given = Shapes(name, names, definitions_of(result), python=False)
+            returns, classes = given.of(result, f"{name}_result"), given.classes
+        words = str(schema.get("description") or "")
+        listed = parameters_of(parameters, taken, name)
+        self.stub = write_stub(name, listed, returns, words, {**taken.classes, **classes}.values())
 
     async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
         """Check the arguments and run the tool.
@@ -167,8 +139,8 @@ class SchemaHostTool(_DescribedTool):
             ToolArgumentError: They do not fit.
             RuntimeError: The tool reported an error.
         """
-        if complaints := find_complaints({**self._schema, "type": "object"}, arguments, self._definitions):
-            raise ToolArgumentError("; ".join(complaints[:MAX_COMPLAINTS]))
+        if problems := await self._schema.problems(arguments):
+            raise ToolArgumentError("; ".join(problems[:MAX_COMPLAINTS]))
         answer = await survived(self._call(arguments, cancellation_token), cancellation_token)
         if isinstance(answer, ToolAnswer):
             return answer
@@ -188,14 +160,13 @@ def parameters_of(schema: Mapping[str, Any], shapes: Shapes, tool: str) -> list[
     Raises:
         ValueError: Two would have one name in Python.
     """
-    needed = set(schema.get("required", ()))
+    needed = required_by(schema)
     parameters = [
         _parameter(key, each if isinstance(each, Mapping) else {}, shapes, needed=key in needed)
         for key, each in schema.get("properties", {}).items()
     ]
-    names = [each.name for each in parameters]
-    for name in names:
-        if names.count(name) > 1:
+    for name, number in Counter(each.name for each in parameters).items():
+        if number > 1:
             raise ValueError(
                 f"Two parameters of the tool `{tool}` would both be `{name}` in Python; rename one of them."
             )
@@ -204,17 +175,14 @@ def parameters_of(schema: Mapping[str, Any], shapes: Shapes, tool: str) -> list[
 
 def _parameter(key: str, schema: Mapping[str, Any], shapes: Shapes, *, needed: bool) -> Parameter:
     shape = shapes.of(schema, key)
-    default, value = schema.get("default"), None
-    if not needed and default is not None:
-        value = repr(default)
-    omitted = not needed and default is None and ("default" not in schema or not shape.nullable)
+    default = schema.get("default")
     return Parameter(
         name=parameter_name(key),
         key=key,
         shape=shape,
-        default=None if needed else value or "None",
-        value=None if needed else value or "None",
-        omitted=omitted,
+        default=None if needed else shown_value(default),
+        values=(default,),
+        omitted=not needed and default is None and ("default" not in schema or not shape.nullable),
         description=str(schema.get("description", "")) if "$ref" not in schema else "",
     )
 

@@ -104,13 +104,11 @@ class ExecutorTools:
         """
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
 
-    def later(self) -> list[tuple[str, str]]:
-        """Name and source of each tool that has come since; every block is sent them, whatever became of the one before."""
-        names = self.broker.tools.keys()
-        if names <= self._at_start:
+    def later(self) -> list[tuple[str, Any]]:
+        """Name and definition of what tools that have come since need; every block is sent that, whatever became of the last."""
+        if self.broker.tools.keys() <= self._at_start:
             return []
-        tools = sorted(self.broker.tools.values(), key=lambda tool: tool.name not in self._at_start)
-        return [(name, source) for name, source in sources(tools) if name not in self._at_start]
+        return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
 
     def block(self, block: CodeBlock) -> BlockCalls | None:
         """What takes the calls of one block; None where there are no tools."""

@@ -7,6 +7,7 @@ import asyncio
 import enum
 import functools
 import inspect
+import json
 import operator
 import types
 import typing
@@ -19,18 +20,18 @@ from PIL.Image import Image as Picture
 from pydantic import Base64Bytes, Field, TypeAdapter
 
 from .answers import to_answer
+from .classes import MAX_DEFAULT_CHARS
 from .schema import Fields
-from .shapes import ClassText, Names, Shapes, usable
-from .stub import Parameter, Stub, write_stub
+from .shapes import Names, Shapes, usable
+from .stub import Parameter, Stub, StubbedTool, write_stub
 from .threads import Threads
 from .tool import ToolAnswer
 
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
-MAX_DEFAULT_CHARS = 80
 
 
-class FunctionHostTool:
+class FunctionHostTool(StubbedTool):
     """A typed function, sync or async, as a host tool.
 
     Args:
@@ -55,31 +56,6 @@ class FunctionHostTool:
         self._arguments = _argument_fields(self._name, shown, hints)
         self._result = _result_field(hints)
         self.stub = self._write(names, shown, hints)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._name
-
-    @property
-    def signature(self) -> str:
-        """Its parameters and result."""
-        return self.stub.signature
-
-    @property
-    def description(self) -> str:
-        """Its docstring."""
-        return self.stub.description
-
-    @property
-    def classes(self) -> tuple[ClassText, ...]:
-        """What classes it needs."""
-        return self.stub.classes
-
-    @property
-    def source(self) -> str:
-        """Python 3.8 source that defines it in the sandbox."""
-        return self.stub.source
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -300,27 +276,34 @@ def _transported(kind: Any) -> Any:
 def _described(
     parameter: inspect.Parameter, hints: Mapping[str, Any], shape: Any, schema: Mapping[str, Any]
 ) -> Parameter:
-    shown = value = None
-    if parameter.default is not _EMPTY:
-        shown, value = _default(parameter.default)
+    shown, values = (None, ()) if parameter.default is _EMPTY else _default(parameter.default)
     return Parameter(
         name=parameter.name,
         key=parameter.name,
         shape=shape,
         default=shown,
-        value=value,
+        values=values,
         kind=parameter.kind,
         description=str(schema.get("description", "")) if parameter.name in hints and "$ref" not in schema else "",
     )
 
 
-def _default(default: Any) -> tuple[str, str | None]:
-    """How a default is shown, and its Python source where that is all there is to it."""
+def _default(default: Any) -> tuple[str, tuple[Any, ...]]:
+    """How a default is shown, and its value where JSON has that as it is."""
     if isinstance(default, enum.Enum):
-        return f"{type(default).__name__}.{default.name}", None
+        return f"{type(default).__name__}.{default.name}", ()
     text = repr(default)
+    if not _is_literal(text, default):
+        return "...", ()
     try:
-        same = len(text) <= MAX_DEFAULT_CHARS and ast.literal_eval(text) == default
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        same = repr(json.loads(json.dumps(default))) == text
+    except (TypeError, ValueError):
         same = False
-    return (text, text) if same else ("...", None)
+    return text, (default,) if same else ()
+
+
+def _is_literal(text: str, value: Any) -> bool:
+    try:
+        return len(text) <= MAX_DEFAULT_CHARS and bool(ast.literal_eval(text) == value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False

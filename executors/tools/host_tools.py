@@ -14,7 +14,7 @@ from autogen_core.tools import BaseTool, Tool, Workbench
 from .described import BaseToolHostTool, is_tool
 from .function import FunctionHostTool
 from .shapes import Names
-from .stub import Stub, values_source
+from .stub import SHARED, values_source
 from .threads import Threads
 from .tool import HostTool
 from .workbench import OpenWorkbench
@@ -221,27 +221,27 @@ def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
     return tools
 
 
-def sources(tools: Sequence[HostTool]) -> list[tuple[str, str]]:
-    """Write the sources of tools that one module will hold; what several need is only in the first.
+def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]:
+    """Write what the sandbox makes tools of.
 
     Args:
         tools: The tools.
 
     Returns:
-        Name and source of each, in order.
+        Name and definition of each thing, in order and once: of a tool that brings its own source that, of others data, behind
+        the code that makes stubs and the data of the classes that they need.
     """
-    written: set[str] = set()
-    result = []
+    written: dict[str, str | dict[str, Any]] = {}
     for tool in tools:
-        stub = getattr(tool, "stub", None)
-        if not isinstance(stub, Stub):
-            result.append((tool.name, tool.source))
+        source = tool.source
+        if isinstance(source, str):
+            written[tool.name] = source
             continue
-        parts = [values_source(), *(each.source for each in stub.classes)]
-        fresh = [part for part in parts if part not in written]
-        written.update(fresh)
-        result.append((tool.name, "\n\n\n".join([*fresh, stub.function]) + "\n"))
-    return result
+        written.setdefault(SHARED, values_source())
+        for each in source.classes:
+            written.setdefault(each.name, dict(each.data))
+        written[tool.name] = source.data
+    return list(written.items())
 
 
 def is_host_tool(thing: object) -> TypeGuard[HostTool]:

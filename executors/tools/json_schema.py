@@ -1,157 +1,312 @@
-"""Checking a tool's arguments against a JSON schema: the keywords that tools use; others are left to the tool."""
+"""A tool's JSON schema from a stranger: made plain, checked once, and arguments checked against it within bounds.
+
+The `jsonschema` library does the checking. Nothing is fetched, and what could take for ever is left to the tool: regular
+expressions, and what they decide.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+import contextvars
+import json
+import logging
+import math
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-MAX_DEPTH = 50
-MAX_SHOWN_CHARS = 100
+from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
 
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "object": lambda value: isinstance(value, Mapping),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: (
-        (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
-    ),
-}
-_LIMITS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "minimum": (lambda value, limit: value >= limit, "must be at least {}"),
-    "maximum": (lambda value, limit: value <= limit, "must be at most {}"),
-    "exclusiveMinimum": (lambda value, limit: value > limit, "must be above {}"),
-    "exclusiveMaximum": (lambda value, limit: value < limit, "must be below {}"),
-}
-_LENGTHS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "minLength": (lambda value, limit: len(value) >= limit, "must have at least {} characters"),
-    "maxLength": (lambda value, limit: len(value) <= limit, "must have at most {} characters"),
-    "pattern": (lambda value, pattern: _matches(pattern, value), "must match {}"),
-}
-_COUNTS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
-    "minItems": (lambda value, limit: len(value) >= limit, "must have at least {} items"),
-    "maxItems": (lambda value, limit: len(value) <= limit, "must have at most {} items"),
-}
+from .payloads import aside
+
+logger = logging.getLogger("autogen_codeact")
+
+MAX_SCHEMA_BYTES = 1024 * 1024
+MAX_DEPTH = 60
+# About a second of a thread, where arguments and schema have been made to take long.
+MAX_STEPS = 400_000
+# What is done on the event loop.
+FEW_STEPS = 2000
+CHARS_A_STEP = 16
+MAX_PROBLEMS = 6
+
+_UNCHECKED = frozenset(
+    {
+        "pattern",
+        "patternProperties",
+        "format",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "$dynamicRef",
+        "$recursiveRef",
+    }
+)
+_DATA = frozenset({"enum", "const", "default", "example", "examples"})
+_BY_NAME = frozenset({"properties", "$defs", "definitions", "dependentSchemas", "dependencies", "schemas"})
+_EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+_steps: contextvars.ContextVar[list[int]] = contextvars.ContextVar("steps")
 
 
-def find_complaints(  # noqa: PLR0911 - one for each kind of value
-    schema: Any, value: Any, definitions: Mapping[str, Any], place: str = "", depth: int = 0
-) -> list[str]:
-    """Check a value.
+def plain_schema(schema: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Copy a schema as JSON has it.
 
     Args:
-        schema: The schema, or a boolean.
-        value: What JSON held.
-        definitions: The `$defs` that the schema refers to; what is not there is not checked.
-        place: Where the value stands.
-        depth: How deep that is.
+        schema: The schema.
+        origin: Whose it is, for the error.
 
-    Returns:
-        What is wrong with it, in words; nothing where it fits.
+    Raises:
+        ValueError: It is no JSON, too large or nested too deeply.
     """
-    if schema is False:
-        return [f"{place or 'the arguments'} is not allowed"]
-    if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
-        return []
-    if "$ref" in schema:
-        referred = definitions.get(str(schema["$ref"]).rpartition("/")[2])
-        return find_complaints(referred, value, definitions, place, depth + 1)
-    complaints = _of_kind(schema, value, place) or _of_choice(schema, value, definitions, place, depth)
-    if complaints:
-        return complaints
-    if isinstance(value, Mapping):
-        return _of_object(schema, value, definitions, place, depth)
-    if isinstance(value, list):
-        return _bounded(_COUNTS, schema, value, place) + _of_items(schema, value, definitions, place, depth)
-    if isinstance(value, str):
-        return _bounded(_LENGTHS, schema, value, place)
-    if _TYPES["number"](value):
-        return _bounded(_LIMITS, schema, value, place)
-    return []
-
-
-def _of_kind(schema: Mapping[str, Any], value: Any, place: str) -> list[str]:
-    kinds = schema.get("type")
-    kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    known = [_TYPES[kind] for kind in kinds if kind in _TYPES]
-    absent = value is None and schema.get("nullable")
-    if known and len(known) == len(kinds) and not any(fits(value) for fits in known) and not absent:
-        return [f"{place or 'the arguments'} must be of type {' or '.join(kinds)}, not {_shown(value)}"]
-    if "enum" in schema and value not in schema["enum"]:
-        return [f"{place} must be one of {', '.join(map(repr, schema['enum']))}, not {_shown(value)}"]
-    if "const" in schema and value != schema["const"]:
-        return [f"{place} must be {schema['const']!r}, not {_shown(value)}"]
-    return []
-
-
-def _of_choice(
-    schema: Mapping[str, Any], value: Any, definitions: Mapping[str, Any], place: str, depth: int
-) -> list[str]:
-    for each in schema.get("allOf", ()):
-        if complaints := find_complaints(each, value, definitions, place, depth + 1):
-            return complaints
-    choices = schema.get("anyOf") or schema.get("oneOf")
-    if not choices:
-        return []
-    found = [find_complaints(each, value, definitions, place, depth + 1) for each in choices]
-    if all(found):
-        return [f"{place} fits none of its types: " + "; or ".join(each[0] for each in found)]
-    return []
-
-
-def _of_object(
-    schema: Mapping[str, Any], value: Mapping[str, Any], definitions: Mapping[str, Any], place: str, depth: int
-) -> list[str]:
-    properties = schema.get("properties", {})
-    complaints = [f"{_within(place, key)} is missing" for key in schema.get("required", ()) if key not in value]
-    others = schema.get("additionalProperties", True)
-    for key, item in value.items():
-        if key in properties:
-            complaints += find_complaints(properties[key], item, definitions, _within(place, key), depth + 1)
-        elif others is False and not schema.get("patternProperties"):
-            complaints.append(f"{_within(place, key)} is not known")
-        else:
-            complaints += find_complaints(others, item, definitions, _within(place, key), depth + 1)
-    return complaints
-
-
-def _of_items(
-    schema: Mapping[str, Any], value: list[Any], definitions: Mapping[str, Any], place: str, depth: int
-) -> list[str]:
-    first = schema.get("prefixItems", [])
-    rest = schema.get("items", True)
-    complaints: list[str] = []
-    for number, item in enumerate(value):
-        each = first[number] if number < len(first) else rest
-        complaints += find_complaints(each, item, definitions, f"{place}[{number}]", depth + 1)
-        if complaints:
-            break  # the next ten thousand are wrong in the same way
-    return complaints
-
-
-def _bounded(
-    limits: Mapping[str, tuple[Callable[[Any, Any], bool], str]], schema: Mapping[str, Any], value: Any, place: str
-) -> list[str]:
-    for keyword, (fits, words) in limits.items():
-        if keyword in schema and not fits(value, schema[keyword]):
-            return [f"{place} {words.format(schema[keyword])}, not {_shown(value)}"]
-    return []
-
-
-def _matches(pattern: str, value: str) -> bool:
     try:
-        return re.search(pattern, value) is not None
-    except re.error:
-        return True  # a dialect of its own; the tool will judge
+        plain = _checked(json.dumps(schema))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"The JSON schema of {origin} can't be used: {error}. Make it smaller, or correct it."
+        ) from None
+    return dict(plain)
 
 
-def _within(place: str, key: str) -> str:
-    return f"{place}.{key}" if place else key
+class ArgumentSchema:
+    """Checks arguments against a schema.
+
+    Args:
+        schema: The schema, as `plain_schema` gave it.
+        origin: Whose it is, for the error.
+
+    Raises:
+        ValueError: It is no valid JSON schema; the message says where.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], origin: str) -> None:
+        kind: Any = validator_for(schema, default=Draft202012Validator)
+        current = kind not in (Draft3Validator, Draft4Validator)
+        schema = {**_adapted(schema, current=current), "type": "object"}
+        try:
+            kind.check_schema(schema, format_checker=None)
+        except (SchemaError, RecursionError) as error:
+            raise ValueError(
+                f"The JSON schema of {origin} is not valid: {_complaint(error)}. Correct it there."
+            ) from None
+        _drop_unknown_references(schema, origin)
+        self._validator = _bounded(kind)(schema, registry=Registry())
+
+    async def problems(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Check arguments, in a thread where that takes long.
+
+        Args:
+            arguments: By name, as JSON gave them.
+
+        Returns:
+            What is wrong with them, in sentences; nothing where they fit.
+        """
+        try:
+            return self._problems(arguments, FEW_STEPS)
+        except _TooMuch:
+            return await aside(True, lambda: self._all_problems(arguments))
+
+    def _all_problems(self, arguments: Mapping[str, Any]) -> list[str]:
+        try:
+            return self._problems(arguments, MAX_STEPS)
+        except _TooMuch:
+            return ["it would take too long to check the arguments against the tool's JSON schema: give less"]
+
+    def _problems(self, arguments: Mapping[str, Any], steps: int) -> list[str]:
+        _steps.set([steps])
+        found: dict[str, None] = {}
+        try:
+            for error in self._validator.iter_errors(arguments):
+                found |= dict.fromkeys(_sentences(error))
+                if len(found) >= MAX_PROBLEMS:
+                    break
+        except RecursionError:
+            raise _TooMuch from None
+        except (ArithmeticError, Unresolvable) as error:
+            return [f"the arguments can't be checked against the tool's JSON schema: {reprlib.repr(str(error))}"]
+        return list(found)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"
+class _TooMuch(Exception):
+    """Checking takes too many steps."""
+
+
+def _checked(text: str) -> Any:
+    if len(text) > MAX_SCHEMA_BYTES:
+        raise ValueError(f"it has {len(text):,} bytes, and {MAX_SCHEMA_BYTES:,} are allowed")
+    schema = json.loads(text)
+    level: list[Any] = [schema]
+    for _ in range(MAX_DEPTH):
+        level = [item for each in level for item in _items(each)]
+        if not level:
+            return schema
+    raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _adapted(schema: Any, *, current: bool) -> Any:
+    """Leave out what is not checked, and write what OpenAPI 3.0 and draft 4 say as JSON schema says it today."""
+    if isinstance(schema, list):
+        return [_adapted(each, current=current) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    adapted: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _BY_NAME and isinstance(value, dict):
+            adapted[key] = {name: _adapted(each, current=current) for name, each in value.items()}
+        elif key not in _UNCHECKED:
+            adapted[key] = value if key in _DATA else _adapted(value, current=current)
+    if "patternProperties" in schema and not isinstance(adapted.get("additionalProperties"), dict):
+        adapted.pop("additionalProperties", None)  # the patterns would say what else is allowed
+    elif "patternProperties" in schema:
+        adapted["additionalProperties"] = True
+    for exclusive, bound in _EXCLUSIVE.items() if current else ():
+        if isinstance(adapted.get(exclusive), bool) and adapted.pop(exclusive) and bound in adapted:
+            adapted[exclusive] = adapted.pop(bound)
+    return _with_null(adapted) if schema.get("nullable") is True else adapted
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(schema.get("enum"), list):
+        schema["enum"] = [*schema["enum"], None]
+    if isinstance(schema.get("type"), str):
+        schema["type"] = [schema["type"], "null"]
+    if schema.keys() & {"$ref", "allOf", "anyOf", "oneOf", "const"}:
+        return {"anyOf": [schema, {"type": "null"}]}
+    return schema
+
+
+def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:
+    """Have values of types that the schema names and does not hold left to the tool; nothing is fetched."""
+    resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).resolver("")
+    unknown: set[str] = set()
+    todo: list[Any] = [schema]
+    while todo:
+        each = todo.pop()
+        todo.extend(_items(each))
+        reference = each.get("$ref") if isinstance(each, dict) else None
+        if not isinstance(reference, str):
+            continue
+        try:
+            resolver.lookup(reference)
+        except Exception:  # noqa: BLE001 - whatever a malformed one makes of the library
+            unknown.add(reprlib.repr(reference))
+            del each["$ref"]
+    if unknown:
+        logger.warning(
+            "the JSON schema of %s refers to what is not in it (%s): such arguments are not checked",
+            origin,
+            ", ".join(sorted(unknown)[:MAX_PROBLEMS]),
+        )
+
+
+def _bounded(kind: Any) -> Any:
+    """The same validator, counting its steps; NaN and infinity, which JSON has not, are no numbers."""
+    known = kind.TYPE_CHECKER
+    finite = known.redefine(
+        "number",
+        lambda checker, value: known.is_type(value, "number") and (isinstance(value, int) or math.isfinite(value)),
+    )
+    keywords = {**kind.VALIDATORS, "uniqueItems": _unique_items}
+    make: Any = extend
+    return make(
+        kind,
+        {name: _counted(check, 20 if name == "$ref" else 1) for name, check in keywords.items()},
+        type_checker=finite,
+    )
+
+
+def _counted(check: Callable[..., Any], cost: int) -> Callable[..., Iterator[ValidationError]]:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        _spend(cost + (len(value) if isinstance(value, list | dict) else 0))
+        for error in check(validator, value, instance, schema) or ():
+            _spend(len(error.message) // CHARS_A_STEP)
+            yield error
+
+    return counted
+
+
+def _spend(steps: int) -> None:
+    left = _steps.get()
+    left[0] -= steps
+    if left[0] < 0:
+        raise _TooMuch
+
+
+def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    # The library compares each with each where they can't be sorted.
+    if unique and isinstance(instance, list):
+        _spend(len(instance))
+        if len({json.dumps(item, sort_keys=True) for item in instance}) < len(instance):
+            yield ValidationError("must hold each item once")
+
+
+_WORDS = {
+    "type": "must be of type {}",
+    "enum": "must be one of {}",
+    "const": "must be {}",
+    "minimum": "must be at least {}",
+    "maximum": "must be at most {}",
+    "exclusiveMinimum": "must be above {}",
+    "exclusiveMaximum": "must be below {}",
+    "minLength": "must have at least {} characters",
+    "maxLength": "must have at most {} characters",
+    "minItems": "must have at least {} items",
+    "maxItems": "must have at most {} items",
+}
+_show = reprlib.Repr()
+_show.maxstring = _show.maxother = _show.maxlong = 100
+_show.maxlist = _show.maxdict = 10
+_show.maxlevel = 3
+
+
+def _sentences(error: Any) -> list[str]:
+    place = _place(error)
+    value, instance = error.validator_value, error.instance
+    if error.validator == "required" and isinstance(value, list):
+        return [f"{_within(place, key)} is missing" for key in value if key not in instance]
+    if error.validator == "additionalProperties" and value is False:
+        known = error.schema.get("properties", {})
+        return [f"{_within(place, key)} is not known" for key in instance if key not in known]
+    if error.validator in ("anyOf", "oneOf") and error.context:
+        first = {each.schema_path[0]: _sentences(each)[0] for each in reversed(error.context)}
+        return [f"{place} fits none of its types: {'; or '.join(first[key] for key in sorted(first))}"]
+    shown = _show.repr(instance)
+    if error.validator in _WORDS:
+        return [f"{place or 'the arguments'} {_WORDS[error.validator].format(_limit(error))}, not {shown}"]
+    if error.validator == "uniqueItems":
+        return [f"{place} {error.message}"]
+    return [f"{place or 'the arguments'} must fit {error.validator} of the tool's JSON schema, not {shown}"]
+
+
+def _limit(error: Any) -> str:
+    value = error.validator_value
+    if error.validator == "type":
+        return " or ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if error.validator == "enum":
+        more = f" and {len(value) - 20:,} more" if len(value) > 20 else ""
+        return ", ".join(map(_show.repr, value[:20])) + more
+    return _show.repr(value)
+
+
+def _complaint(error: Exception) -> str:
+    if not isinstance(error, SchemaError):
+        return "it refers to itself"
+    return f"{_place(error) or 'the schema'}: {error.message[:200]}"
+
+
+def _place(error: Any) -> str:
+    place = ""
+    for part in error.absolute_path:
+        place = f"{place}[{part}]" if isinstance(part, int) else _within(place, part)
+    return place
+
+
+def _within(place: str, key: Any) -> str:
+    shown = str(key)[:100]
+    return f"{place}.{shown}" if place else shown

@@ -79,7 +79,9 @@ class McpTools:
         """
         schemas = await self._workbench.list_tools()
         answer: Any = await self._asked("list_tools", None)
-        return [self._tool(schema, raw, names) for schema, raw in zip(schemas, answer.tools, strict=True)]
+        pairs = list(zip(schemas, answer.tools, strict=True))
+        # In a thread: a schema may be large.
+        return await asyncio.to_thread(lambda: [self._tool(schema, raw, names) for schema, raw in pairs])
 
     def _tool(self, schema: ToolSchema, raw: Any, names: Names) -> HostTool:
         result, wrapped = _result_schema(raw.outputSchema)

@@ -12,6 +12,7 @@ import json.scanner
 import math
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,6 +28,8 @@ MOST_CONTAINERS = 50_000
 MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
+# Each thread that works in Python keeps the event loop waiting for its turn at the interpreter: so only two at once.
+_LANES = ThreadPoolExecutor(2, thread_name_prefix="tool-values")
 _ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
@@ -57,7 +60,7 @@ async def read_call(payload: bytes, copies: int) -> Request:
     Raises:
         ValueError: It is none.
     """
-    return await _aside(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
+    return await aside(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
 
 
 def _read_call(payload: bytes, copies: int) -> Request:
@@ -114,7 +117,7 @@ async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
         ValueError: It is too large.
         TypeError: JSON can't hold it.
     """
-    return await _aside(least_size(value, SMALL_BYTES) > SMALL_BYTES, lambda: _write_answer(value, limit))
+    return await aside(least_size(value, SMALL_BYTES) > SMALL_BYTES, lambda: _write_answer(value, limit))
 
 
 def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
@@ -181,6 +184,6 @@ def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
     return kind.__name__[:TYPE_LIMIT], message[:MESSAGE_LIMIT], bases
 
 
-async def _aside(needed: bool, work: Callable[[], T]) -> T:
+async def aside(needed: bool, work: Callable[[], T]) -> T:
     """Do it in a thread where it may take long."""
-    return await asyncio.to_thread(work) if needed else work()
+    return await asyncio.get_running_loop().run_in_executor(_LANES, work) if needed else work()

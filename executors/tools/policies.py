@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .approval import ToolApproval, ToolApprovalRequest
 from .host_tools import load_tools
-from .terminal import ask
+from .terminal import Question, ask
 
 MAX_SHOWN_CHARS = 4_000
 MAX_QUESTION_CHARS = 40_000
@@ -97,6 +97,9 @@ class AskPersonConfig(BaseModel):
 class AskPerson(ToolPolicy, Component[AskPersonConfig]):
     """Asks the person at the terminal, one question at a time; without a terminal the answer is no.
 
+    What was typed before the prompt is dropped. Where the code has withdrawn a question, a yes to the next one needs a code that
+    its prompt shows, so that the answer to the one can't allow the other.
+
     Args:
         timeout: Seconds to wait for an answer; after that it is no. Default: as long as the block runs.
     """
@@ -119,9 +122,13 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
             if _word(line) in ALWAYS:
                 self._always.add(request.name)
 
-        question = f"The code wants to call {call_text(request)}\nAllow it? [y]es, [a]lways this tool, or why not (Enter: no): "
+        name = request.name
+        name = request.name
+        text = f"The code wants to call {call_text(request)}\n"
+        prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
         try:
-            answer = await ask(question, self._timeout, lambda: request.name in self._always, heard)
+            question = Question(name, text, prompt, YES + ALWAYS, self._timeout)
+            answer = await ask(question, lambda: name in self._always, heard)
         except EOFError as error:
             return ToolApproval(False, str(error))
         except TimeoutError:

@@ -6,14 +6,23 @@ import builtins
 import json
 import keyword
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
+from .classes import ClassText, Field, data_class, enum_class, typed_dict
 from .schema import PYTHON
 
 Spec = tuple[Any, ...] | None
 """How `_build` of executors/runner/tool_values.py makes a value; None for what JSON has as it is."""
+
+MAX_DEPTH = 50
+# What is longer tells nobody anything: definitions that refer to each other can make it longer than memory.
+MAX_TYPE_CHARS = 2000
+MAX_NAME_CHARS = 80
+MAX_CLASSES = 500
 
 _FORMATS = {
     "date-time": ("datetime", "datetime"),
@@ -29,10 +38,14 @@ _FORMATS = {
     "base64": ("bytes", "base64"),
 }
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
-_KEYS = {"integer": ("int",), "number": ("float",)}
+_KEYS = {"int": ("int",), "float": ("float",)}
 _OWN_NAMES = frozenset(
     {"Any", "Literal", "Decimal", "Path", "UUID", "date", "datetime", "time", "timedelta", "TypedDict"}
+    | {"ToolError", "ToolRefused"}
 )
+_REFERENCE = re.compile(r'"\$ref": "#/(?:\$defs|definitions)/([^"]+)"')
+# Enum has a meaning of its own for these names.
+_RESERVED = re.compile(r"_.*_|mro")
 
 
 @dataclass(frozen=True)
@@ -51,21 +64,6 @@ class Shape:
 
 
 ANY = Shape("Any", nullable=True)
-
-
-@dataclass(frozen=True)
-class ClassText:
-    """A class that stubs need.
-
-    Args:
-        name: Its name.
-        shown: Its definition for a reader.
-        source: Its definition for the sandbox.
-    """
-
-    name: str
-    shown: str
-    source: str
 
 
 class Names:
@@ -105,8 +103,9 @@ class Names:
             prefix: What is put before it where another class has it.
             meaning: What the class is; two with the same meaning are the same.
         """
-        base = identifier(wanted)
-        choices = [base, prefix + base, *(f"{prefix}{base}{number}" for number in range(2, 1000))]
+        base = identifier(wanted).lstrip("_") or "Value"
+        base = identifier(base[:MAX_NAME_CHARS])
+        choices = chain([base, prefix + base], (f"{prefix}{base}{number}" for number in count(2)))
         name = next(each for each in choices if self._taken.get(each, meaning) == meaning)
         self._taken[name] = meaning
         return name
@@ -118,10 +117,15 @@ def identifier(text: str) -> str:
     Args:
         text: Any text, such as the name of an MCP tool.
     """
-    name = re.sub(r"\W", "_", text) or "_"
-    if name[0].isdigit():
-        name = f"_{name}"
+    name = _with_letters(text)
     return f"{name}_" if not usable(name) else name
+
+
+def _with_letters(text: str) -> str:
+    # Python reads an identifier in this normal form, and not all that is a letter to `re` is one in it.
+    text = unicodedata.normalize("NFKC", text)
+    name = "".join(char if f"a{char}".isidentifier() else "_" for char in text) or "_"
+    return name if name.isidentifier() else f"_{name}"
 
 
 def usable(name: str) -> bool:
@@ -141,7 +145,8 @@ class Shapes:
         tool: Its name.
         names: The names that the stubs of all tools share.
         definitions: The schema's `$defs`.
-        python: Whether the schema was made from Python types, so that a date is a `date` and not a string.
+        python: Whether the schema was made from Python types, so that a date is a `date` and not a string; only then is our own
+            keyword in it looked at.
     """
 
     def __init__(self, tool: str, names: Names, definitions: Mapping[str, Any], *, python: bool) -> None:
@@ -150,28 +155,39 @@ class Shapes:
         self._definitions = definitions
         self._python = python
         self._named: dict[str, str] = {}
+        self._aliases: dict[str, Shape] = {}
+        self._written: dict[str, tuple[str, set[str]]] = {}
+        self._depth = 0
         self._members: dict[str, dict[str, str]] = {}
         self.classes: dict[str, ClassText] = {}
 
-    def of(self, schema: Any, hint: str = "Value") -> Shape:  # noqa: PLR0911 - one for each form that a schema has
+    def of(self, schema: Any, hint: str = "Value") -> Shape:
         """Find out what a schema is.
 
         Args:
             schema: The schema, or a boolean.
             hint: What a class is called that has no name of its own.
         """
-        if not isinstance(schema, Mapping):
+        if not isinstance(schema, Mapping) or self._depth >= MAX_DEPTH:
             return ANY
+        self._depth += 1
+        try:
+            shape = self._of(schema, hint)
+        finally:
+            self._depth -= 1
+        return shape if len(shape.text) <= MAX_TYPE_CHARS else ANY
+
+    def _of(self, schema: Mapping[str, Any], hint: str) -> Shape:  # noqa: PLR0911 - one for each form that a schema has
         if "$ref" in schema:
             return self._referenced(str(schema["$ref"]).rpartition("/")[2])
         for several in ("anyOf", "oneOf"):
-            if schema.get(several):
+            if schema.get(several) and isinstance(schema[several], list):
                 return _union([self.of(each, hint) for each in schema[several]])
         if isinstance(schema.get("allOf"), list) and len(schema["allOf"]) == 1:
             return self.of(schema["allOf"][0], hint)
         if "const" in schema:
             return _literal([schema["const"]])
-        if "enum" in schema:
+        if isinstance(schema.get("enum"), list):
             return self._enum(schema, hint)
         kind = schema.get("type")
         if isinstance(kind, list):
@@ -179,6 +195,8 @@ class Shapes:
         return self._typed(kind, schema, hint)
 
     def _typed(self, kind: Any, schema: Mapping[str, Any], hint: str) -> Shape:
+        if not isinstance(kind, str | None):
+            return ANY
         if kind == "object" or (kind is None and "properties" in schema):
             return self._object(schema, hint)
         if kind == "array":
@@ -192,10 +210,13 @@ class Shapes:
         if name in self._named:
             return self._class_shape(self._named[name], self._definitions[name])
         schema = self._definitions.get(name)
-        if schema is None:  # McpWorkbench leaves the definitions out
+        if not isinstance(schema, Mapping):  # McpWorkbench leaves the definitions out
             return Shape("dict[str, Any]")
-        if not _is_class(schema):
-            return self.of(schema, name)
+        if not self._is_class(schema):
+            if name not in self._aliases:
+                self._aliases[name] = ANY  # what it says of itself, inside
+                self._aliases[name] = self.of(schema, name)
+            return self._aliases[name]
         taken = self._names.of_class(name, camel(self._tool), self._meaning(name))
         self._named[name] = taken
         self._define(taken, schema)
@@ -205,11 +226,12 @@ class Shapes:
         return Shape(name, ("enum" if "enum" in schema else "class", name))
 
     def _object(self, schema: Mapping[str, Any], hint: str) -> Shape:
-        if not schema.get("properties"):
-            keys = _KEYS.get(_python(schema).get("keys", {}).get("type"))
-            key = self.of(_python(schema)["keys"]) if _python(schema).get("keys") else Shape("str")
+        if not self._is_class(schema):
+            keys = self._known(schema).get("keys")
+            key = self.of(keys) if keys else Shape("str")
+            spec_of_key = key.spec or _KEYS.get(key.text)
             values = self.of(schema.get("additionalProperties", True), hint)
-            spec = ("dict", key.spec or keys, values.spec) if key.spec or keys or values.spec else None
+            spec = ("dict", spec_of_key, values.spec) if spec_of_key or values.spec else None
             return Shape(f"dict[{key.text}, {values.text}]", spec)
         wanted = str(schema.get("title") or camel(hint))
         name = self._names.of_class(wanted, camel(self._tool), _fingerprint(schema))
@@ -218,8 +240,8 @@ class Shapes:
         return Shape(name, ("class", name))
 
     def _array(self, schema: Mapping[str, Any], hint: str) -> Shape:
-        kind = _python(schema).get("kind")
-        if schema.get("prefixItems"):
+        kind = self._known(schema).get("kind")
+        if schema.get("prefixItems") and isinstance(schema["prefixItems"], list):
             items = [self.of(each, hint) for each in schema["prefixItems"]]
             return Shape(f"tuple[{', '.join(item.text for item in items)}]", ("tuple", *(item.spec for item in items)))
         item = self.of(schema.get("items", True), hint)
@@ -231,162 +253,87 @@ class Shapes:
         return Shape(f"list[{item.text}]", ("list", item.spec) if item.spec else None)
 
     def _enum(self, schema: Mapping[str, Any], hint: str) -> Shape:
-        if not _is_class(schema):
-            return _literal(list(schema["enum"]))
+        if not self._is_class(schema):
+            return _literal(schema["enum"])
         name = self._names.of_class(str(schema.get("title") or hint), camel(self._tool), _fingerprint(schema))
         if name not in self.classes:
             self._define(name, schema)
         return Shape(name, ("enum", name))
 
+    def _is_class(self, schema: Mapping[str, Any]) -> bool:
+        if len(self.classes) >= MAX_CLASSES:
+            return False
+        if "enum" in schema:
+            members = self._known(schema).get("members", ())
+            return bool(members) and all(usable(name) and not _RESERVED.fullmatch(name) for name, _ in members)
+        properties = schema.get("properties")
+        return bool(properties) and isinstance(properties, Mapping) and schema.get("type", "object") == "object"
+
+    def _known(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """What our own keyword says; nobody else's is believed."""
+        known = schema.get(PYTHON) if self._python else None
+        return known if isinstance(known, dict) else {}
+
     def _meaning(self, name: str) -> str:
         """The definition with all that it refers to, so that two classes of one name can be told apart."""
-        reached: dict[str, Any] = {}
+        reached: dict[str, str] = {}
         waiting = [name]
         while waiting:
             each = waiting.pop()
             if each in reached or each not in self._definitions:
                 continue
-            reached[each] = self._definitions[each]
-            waiting += re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(self._definitions[each], default=str))
+            if each not in self._written:
+                text = _fingerprint(self._definitions[each])
+                self._written[each] = (text, set(_REFERENCE.findall(text)))
+            reached[each], referred = self._written[each]
+            waiting += referred
         return _fingerprint(reached)
 
     def _define(self, name: str, schema: Mapping[str, Any]) -> None:
-        self.classes[name] = ClassText(name, "", "")  # its place is before those of its fields
+        self.classes[name] = ClassText(name, "", {})  # its place is before those of its fields
         if "enum" in schema:
-            self.classes[name] = _enum_class(name, schema)
-            self._members[name] = {repr(value): f"{name}.{member}" for member, value in _python(schema)["members"]}
+            members = self._known(schema)["members"]
+            self.classes[name] = enum_class(name, schema, members, self._known(schema).get("base"))
+            self._members[name] = {repr(value): f"{name}.{member}" for member, value in members}
             return
-        needed = set(schema.get("required", ()))
-        fields = [self._field(key, each, needed=key in needed) for key, each in schema["properties"].items()]
-        write = _typed_dict_class if _python(schema).get("kind") == "typed_dict" else _data_class
+        needed = required_by(schema)
+        taken: dict[str, int] = {}
+        fields = [self._field(key, each, taken, needed=key in needed) for key, each in schema["properties"].items()]
+        write = typed_dict if self._known(schema).get("kind") == "typed_dict" else data_class
         self.classes[name] = write(name, schema, sorted(fields, key=lambda field: not field.needed))
 
-    def _field(self, key: str, schema: Any, *, needed: bool) -> _Field:
+    def _field(self, key: str, schema: Any, taken: dict[str, int], *, needed: bool) -> Field:
         shape = self.of(schema, key)
         members = self._members.get(shape.text.removesuffix(" | None"), {})
-        return _Field(parameter_name(key), key, shape, schema if isinstance(schema, Mapping) else {}, needed, members)
-
-
-@dataclass(frozen=True)
-class _Field:
-    attribute: str
-    key: str
-    shape: Shape
-    schema: Mapping[str, Any]
-    needed: bool
-    members: Mapping[str, str]
-
-    @property
-    def sent(self) -> str:
-        if self.schema.get("readOnly"):
-            return "never"
-        return "given" if not self.needed and self.schema.get("default") is None else "always"
-
-    @property
-    def default(self) -> str:
-        """Its default as the sandbox has it."""
-        value = self.schema.get("default")
-        if value is None:
-            return "None"
-        if self.shape.spec is None and not isinstance(value, list | dict):
-            return repr(value)
-        made = repr(value) if self.shape.spec is None else f"_build({self.shape.spec!r}, {value!r})"
-        return f"_dataclasses.field(default_factory=lambda: {made})"
-
-    @property
-    def signs(self) -> tuple[str, list[Any]] | None:
-        """Its key and the values that tell its class from others."""
-        values = self.schema.get("enum") or ([self.schema["const"]] if "const" in self.schema else None)
-        return (self.key, list(values)) if values else None
-
-
-def _data_class(name: str, schema: Mapping[str, Any], fields: list[_Field]) -> ClassText:
-    doc = _docstring(schema.get("description"))
-    shown = ["@dataclass", f"class {name}:", *doc]
-    source = ["@_dataclasses.dataclass", f"class {name}:", *doc]
-    for field in fields:
-        comment = _comment(field.schema.get("description"))
-        default = "" if field.needed else f" = {_shown_default(field)}"
-        shown.append(f"    {field.attribute}: {field.shape.text}{default}{comment}")
-        source.append(f"    {field.attribute}: {field.shape.text!r}" + ("" if field.needed else f" = {field.default}"))
-    return ClassText(name, "\n".join(shown), "\n".join(source + _tables(name, fields)))
-
-
-def _typed_dict_class(name: str, schema: Mapping[str, Any], fields: list[_Field]) -> ClassText:
-    doc = _docstring(schema.get("description"))
-    texts = {f.key: f.shape.text if f.needed else f"NotRequired[{f.shape.text}]" for f in fields}
-    if all(key.isidentifier() and not keyword.iskeyword(key) for key in texts):
-        shown = [f"class {name}(TypedDict):", *doc, *(f"    {key}: {text}" for key, text in texts.items())]
-    else:
-        shown = [f"{name} = TypedDict({name!r}, {{{', '.join(f'{key!r}: {text}' for key, text in texts.items())}}})"]
-    source = [f"class {name}(dict):", *(doc or ["    pass"])]
-    return ClassText(name, "\n".join(shown), "\n".join(source + _tables(name, fields)))
-
-
-def _tables(name: str, fields: list[_Field]) -> list[str]:
-    rows = tuple((f.attribute, f.key, f.shape.spec, f.sent) for f in fields)
-    signs = tuple(f.signs for f in fields if f.signs)
-    needed = tuple(f.key for f in fields if f.needed)
-    return [f"{name}._codeact_fields = {rows!r}", f"{name}._codeact_signs = {(needed, signs)!r}"]
-
-
-def _enum_class(name: str, schema: Mapping[str, Any]) -> ClassText:
-    members, base = _python(schema)["members"], _python(schema).get("base")
-    doc = _docstring(schema.get("description"))
-    body = [*doc, *(f"    {member} = {value!r}" for member, value in members)]
-    bases = f"{base}, Enum" if base else "Enum"
-    return ClassText(
-        name,
-        "\n".join([f"class {name}({bases}):", *body]),
-        "\n".join([f"class {name}({bases.replace('Enum', '_enum.Enum')}):", *body]),
-    )
-
-
-def _docstring(text: Any) -> list[str]:
-    return [f"    {docstring(str(text), 4)}"] if text else []
-
-
-def docstring(text: str, margin: int) -> str:
-    """Write a docstring.
-
-    Args:
-        text: What it says.
-        margin: Columns in front of each line but the first.
-    """
-    safe = text.strip().replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    if safe.endswith('"'):
-        safe = safe[:-1] + '\\"'
-    lines = safe.splitlines()
-    if len(lines) <= 1:
-        return f'"""{safe}"""'
-    return '"""' + "\n".join(
-        [lines[0], *(" " * margin + line if line else "" for line in lines[1:]), " " * margin + '"""']
-    )
-
-
-def _comment(text: Any) -> str:
-    return f"  # {' '.join(str(text).split())}" if text else ""
-
-
-def _shown_default(field: _Field) -> str:
-    """Its default for a reader; `...` where only the host knows it."""
-    text = repr(field.schema["default"]) if "default" in field.schema else "..."
-    return field.members.get(text, text)
+        attribute = parameter_name(key)
+        taken[attribute] = number = taken.get(attribute, 0) + 1
+        if number > 1:
+            attribute = f"{attribute}_{number}"
+            taken[attribute] = taken.get(attribute, 0) + 1
+        return Field(attribute, key, shape, schema if isinstance(schema, Mapping) else {}, needed, members)
 
 
 def parameter_name(key: str) -> str:
     """Make the name of a parameter or field, as near to its key as can be."""
-    name = re.sub(r"\W", "_", key)
-    if not name or name[0].isdigit():
-        name = f"_{name}"
+    name = _with_letters(key)
+    if name.startswith("__"):  # Python has a meaning of its own for those
+        name = _with_letters(name.lstrip("_"))
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _is_class(schema: Mapping[str, Any]) -> bool:
-    if "enum" in schema:
-        members = _python(schema).get("members", ())
-        return bool(members) and all(usable(name) for name, _ in members)
-    return bool(schema.get("properties")) and schema.get("type", "object") == "object"
+def definitions_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The definitions that a schema may refer to, by name."""
+    found: dict[str, Any] = {}
+    for key in ("definitions", "$defs"):
+        if isinstance(schema.get(key), Mapping):
+            found |= schema[key]
+    return found
+
+
+def required_by(schema: Mapping[str, Any]) -> set[str]:
+    """The names that a schema requires."""
+    needed = schema.get("required")
+    return {each for each in needed if isinstance(each, str)} if isinstance(needed, list | tuple) else set()
 
 
 def _literal(values: list[Any]) -> Shape:
@@ -407,11 +354,6 @@ def _union(shapes: list[Shape]) -> Shape:
     specs = [shape.spec for shape in some]
     spec = ("union", *specs) if any(specs) else None
     return Shape(" | ".join([*texts, *(["None"] if nullable else [])]), specs[0] if len(some) == 1 else spec, nullable)
-
-
-def _python(schema: Mapping[str, Any]) -> dict[str, Any]:
-    known = schema.get(PYTHON)
-    return known if isinstance(known, dict) else {}
 
 
 def _fingerprint(schema: Any) -> str:

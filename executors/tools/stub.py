@@ -1,4 +1,8 @@
-"""What the sandbox and the model see of a host tool: a function with signature and docstring, and the classes it needs."""
+"""What the sandbox and the model see of a host tool: a function with signature and docstring, and the classes it needs.
+
+The sandbox gets all of that as data, and makes functions and classes of it (executors/runner/tool_values.py): names, types and
+words come from the schemas of strangers, and none of them may become code.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from .shapes import ClassText, Shape, docstring
-from .tool import HostTool
+from .classes import ClassText
+from .shapes import Shape
 
 _KINDS = inspect.Parameter
-_OWN = frozenset({"_build", "_call", "_given", "_with_base64"})
+SHARED = "_stubs"
+"""What the module of the host's tools calls the code that makes stubs."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class Parameter:
         key: Its name for the host.
         shape: Its type, or None where that is not known.
         default: Its default as the signature shows it, or None where it must be given.
-        value: The default as Python source, or None where only the host knows it.
+        values: The default as JSON has it, alone; nothing where only the host knows it.
         omitted: Whether None counts as not given.
         kind: How it may be given.
         description: What it means.
@@ -34,7 +40,7 @@ class Parameter:
     key: str
     shape: Shape | None
     default: str | None = None
-    value: str | None = None
+    values: tuple[Any, ...] = ()
     omitted: bool = False
     kind: inspect._ParameterKind = _KINDS.POSITIONAL_OR_KEYWORD
     description: str = ""
@@ -49,44 +55,51 @@ class Stub:
         signature: Its parameters and result.
         description: Its docstring.
         classes: What classes it needs.
-        function: Source of the function alone.
+        data: The function, as data.
     """
 
     name: str
     signature: str
     description: str
     classes: tuple[ClassText, ...]
-    function: str
+    data: dict[str, Any]
+
+
+class StubbedTool:
+    """A host tool that has a stub."""
+
+    stub: Stub
 
     @property
-    def source(self) -> str:
-        """Python 3.8 source that defines the function and all that it needs, given `_call`."""
-        return "\n\n\n".join([values_source(), *(each.source for each in self.classes), self.function]) + "\n"
+    def name(self) -> str:
+        """Its name in Python."""
+        return self.stub.name
+
+    @property
+    def signature(self) -> str:
+        """Its parameters and result."""
+        return self.stub.signature
+
+    @property
+    def description(self) -> str:
+        """What it does."""
+        return self.stub.description
+
+    @property
+    def classes(self) -> tuple[ClassText, ...]:
+        """What classes it needs."""
+        return self.stub.classes
+
+    @property
+    def source(self) -> Stub:
+        """What the sandbox makes it of."""
+        return self.stub
 
 
 @cache
 def values_source() -> str:
-    """What every stub needs, the same for all."""
-    return (Path(__file__).parents[1] / "runner" / "tool_values.py").read_text(encoding="utf-8").rstrip()
-
-
-def module_source(tools: Iterable[HostTool]) -> str:
-    """Join the sources of tools, with what they share once.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        Python 3.8 source that defines all of them, given `_call`.
-    """
-    parts: dict[str, None] = {}
-    for tool in tools:
-        stub = getattr(tool, "stub", None)
-        if isinstance(stub, Stub):
-            parts |= dict.fromkeys([values_source(), *(each.source for each in stub.classes), stub.function])
-        else:
-            parts[tool.source.rstrip()] = None
-    return "\n\n\n".join(parts) + "\n"
+    """The code that makes stubs, the same for all of them."""
+    return (Path(__file__).parents[1] / "runner" / "tool_values.py").read_text(encoding="utf-8")
 
 
 def write_stub(
@@ -100,21 +113,18 @@ def write_stub(
         result: The type of its result, or None where that is not known.
         description: What it does; the meaning of parameters is added where it isn't told.
         classes: What classes it needs.
-
-    Raises:
-        ValueError: A parameter has a name that the stub needs itself.
     """
-    for parameter in parameters:
-        if parameter.name in _OWN:
-            raise ValueError(
-                f"The tool `{name}` has a parameter `{parameter.name}`, which is a name of ours; rename it."
-            )
     ordered = _ordered(parameters)
     arrow = f" -> {result.text}" if result is not None else ""
     text = _with_parameters(description, ordered)
-    return Stub(
-        name, f"({_listed(ordered, _shown)}){arrow}", text, tuple(classes), _function(name, ordered, result, text)
-    )
+    data = {
+        "kind": "function",
+        "doc": text,
+        "parameters": list(map(_data, ordered)),
+        "type": result.text if result is not None else None,
+        "spec": result.spec if result is not None else None,
+    }
+    return Stub(name, f"({_listed(ordered)}){arrow}", text, tuple(classes), data)
 
 
 def _ordered(parameters: Sequence[Parameter]) -> list[Parameter]:
@@ -124,21 +134,21 @@ def _ordered(parameters: Sequence[Parameter]) -> list[Parameter]:
     )
 
 
-def _function(name: str, parameters: Sequence[Parameter], result: Shape | None, description: str) -> str:
-    arrow = f" -> {result.text!r}" if result is not None else ""
-    given = ", ".join(f"{each.key!r}: {_sent(each)}" for each in parameters)
-    omitted = tuple(each.key for each in parameters if each.omitted)
-    lines = [f"def {name}({_listed(parameters, _defined)}){arrow}:"]
-    if description:
-        lines.append(f"    {docstring(description, 4)}")
-    call = f"_call({name!r}, _given({{{given}}}{f', {omitted!r}' if omitted else ''}))"
-    spec = result.spec if result is not None else None
-    lines.append(f"    return {call if spec is None else f'_build({spec!r}, {call})'}")
-    return "\n".join([*lines, "", "", f"_resolve({name})"])
+def _data(parameter: Parameter) -> dict[str, Any]:
+    shape = parameter.shape
+    return {
+        "name": parameter.name,
+        "key": parameter.key,
+        "kind": parameter.kind.name,
+        "type": shape.text if shape is not None else None,
+        "default": parameter.default,
+        "values": parameter.values,
+        "omitted": parameter.omitted,
+        "bytes": shape is not None and "'base64'" in repr(shape.spec),
+    }
 
 
-def _listed(parameters: Sequence[Parameter], write: object) -> str:
-    assert callable(write)
+def _listed(parameters: Sequence[Parameter]) -> str:
     words = []
     for number, each in enumerate(parameters):
         before = parameters[number - 1].kind if number else None
@@ -146,7 +156,7 @@ def _listed(parameters: Sequence[Parameter], write: object) -> str:
             words.append("/")
         if each.kind == _KINDS.KEYWORD_ONLY and before != each.kind:
             words.append("*")
-        words.append(write(each))
+        words.append(_shown(each))
     if parameters and parameters[-1].kind == _KINDS.POSITIONAL_ONLY:
         words.append("/")
     return ", ".join(words)
@@ -157,21 +167,6 @@ def _shown(parameter: Parameter) -> str:
         return parameter.name if parameter.default is None else f"{parameter.name}={parameter.default}"
     default = "" if parameter.default is None else f" = {parameter.default}"
     return f"{parameter.name}: {parameter.shape.text}{default}"
-
-
-def _defined(parameter: Parameter) -> str:
-    annotation = f": {parameter.shape.text!r}" if parameter.shape is not None else ""
-    if parameter.default is None:
-        return f"{parameter.name}{annotation}"
-    if parameter.omitted:
-        return f"{parameter.name}{annotation} = None"
-    value = f", {parameter.value}" if parameter.value is not None else ""
-    return f"{parameter.name}{annotation} = _Default({parameter.default!r}{value})"
-
-
-def _sent(parameter: Parameter) -> str:
-    has_bytes = parameter.shape is not None and "'base64'" in repr(parameter.shape.spec)
-    return f"_with_base64({parameter.name})" if has_bytes else parameter.name
 
 
 def _with_parameters(description: str, parameters: Sequence[Parameter]) -> str:

@@ -1,42 +1,75 @@
-"""Asking the person at the terminal, one question at a time, in a way that can be called off."""
+"""Asking the person at the terminal, one question at a time, so that an answer can only belong to the question it was given to.
+
+Sandboxed code decides when it asks and when it withdraws a question. So nothing counts that was typed before a question could be
+read, and after a withdrawn question a yes has to name the code that stands in the new prompt.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import secrets
 import select
 import sys
+import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 _TURN = threading.Lock()
 PATIENCE_S = 0.05
+QUIET_S = 0.5
+"""Seconds between a question and its prompt; what is typed until then was meant for something else."""
+MAX_LINE_BYTES = 64 * 1024
 
 NO_TERMINAL = "there is nobody to ask: this program has no terminal"
 CLOSED = "there is nobody to ask any more: the terminal was closed"
+
+
+class _Screen:
+    """What the person has seen."""
+
+    withdrawn = False
+    """Whether the last question was withdrawn, so that an answer to it may still be under way."""
 
 
 def _nobody(_: str) -> None:
     """Who need not hear the answer early."""
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question.
+
+    Args:
+        about: What it is about, in a word or two.
+        text: What is shown first, on standard error.
+        prompt: What is shown when an answer counts, half a second later.
+        grants: Answers, in lower case, that allow something; after a withdrawn question they need a code that is shown.
+        timeout: Seconds to wait from the prompt on; None for no limit.
+    """
+
+    about: str
+    text: str
+    prompt: str
+    grants: Collection[str]
+    timeout: float | None = None
+
+
 async def ask(
-    question: str,
-    timeout: float | None = None,
-    skip: Callable[[], bool] = lambda: False,
-    heard: Callable[[str], None] = _nobody,
+    question: Question, skip: Callable[[], bool] = lambda: False, heard: Callable[[str], None] = _nobody
 ) -> str:
     """Ask, and wait for a line.
 
     Args:
-        question: What is shown, on standard error.
-        timeout: Seconds to wait from the time that the question is shown; None for no limit.
+        question: The question.
         skip: Looked at when it is this question's turn: whether an earlier answer was `yes` to it, too.
         heard: Told of the line, in a thread, before it is the next question's turn.
 
     Returns:
-        The line, without its end; "y" where the question was skipped.
+        The line, without its end and the code; "y" where the question was skipped.
 
     Raises:
         EOFError: There is no terminal; the message says so in a sentence.
@@ -58,7 +91,7 @@ async def ask(
     def work() -> None:
         line, error = None, None
         try:
-            line = _ask_in_turn(question, timeout, skip, heard, called_off)
+            line = _ask_in_turn(question, skip, heard, called_off)
         except Exception as problem:  # noqa: BLE001 - it is the caller's
             error = problem
         with contextlib.suppress(RuntimeError):  # the loop has been closed
@@ -73,11 +106,7 @@ async def ask(
 
 
 def _ask_in_turn(
-    question: str,
-    timeout: float | None,
-    skip: Callable[[], bool],
-    heard: Callable[[str], None],
-    called_off: threading.Event,
+    question: Question, skip: Callable[[], bool], heard: Callable[[str], None], called_off: threading.Event
 ) -> str | None:
     while not _TURN.acquire(timeout=PATIENCE_S):
         if called_off.is_set():
@@ -87,9 +116,7 @@ def _ask_in_turn(
             return None
         if skip():
             return "y"
-        sys.stderr.write(question)
-        sys.stderr.flush()
-        line = _read_line(timeout, called_off)
+        line = _ask(question, called_off)
         if line is not None:
             heard(line)
         return line
@@ -97,22 +124,76 @@ def _ask_in_turn(
         _TURN.release()
 
 
-def _read_line(timeout: float | None, called_off: threading.Event) -> str | None:
-    ends = None if timeout is None else time.monotonic() + timeout
-    while not called_off.is_set():
-        if ends is not None and time.monotonic() > ends:
-            _say_it_is_over()
-            raise TimeoutError
-        # A terminal hands out whole lines, so that reading does not wait any more.
-        if select.select([sys.stdin], [], [], PATIENCE_S)[0]:
-            line = sys.stdin.readline()
-            if not line:
+def _ask(question: Question, called_off: threading.Event) -> str | None:
+    """Ask; None where nobody needs an answer any more."""
+    terminal = _Terminal()
+    code = f"{secrets.randbelow(900) + 100}" if _Screen.withdrawn else ""
+    _Screen.withdrawn = True  # until there is an answer
+    _show(question.text)
+    if called_off.wait(QUIET_S):
+        _withdraw(question, terminal)
+        return None
+    needed = f"[an earlier question was withdrawn: put {code} behind a yes to this one]\n" if code else ""
+    ends = None if question.timeout is None else time.monotonic() + question.timeout
+    while True:
+        terminal.forget_typed()
+        _show(needed + question.prompt)
+        line = terminal.read_line(ends, called_off)
+        if line is None:
+            _withdraw(question, terminal)
+            if not called_off.is_set():
+                raise TimeoutError
+            return None
+        answer = line.strip().removesuffix(code).rstrip()
+        if answer.lower() not in question.grants or line.strip().endswith(code):
+            _Screen.withdrawn = False
+            return answer
+
+
+def _withdraw(question: Question, terminal: _Terminal) -> None:
+    terminal.forget_typed()
+    _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n")
+
+
+class _Terminal:
+    """The terminal that is standard input; read past Python's buffer, which may hold what was typed long ago.
+
+    Raises:
+        EOFError: It is gone.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._fd = sys.stdin.fileno()
+        except (OSError, ValueError):
+            raise EOFError(CLOSED) from None
+        self.forget_typed()
+
+    def forget_typed(self) -> None:
+        """Drop what was typed, half a line too."""
+        try:
+            termios.tcflush(self._fd, termios.TCIFLUSH)
+        except (termios.error, OSError, ValueError):
+            raise EOFError(CLOSED) from None
+
+    def read_line(self, ends: float | None, called_off: threading.Event) -> str | None:
+        """Wait for a line; None where that took too long or is not needed any more."""
+        typed = b""
+        while not called_off.is_set() and (ends is None or time.monotonic() < ends):
+            if not select.select([self._fd], [], [], PATIENCE_S)[0]:
+                continue
+            try:
+                piece = os.read(self._fd, 4096)
+            except OSError:
+                piece = b""
+            if not piece:
                 raise EOFError(CLOSED)
-            return line.rstrip("\r\n")
-    _say_it_is_over()
-    return None
+            typed = (typed + piece)[-MAX_LINE_BYTES:]
+            if typed.endswith((b"\n", b"\r")):
+                return typed.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+        return None
 
 
-def _say_it_is_over() -> None:
-    sys.stderr.write("\n[no answer is needed any more]\n")
+def _show(text: str) -> None:
+    sys.stderr.write(text)
     sys.stderr.flush()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from autogen_core import CancellationToken, Image
+
+if TYPE_CHECKING:
+    from .stub import Stub
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,11 @@ class HostTool(Protocol):
         ...
 
     @property
-    def source(self) -> str:
-        """Python 3.8 source that defines the function in the sandbox, and what classes it needs.
+    def source(self) -> str | Stub:
+        """Python 3.8 source that defines the function in the sandbox, or a stub that it is made of there.
 
-        Its body gives `_call(name, arguments)` the arguments by name and returns what that returns, both as JSON has them.
+        The source is run in the sandbox before any block: it must hold no text of third parties. The function's body gives
+        `_call(name, arguments)` the arguments by name and returns what that returns, both as JSON has them.
         """
         ...
 

@@ -60,10 +60,14 @@ class OpenWorkbench:
             return _static_tools(self.workbench, names)
         if is_mcp(self.workbench):
             return await McpTools(self.workbench, self._checked).list(names)
-        return [
-            SchemaHostTool(schema, names, self._caller(schema["name"]), f"the {kind.__name__}")
-            for schema in await self.workbench.list_tools()
-        ]
+        schemas = await self.workbench.list_tools()
+        # In a thread: a schema may be large.
+        return await asyncio.to_thread(
+            lambda: [
+                SchemaHostTool(schema, names, self._caller(schema["name"]), f"the {kind.__name__}")
+                for schema in schemas
+            ]
+        )
 
     def _caller(self, name: str) -> Callable[[Mapping[str, Any], CancellationToken], Awaitable[ToolResult]]:
         async def call(arguments: Mapping[str, Any], token: CancellationToken) -> ToolResult:

@@ -52,7 +52,10 @@ class StubHost:
             vars(self.module)["_call"] = call
             try:
                 for name, source in sources(list(self.tools.values())):
-                    exec(compile(source, f"<{name}>", "exec"), vars(self.module))
+                    if isinstance(source, str):
+                        exec(compile(source, f"<{name}>", "exec"), vars(self.module))
+                    else:
+                        vars(self.module)["_define"](name, json.loads(json.dumps(source)))
                 return eval(code, vars(self.module)) if isinstance(code, str) else code(self.module)
             finally:
                 del sys.modules[MODULE]

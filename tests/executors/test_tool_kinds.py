@@ -192,8 +192,8 @@ class TestWorkbenches:
         with pytest.raises(ToolArgumentError) as caught:
             await tool.run({"most": 0, "kinds": ["c"], "filter": 3, "more": 1}, CancellationToken())
         assert str(caught.value) == (
-            "key-word is missing; most must be at least 1, not 0; kinds[0] must be one of 'a', 'b', not 'c'; "
-            "filter must be of type object, not 3; more is not known"
+            "most must be at least 1, not 0; filter must be of type object, not 3; kinds[0] must be one of 'a', 'b', not 'c'; "
+            "key-word is missing; more is not known"
         )
         await tools.stop()
         assert shelf.events == [

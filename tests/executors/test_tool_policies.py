@@ -3,9 +3,6 @@
 import asyncio
 import json
 import os
-import pty
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,10 +21,14 @@ from autogen_codeact.executors import (
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
 
 from .sandboxes import run
+from .terminals import Screen, Terminal, screen, terminal
+
+__all__ = ["screen", "terminal"]  # fixtures
 
 YES = ToolApproval(True)
 NO = "the person at the terminal said no"
-PROMPT = "Allow it? [y]es, [a]lways this tool, or why not (Enter: no): "
+PROMPT = "Allow pay? [y]es, [a]lways this tool, or why not (Enter: no): "
+ANY_PROMPT = PROMPT.partition("pay")[2]
 
 
 def request(name: str = "pay", **arguments: Any) -> ToolApprovalRequest:
@@ -49,64 +50,6 @@ class TestAList:
             AllowTools("add")
 
 
-class Terminal:
-    """A person's end of a terminal that is this program's standard input."""
-
-    def __init__(self) -> None:
-        self._ours, self._theirs = pty.openpty()
-        self.stdin = os.fdopen(self._theirs)
-
-    def type(self, text: str) -> None:
-        """Type it."""
-        os.write(self._ours, text.encode())
-
-    def hang_up(self) -> None:
-        """Close the person's end."""
-        if self._ours >= 0:
-            os.close(self._ours)
-            self._ours = -1
-
-    def close(self) -> None:
-        """Close both ends."""
-        self.hang_up()
-        self.stdin.close()
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    """A terminal in place of standard input."""
-    made = Terminal()
-    monkeypatch.setattr("sys.stdin", made.stdin)
-    yield made
-    made.close()
-
-
-class Screen:
-    """What is shown on standard error."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.text = ""
-
-    def look(self) -> str:
-        """All that has been shown."""
-        self.text += self._capsys.readouterr().err
-        return self.text
-
-    async def shows(self, text: str, times: int = 1) -> None:
-        """Wait until it is there so many times."""
-        until = time.monotonic() + 10
-        while self.look().count(text) < times:
-            assert time.monotonic() < until, self.text
-            await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-def screen(capsys: pytest.CaptureFixture[str]) -> Screen:
-    """What is shown."""
-    return Screen(capsys)
-
-
 class TestAPerson:
     async def test_says_yes_no_or_why_not(self, terminal: Terminal, screen: Screen) -> None:
         policy = AskPerson()
@@ -118,9 +61,11 @@ class TestAPerson:
             "too much, ask again tomorrow ": ToolApproval(False, f"{NO}: too much, ask again tomorrow"),
             "x" * 2000: ToolApproval(False, f"{NO}: {'x' * 1000}"),
         }
-        for typed, expected in answers.items():
+        for number, (typed, expected) in enumerate(answers.items(), 1):
+            asked = asyncio.ensure_future(policy(request(amount=3)))
+            await screen.shows(PROMPT, number)
             terminal.type(f"{typed}\n")
-            assert await policy(request(amount=3)) == expected
+            assert await asked == expected
         assert screen.look() == f"The code wants to call pay(amount=3)\n{PROMPT}" * len(answers)
 
     async def test_who_says_always_is_not_asked_again_of_that_tool(self, terminal: Terminal, screen: Screen) -> None:
@@ -129,9 +74,11 @@ class TestAPerson:
         await screen.shows(PROMPT)
         terminal.type("a\n")
         assert await asyncio.gather(*waiting, policy(request(amount=6))) == [YES] * 6
+        refund = asyncio.ensure_future(policy(request("refund")))
+        await screen.shows("Allow refund?")
         terminal.type("n\n")
-        assert await policy(request("refund")) == ToolApproval(False, NO)
-        assert screen.look().count(PROMPT) == 2
+        assert await refund == ToolApproval(False, NO)
+        assert screen.look().count(ANY_PROMPT) == 2
         # What was said holds for that object, and is no part of its config.
         assert policy.dump_component().config == {}
 
@@ -139,39 +86,53 @@ class TestAPerson:
         policy = AskPerson()
         waiting = {name: asyncio.ensure_future(policy(request(name))) for name in ("one", "two", "three")}
         for number in range(1, 4):
-            await screen.shows(PROMPT, number)
+            await screen.shows(ANY_PROMPT, number)
             await asyncio.sleep(0.02)
-            assert screen.look().count(PROMPT) == number
+            assert screen.look().count(ANY_PROMPT) == number
             asked = screen.text.rpartition("call ")[2].partition("(")[0]
             terminal.type(f"not {asked}\n")
             assert await waiting[asked] == ToolApproval(False, f"{NO}: not {asked}")
 
     async def test_is_shown_no_tricks(self, terminal: Terminal, screen: Screen) -> None:
-        terminal.type("y\n")
-        await AskPerson()(request(to="a\rb\x1b[2K\u202ec\n", rest="z" * 10_000))
+        asked = asyncio.ensure_future(AskPerson()(request(to="a\rb\x1b[2K\u202ec\n", rest="z" * 10_000)))
         await screen.shows(PROMPT)
+        terminal.type("y\n")
+        assert await asked == YES
         call = r'pay(to="a\rb\u001b[2K\u202ec\n", rest="' + "z" * 10_000 + '")'
         rest = f" … and {len(call) - 4000:,} characters more"
         assert screen.text == f"The code wants to call {call[:4000]}{rest}\n{PROMPT}"
 
     async def test_who_does_not_answer_has_said_no(self, terminal: Terminal, screen: Screen) -> None:
         assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
-        await screen.shows("\n[no answer is needed any more]\n")
+        await screen.shows("\n[the question about pay was withdrawn; no answer is needed]\n")
         forgotten = asyncio.ensure_future(AskPerson()(request()))
-        await screen.shows(PROMPT)
+        await screen.shows(PROMPT, 2)
         forgotten.cancel()
         with pytest.raises(asyncio.CancelledError):
             await forgotten
-        terminal.type("y\n")  # the next question's
-        assert await AskPerson()(request()) == YES
+        await screen.shows("\n[the question about pay was withdrawn; no answer is needed]\n", 2)
+        next_one = asyncio.ensure_future(AskPerson()(request()))
+        await screen.shows(PROMPT, 3)
+        terminal.type(f"y {screen.code()}\n")
+        assert await next_one == YES
         terminal.hang_up()
 
-    async def test_who_is_not_there_has_said_no(self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_who_is_not_there_has_said_no(
+        self, terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = asyncio.ensure_future(AskPerson()(request()))
+        await screen.shows(PROMPT)
         terminal.type("\x04")
-        closed = "there is nobody to ask any more: the terminal was closed"
-        assert await AskPerson()(request()) == ToolApproval(False, closed)
-        with open(os.devnull) as nothing:  # noqa: ASYNC230 - it holds nothing to wait for
-            monkeypatch.setattr("sys.stdin", nothing)
+        closed = ToolApproval(False, "there is nobody to ask any more: the terminal was closed")
+        assert await asked == closed
+        asked = asyncio.ensure_future(AskPerson()(request()))
+        await screen.shows(PROMPT, 2)
+        terminal.hang_up()
+        assert await asked == closed
+        reading, writing = os.pipe()
+        with open(reading) as pipe, open(writing, "w") as other:  # noqa: ASYNC230 - nobody waits for them
+            print("y", file=other, flush=True)
+            monkeypatch.setattr("sys.stdin", pipe)
             absent = "there is nobody to ask: this program has no terminal"
             assert await AskPerson()(request()) == ToolApproval(False, absent)
 
@@ -296,7 +257,9 @@ async def test_calls_in_parallel_are_approved_each_by_itself(
         running = asyncio.ensure_future(run(executor, code))
         await screen.shows(PROMPT)
         first = screen.text.rpartition("amount=")[2][0]
-        terminal.type("y\nnot so much\n")
+        terminal.type("y\n")
+        await screen.shows(PROMPT, 2)
+        terminal.type("not so much\n")
         result = await running
     refused = f"{NO}: not so much"
     assert result.output == str([f"paid {n}" if str(n) == first else n if n % 2 else refused for n in range(4)]) + "\n"

@@ -140,9 +140,9 @@ class TestFunctions:
         """
         executor = await make(bill, double)
         assert await out(executor, code) == (
-            "double() missing 1 required positional argument: 'number'\n"
+            "double(): missing a required argument: 'number'\n"
             "number: Input should be a valid integer, unable to parse string as an integer, not 'x'\n"
-            "double() takes from 1 to 2 positional arguments but 3 were given\n"
+            "double(): too many positional arguments\n"
             "customers[0].name: Input should be a valid string, not 1\n"
         )
 

@@ -1,0 +1,120 @@
+"""H. Questions to a person at a real terminal: an answer allows only the call that it was given to."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors import AllowTools, AskPerson
+
+from ..executors.terminals import Screen, Terminal, screen, terminal
+from .subject import Subject, each_engine, one_kind
+
+__all__ = ["screen", "terminal"]  # fixtures
+READ, DELETE = "Allow read_note?", "Allow delete_all?"
+WITHDRAWN = "\n[the question about read_note was withdrawn; no answer is needed]\n"
+
+
+class Host:
+    """The tools, and what they did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.typed = asyncio.Event()
+
+    async def read_note(self) -> str:
+        """Read a note."""
+        self.done.append("read_note")
+        return "a note"
+
+    async def delete_all(self) -> str:
+        """Delete everything."""
+        self.done.append("delete_all")
+        return "all is gone"
+
+    async def go(self) -> None:
+        """Wait until the person has typed."""
+        await self.typed.wait()
+
+    def options(self) -> dict[str, Any]:
+        """The options of a sandbox that has these tools."""
+        policy = AllowTools(["go"], otherwise=AskPerson())
+        return {"tools": [self.read_note, self.delete_all, self.go], "approve_tool": policy, "timeout": 30}
+
+
+SWAP = """
+    import asyncio
+    async def swap():
+        reading = asyncio.ensure_future(read_note.aio())
+        await go.aio()
+        reading.cancel()
+        try:
+            print(await delete_all.aio())
+        except PermissionError as error:
+            print(error)
+    asyncio.run(swap())
+"""
+
+
+@each_engine
+@pytest.mark.parametrize("late", ["", "y\n", "yes\n", "a\n"], ids=["Enter", "y", "yes", "always"])
+async def test_h4_an_answer_to_a_withdrawn_question_allows_nothing(
+    subject: Subject, terminal: Terminal, screen: Screen, late: str
+) -> None:
+    host = Host()
+    await subject.start(host.options())
+    running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
+    await screen.shows(READ)
+    terminal.type("y" if not late else "")
+    host.typed.set()
+    await screen.shows(WITHDRAWN)
+    await screen.shows("The code wants to call delete_all()")
+    terminal.type(late or "\n")  # before the prompt: dropped
+    await screen.shows(DELETE)
+    assert host.done == []
+    terminal.type(late or "y\n")  # behind it: without the code it is no yes
+    await screen.shows(DELETE, 2)
+    assert host.done == []
+    terminal.type("no\n")
+    assert await running == "the person at the terminal said no\n"
+    assert host.done == []
+
+
+@one_kind
+async def test_h4_the_code_of_the_new_question_allows_it(subject: Subject, terminal: Terminal, screen: Screen) -> None:
+    host = Host()
+    await subject.start(host.options())
+    running = asyncio.ensure_future(subject.out(SWAP, timeout=30))
+    await screen.shows(READ)
+    host.typed.set()
+    await screen.shows(DELETE)
+    terminal.type(f"y {screen.code()}\n")
+    assert await running == "all is gone\n"
+    assert host.done == ["delete_all"]
+
+
+@one_kind
+async def test_h4_of_two_questions_at_once_each_has_its_own_answer(
+    subject: Subject, terminal: Terminal, screen: Screen
+) -> None:
+    host = Host()
+    await subject.start(host.options())
+    code = """
+        import asyncio
+        async def both():
+            print(await asyncio.gather(read_note.aio(), delete_all.aio(), return_exceptions=True))
+        asyncio.run(both())
+    """
+    terminal.type("y\ny\ny\n")  # typed ahead
+    running = asyncio.ensure_future(subject.out(code, timeout=30))
+    await screen.shows("Allow ")
+    first, second = sorted((READ, DELETE), key=lambda prompt: prompt not in screen.look())
+    assert second not in screen.look()
+    terminal.type("y\ny\n")  # the second one is not for what comes next
+    await screen.shows(second)
+    await asyncio.sleep(0.2)
+    done = [first.split()[1].rstrip("?")]
+    assert host.done == done
+    terminal.type("\n")
+    assert (await running).count("the person at the terminal said no") == 1
+    assert host.done == done

@@ -1,0 +1,278 @@
+"""H. What the host does with the schemas of third-party tools: no text of one becomes code, and none takes long."""
+
+import builtins
+import inspect
+import json
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autogen_codeact.executors.tools.host_tools import HostTools, sources
+
+from .lag import MOST_EXCESS_S, LoopLag
+from .oracles import MIB
+from .subject import Subject, each_engine
+
+# Each would leave a mark in the interpreter if any of its text ran as code, however it is quoted.
+RUNS = "__import__('builtins').__dict__.__setitem__('SCHEMA_RAN', 1)"
+TEXTS = [
+    RUNS,
+    f"object, {RUNS}",
+    f"x: {RUNS}",
+    f"x = {RUNS}",
+    f"x={RUNS}, y",
+    f"x)\n{RUNS}\n(",
+    f'"""\n{RUNS}\n"""',
+    f'\\"""\n{RUNS}\n\\"""',
+    f"'''\n{RUNS}\n'''",
+    f"'+{RUNS}+'",
+    f'"+{RUNS}+"',
+    f"\\'+{RUNS}#",
+    f"\r{RUNS}\r",
+    f"\x0c\n{RUNS}",
+    f"\u2028{RUNS}\u2028",
+    f"Literal[{RUNS}]",
+    f"list[{RUNS}]",
+    f"{{{RUNS}}}",
+    f"%({RUNS})s",
+    f"class:{RUNS}",
+    f"#/$defs/{RUNS}",
+]
+
+
+class Shelf(Workbench):
+    """A third party's tools, as a server describes them."""
+
+    component_provider_override = "tests.Shelf"
+
+    def __init__(self, schemas: list[Any]) -> None:
+        self._schemas = schemas
+
+    async def list_tools(self) -> list[ToolSchema]:
+        """All of them."""
+        return self._schemas
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        """Answer with the arguments."""
+        return ToolResult(name=name, result=[TextResultContent(content=json.dumps(arguments))])
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def reset(self) -> None: ...
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+def hostile(number: int, text: str) -> dict[str, Any]:
+    """A tool with this text in each position of its schema where a server can put one."""
+    python = {
+        "kind": "enum",
+        "base": text,
+        "members": [[text, text], ["A", text]],
+        "keys": {"type": text, "format": text, "$ref": text},
+    }
+    enum = {"title": text, "description": text, "enum": [text, 1, None], "x-python": python}
+    nested = {
+        "type": "object",
+        "title": text,
+        "description": text,
+        "x-python": {**python, "kind": text},
+        "properties": {
+            text: {"type": "string", "description": text, "default": text},
+            "tagged": {"const": text, "x-python": python},
+            "listed": {"type": "array", "items": {"$ref": f"#/$defs/{text}"}, "default": [text]},
+        },
+        "required": [text],
+    }
+    return {
+        "name": f"tool_{number}",
+        "description": text,
+        "parameters": {
+            "type": "object",
+            "title": text,
+            "description": text,
+            "x-python": python,
+            "$defs": {text: nested, "E": enum, "Q": {**enum, "x-python": {**python, "members": [["A", "b"]]}}},
+            "properties": {
+                text: {"type": "string", "format": text, "description": text, "default": text},
+                "plain": {"type": "string", "description": text, "default": {text: text}},
+                "nested": {"$ref": f"#/$defs/{text}", "default": {text: text}},
+                "inline": nested,
+                "choice": enum,
+                "enum": {"$ref": "#/$defs/E"},
+                "base": {"$ref": "#/$defs/Q"},
+                "away": {"$ref": text},
+                "mixed": {"anyOf": [{"$ref": "#/$defs/E"}, nested], "x-python": python},
+                "typed": {"type": "string", "title": text},
+                "mapped": {"type": "object", "additionalProperties": nested, "x-python": python},
+                "tuple": {"type": "array", "prefixItems": [enum, nested], "x-python": {"kind": "tuple"}},
+            },
+            "required": [text],
+        },
+    }
+
+
+LOOK = """
+    import builtins, host_tools, inspect, typing
+    assert not hasattr(builtins, "SCHEMA_RAN"), "text of a schema has run as code"
+    for name in host_tools.__all__:
+        thing = getattr(host_tools, name)
+        inspect.signature(thing), inspect.getdoc(thing), repr(thing)
+        if name.startswith("tool_"):
+            str(inspect.signature(thing)), typing.get_type_hints(thing), thing.__annotations__
+    assert not hasattr(builtins, "SCHEMA_RAN"), "text of a schema has run as code"
+    print(sum(name.startswith("tool_") for name in host_tools.__all__))
+"""
+
+
+@each_engine
+async def test_h8_no_text_of_a_schema_runs_as_code(subject: Subject) -> None:
+    schemas = [hostile(number, text) for number, text in enumerate(TEXTS)]
+    await subject.start({"tools": [Shelf(schemas)]})
+    assert await subject.out(LOOK) == f"{len(TEXTS)}\n"
+
+
+def tool(parameters: dict[str, Any], name: str = "tool_0") -> dict[str, Any]:
+    """A tool with these parameters."""
+    return {"name": name, "description": "", "parameters": {"type": "object", **parameters}}
+
+
+def chain(of: int, make: Any) -> dict[str, Any]:
+    """Definitions of which each refers to the next."""
+    return {f"D{n}": make({"$ref": f"#/$defs/D{n + 1}"}) for n in range(of)} | {f"D{of}": {"type": "string"}}
+
+
+START = {"properties": {"thing": {"$ref": "#/$defs/D0"}}}
+LARGE = {
+    "10,000 properties": {"properties": {f"p{n}": {"type": "string", "default": "x"} for n in range(10_000)}},
+    "1,000 classes": {
+        "properties": {
+            f"p{n}": {"title": "Same", "type": "object", "properties": {f"q{n}": {"type": "string"}}}
+            for n in range(1000)
+        }
+    },
+    "recursion": {**START, "$defs": {"D0": {"type": "object", "properties": {"again": {"$ref": "#/$defs/D0"}}}}},
+    "an alias of itself": {**START, "$defs": {"D0": {"anyOf": [{"$ref": "#/$defs/D0"}, {"$ref": "#/$defs/D0"}]}}},
+    "itself": {"properties": {"thing": {"$ref": "#"}}},
+    "a chain of classes": {**START, "$defs": chain(3000, lambda r: {"type": "object", "properties": {"next": r}})},
+    "doubled lists": {**START, "$defs": chain(50, lambda r: {"type": "array", "prefixItems": [r, r]})},
+    "doubled choices": {**START, "$defs": chain(50, lambda r: {"anyOf": [{"type": "array", "items": r}, r]})},
+    "doubled requirements": {**START, "$defs": chain(50, lambda r: {"allOf": [r, r]})},
+}
+
+
+@each_engine
+async def test_h8_large_and_recursive_schemas_take_little(subject: Subject) -> None:
+    tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(LARGE.values())]
+    subject.kept = 64 * MIB  # what was read of them stays as long as the tools
+    async with LoopLag() as lag:
+        await subject.start({"tools": [Shelf(tools)]})
+        await subject.out("print(tool_0(p1='a', p9999='b'))")
+        for number in range(2, 9):
+            code = f"try: print(tool_{number}(thing='x'))\nexcept TypeError as error: print(error)"
+            await subject.out(code)
+    assert lag.excess_s < 2 * MOST_EXCESS_S
+    assert await subject.out("print(tool_1(p1={'q1': 'a'}))") == '{"p1": {"q1": "a"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength: '3' is not of type 'integer'"),
+        ({"properties": {"a": {"type": RUNS}}}, "properties.a.type: "),
+        ({"properties": {"a": "b" * 2_000_000}}, "it has 2,000,043 bytes, and 1,048,576 are allowed"),
+    ],
+    ids=["a wrong limit", "a wrong type", "too large"],
+)
+async def test_h8_a_schema_that_is_none_is_refused_by_name(schema: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the Shelf") as caught:
+        await HostTools([Shelf([tool(schema)])]).start()
+    assert words in str(caught.value)
+
+
+WORDS = (
+    st.sampled_from([*TEXTS, "a", "__class__", "self", "_call", "print", "class", "\u00b2", "\ufb01", "a-b", "a_b", ""])
+    | st.text()
+)
+TYPES = ["string", "integer", "number", "boolean", "null", "object", "array"]
+LEAVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(TYPES),
+        "title": WORDS,
+        "description": WORDS,
+        "default": WORDS | st.none() | st.lists(WORDS, max_size=2),
+        "enum": st.lists(WORDS | st.none() | st.integers(), min_size=1, max_size=3, unique=True),
+        "const": WORDS,
+        "format": WORDS,
+        "$ref": WORDS | WORDS.map("#/$defs/{}".format),
+        "x-python": st.fixed_dictionaries(
+            {"kind": WORDS | st.sampled_from(["enum", "tuple", "typed_dict"]), "base": WORDS, "keys": WORDS},
+            optional={"members": st.lists(st.tuples(WORDS, WORDS), max_size=2)},
+        ),
+    },
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.tuples(
+        LEAVES,
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "properties": st.dictionaries(WORDS, inner, max_size=3),
+                "items": inner,
+                "prefixItems": st.lists(inner, min_size=1, max_size=2),
+                "anyOf": st.lists(inner, min_size=1, max_size=2),
+                "allOf": st.lists(inner, min_size=1, max_size=2),
+                "additionalProperties": inner | st.booleans(),
+                "required": st.lists(WORDS, max_size=2, unique=True),
+            },
+        ),
+    ).map(lambda both: both[0] | both[1]),
+    max_leaves=6,
+)
+
+
+@given(
+    st.fixed_dictionaries({"properties": st.dictionaries(WORDS, SCHEMAS, max_size=4)}),
+    st.dictionaries(WORDS, SCHEMAS, max_size=3),
+    WORDS,
+    WORDS,
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+async def test_h8_generated_schemas_are_data(
+    parameters: dict[str, Any], definitions: dict[str, Any], name: str, description: str
+) -> None:
+    described = {"name": name, "description": description, "parameters": {**parameters, "$defs": definitions}}
+    try:
+        tools = await HostTools([Shelf([described])]).start()
+    except ValueError as error:
+        if "would both be" in str(error) or "would be called" in str(error) or "is not valid" in str(error):
+            return
+        raise
+    module = types.ModuleType("host_tools")
+    for each, source in sources(tools):
+        if isinstance(source, str):
+            exec(source, vars(module))
+        else:
+            vars(module)["_define"](each, json.loads(json.dumps(source)))
+    function = vars(module)[tools[0].name]
+    str(inspect.signature(function)), inspect.getdoc(function), repr(function)
+    assert not hasattr(builtins, "SCHEMA_RAN")

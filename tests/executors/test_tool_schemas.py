@@ -1,0 +1,96 @@
+"""Arguments checked against the JSON schema of a third party's tool."""
+
+import logging
+import math
+import time
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors.tools.json_schema import ArgumentSchema, plain_schema
+
+NONE_OF_BOTH = "a fits none of its types: a must be of type null, not 1; or a must be at least 3, not 1"
+
+
+async def problems(schema: dict[str, Any], value: Any, **whole: Any) -> list[str]:
+    """What is wrong with the argument `a`."""
+    return await ArgumentSchema({"properties": {"a": schema}, **whole}, "`t` of a test").problems({"a": value})
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "others"),
+    [
+        ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, 2, {1: "a must be above 1, not 1"}),
+        ({"type": "integer", "minimum": 1, "exclusiveMinimum": False}, 1, {0: "a must be at least 1, not 0"}),
+        ({"type": "integer", "maximum": 9, "exclusiveMaximum": True}, 8, {9: "a must be below 9, not 9"}),
+        ({"exclusiveMinimum": 1}, 2, {1: "a must be above 1, not 1"}),
+        ({"type": "string", "nullable": True}, None, {1: "a must be of type string or null, not 1"}),
+        ({"enum": ["x"], "type": "string", "nullable": True}, None, {"y": "a must be one of 'x', None, not 'y'"}),
+        ({"allOf": [{"type": "string"}], "nullable": True}, None, {}),
+        ({"type": ["integer", "null"]}, None, {"x": "a must be of type integer or null, not 'x'"}),
+        ({"type": "integer"}, 2.0, {True: "a must be of type integer, not True"}),
+        ({"type": "number"}, 2, {math.nan: "a must be of type number, not nan", math.inf: "a must be of type number, not inf"}),
+        ({"items": {"type": "integer"}}, [1], {("x",): "a[0] must be of type integer, not 'x'"}),
+        ({"uniqueItems": True}, [{"b": 1}, {"b": 2}], {("x", "x"): "a must hold each item once"}),
+        ({"anyOf": [{"type": "null"}, {"minimum": 3}]}, 3, {1: NONE_OF_BOTH}),
+        ({"properties": {"b": {"minLength": 2}}, "required": ["c"]}, {"b": "xx", "c": 1}, {}),
+        ({"properties": {"pattern": {"type": "string"}}}, {"pattern": "x"}, {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dialect", [None, "http://json-schema.org/draft-07/schema#"])
+async def test_each_dialect_says_the_same(schema: Any, fits: Any, others: dict[Any, str], dialect: str | None) -> None:
+    whole = {"$schema": dialect} if dialect else {}
+    assert await problems(schema, fits, **whole) == []
+    for value, words in others.items():
+        assert await problems(schema, list(value) if isinstance(value, tuple) else value, **whole) == [words]
+
+
+async def test_draft_4_is_chosen_by_its_name() -> None:
+    whole = {"$schema": "http://json-schema.org/draft-04/schema#", "definitions": {"N": {"minimum": 1}}}
+    assert await problems({"$ref": "#/definitions/N"}, 0, **whole) == ["a must be at least 1, not 0"]
+    assert await problems({"minimum": 1, "exclusiveMinimum": True}, 2, **whole) == []
+    assert len(await problems({"minimum": 1, "exclusiveMinimum": True}, 1, **whole)) == 1
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x.json", "file:///etc/passwd", "other.json#/a", "#/$defs/B"])
+async def test_what_a_schema_does_not_hold_is_not_fetched_and_not_checked(
+    reference: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        assert await problems({"$ref": reference}, 3) == []
+    assert caplog.messages == [
+        f"the JSON schema of `t` of a test refers to what is not in it ({reference!r}): such arguments are not checked"
+    ]
+
+
+async def test_patterns_are_left_to_the_tool() -> None:
+    schema = {"type": "string", "pattern": "^(a+)+$"}
+    began = time.monotonic()
+    assert await problems(schema, "a" * 100 + "b") == []
+    named = {"patternProperties": {"^(a+)+$": {"type": "null"}}, "additionalProperties": False}
+    assert await problems(named, {"a" * 100 + "b": 1}) == []
+    assert time.monotonic() - began < 5
+
+
+async def test_long_arguments_are_checked_within_bounds() -> None:
+    numbers = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+    assert await problems(numbers, list(range(50_000))) == []
+    assert await problems(numbers, [*range(50_000), "x"]) == ["a[50000] must be of type integer, not 'x'"]
+    said = ["it would take too long to check the arguments against the tool's JSON schema: give less"]
+    assert await problems({"items": {"enum": list(range(1000))}}, [-1.5, 999] * 50_000) != []
+    assert await problems({"items": {"enum": list(range(1000))}}, [999] * 100_000) == said
+    long = await problems({"type": "integer"}, "x" * 1_000_000)
+    assert len(long[0]) < 200
+
+
+def test_what_is_no_json_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"items": deep}
+    endless: dict[str, Any] = {}
+    endless["items"] = endless
+    for schema in (deep, endless, {"default": {1, 2}}):
+        with pytest.raises(
+            ValueError, match=r"^The JSON schema of `t` can't be used: .*\. Make it smaller, or correct it"
+        ):
+            plain_schema(schema, "`t`")
