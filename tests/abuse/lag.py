@@ -1,0 +1,127 @@
+"""Oracle 6: how long the event loop was held up, beside a control ticker in another process of the same run."""
+
+import asyncio
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median
+from typing import Self
+
+TICK_S = 0.01
+MOST_EXCESS_S = 0.1
+"""How much longer than the control ticker the event loop may be held up in a test; on a quiet machine it is far less."""
+
+
+class Ticks:
+    """The largest lag of a series of ticks of 10 ms in the calling thread.
+
+    The time for which the kernel let the thread wait for a processor does not count: the machine does other things, too.
+    """
+
+    def __init__(self) -> None:
+        self.largest_s = 0.0
+        self._schedstat = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
+        self._began, self._waited = time.monotonic(), self._run_delay_s()
+
+    def _run_delay_s(self) -> float:
+        return int(os.pread(self._schedstat, 128, 0).split()[1]) / 1e9
+
+    def begin(self) -> None:
+        """Start a tick."""
+        self._began, self._waited = time.monotonic(), self._run_delay_s()
+
+    def end(self) -> None:
+        """End the tick and record its lag."""
+        lag = time.monotonic() - self._began - TICK_S - (self._run_delay_s() - self._waited)
+        self.largest_s = max(self.largest_s, lag)
+
+    def close(self) -> None:
+        """Close its descriptor."""
+        os.close(self._schedstat)
+
+
+class LoopLag:
+    """Measures the running event loop from `async with` on: `async with LoopLag() as lag: ...`, then `lag.excess_s`."""
+
+    def __init__(self) -> None:
+        self.control_s = 0.0
+        """Largest lag of the control ticker in the other process, in seconds; known at the end."""
+        self._stopping = False
+
+    @property
+    def largest_s(self) -> float:
+        """Largest lag of the event loop so far, in seconds."""
+        return self._ticks.largest_s
+
+    @property
+    def excess_s(self) -> float:
+        """How much larger the event loop's lag was than the control ticker's, in seconds; known at the end."""
+        return self.largest_s - self.control_s
+
+    async def __aenter__(self) -> Self:
+        self._control = await asyncio.to_thread(_start_control)
+        self._ticks = Ticks()
+        self._ticker = asyncio.ensure_future(self._tick())
+        await asyncio.sleep(0)  # its first tick begins now, not after a stall that comes first
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        # The tick that is under way ends first: a stall just before this point counts.
+        self._stopping = True
+        await self._ticker
+        self._ticks.close()
+        output, _ = await asyncio.to_thread(self._control.communicate, b"", 10)
+        self.control_s = float(output)
+
+    async def _tick(self) -> None:
+        while not self._stopping:
+            self._ticks.begin()
+            await asyncio.sleep(TICK_S)
+            self._ticks.end()
+
+
+async def median_excess(load: Callable[[], Awaitable[object]], times: int = 3) -> float:
+    """Run a load several times.
+
+    Args:
+        load: Makes one run of it.
+        times: How many runs. Default 3.
+
+    Returns:
+        The median of `LoopLag.excess_s`, in seconds; compare it with `MOST_EXCESS_S`.
+    """
+    found = []
+    for _ in range(times):
+        async with LoopLag() as lag:
+            await load()
+        found.append(lag.excess_s)
+    return median(found)
+
+
+def _start_control() -> subprocess.Popen[bytes]:
+    started = subprocess.Popen([sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert started.stdout is not None
+    assert started.stdout.readline() == b"ready\n"
+    return started
+
+
+def _tick_until_told() -> None:
+    """Tick until standard input ends, then print the largest lag."""
+    ticks = Ticks()
+    print("ready", flush=True)
+    ended = False
+    while not ended:
+        ticks.begin()
+        ended = bool(select.select([0], [], [], TICK_S)[0])
+        ticks.end()
+    print(ticks.largest_s)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        _tick_until_told()
