@@ -26,7 +26,8 @@ from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .journalled import is_journalled
 from .languages import Language
 from .limits import Limits, parse_limits, parse_seconds, parse_size
-from .loops import CancelledBy
+from .loops import CancelledBy, in_thread
+from .protected import WriteBack
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
@@ -69,6 +70,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         approve_tool: Asked before each call, or None to allow all.
         pool: Where sandboxes come from, or None to start each one when it is needed.
         limits: What the sandbox may use, or None for the defaults.
+        write_back: Names such as ".git" that are written to `work_dir` although programs act on them by themselves.
     """
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
@@ -93,11 +95,13 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         approve_tool: ApproveTool | None = None,
         pool: SandboxPool | None = None,
         limits: Limits | None = None,
+        write_back: Sequence[str] = (),
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
         self._timeout = parse_seconds("timeout", timeout)
         self._limits = parse_limits(limits)
+        self._write_back = WriteBack(write_back)
         self._mode = mode
         self._work_dir = work_dir
         self._mounted = mounted
@@ -119,7 +123,6 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._died, self._starts, self._unrecorded = False, 0, 0
         self._lifecycle = Turns()
         self._calls = Turns()
-        self._files = Turns()
 
     def tool_settings(self) -> dict[str, Any]:
         """What the runner is told of the host tools when it starts."""
@@ -242,7 +245,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         try:
             if self._mounted is None:
                 self._workspace = self._new_workspace(self.work_dir)
-                self._workspace.prepare()
+                await in_thread(self._workspace.prepare)
             sandbox = await self._pool.acquire() if self._pool is not None else self._new_sandbox()
             self._moved_into(sandbox)
             if self._pool is None:
@@ -258,7 +261,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         except BaseException:
             # What earlier blocks have left in it must survive an engine that is away for a moment.
             if fresh:
-                self._drop_folder()
+                await self._drop_folder()
             raise
         return sandbox
 
@@ -276,13 +279,14 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         """Take note of the sandbox that blocks will run in; it may not have been started."""
 
     def _new_workspace(self, root: Path) -> Workspace:
-        return Workspace(root)
+        return Workspace(root, write_back=self._write_back)
 
     async def _furnish(self, sandbox: Sandbox) -> None:
         """Put in place what blocks expect to find."""
         if self._workspace is not None:
             # In place of one that has died there must be a new one, even where files have come to need too much room.
-            await sync.push(self._workspace, sandbox, all_of_them=not self._died)
+            notes = await sync.push(self._workspace, sandbox, self._limits, all_of_them=not self._died)
+            self._workspace.note(*notes)
         if self._functions_source is not None:
             await sandbox.write_file(f"{self._functions_module}.py", 0o644, [self._functions_source.encode()])
             await self._must_run(sandbox, "python", f"import {self._functions_module}", self._functions_failed)
@@ -304,14 +308,16 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             if sandbox is not None:
                 await sandbox.stop()
         finally:
-            self._workspace = None
+            workspace, self._workspace = self._workspace, None
+            if workspace is not None:
+                await in_thread(workspace.close)
             if not keep_folder:
-                self._drop_folder()
+                await self._drop_folder()
 
-    def _drop_folder(self) -> None:
+    async def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            temporary.remove()
+            await temporary.remove()
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -427,11 +433,10 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         self._unrecorded += not is_journalled(self)
         workspace = self._workspace
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
-        kept: list[str | None] = []
+        kept: list[sync.Kept] = []
         message = {**request.message, "scan": workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
-        if workspace is not None and not workspace.unchanged():
-            async with self._files:
-                notes += await sync.push(workspace, sandbox)
+        if workspace is not None:
+            await sync.before_block(workspace, sandbox, self._limits)
         if request.filename is not None:
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
@@ -448,25 +453,24 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
             if calls is not None:
                 await calls.close()
         artifacts: tuple[Artifact, ...] = ()
-        if workspace is not None and reply.message.get("files"):
-            async with self._files:
-                artifacts = await sync.pull(workspace, sandbox, reply)
+        code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
+        if workspace is not None:
+            artifacts = await sync.after_block(workspace, sandbox, reply)
+            notes += workspace.take_notes()
         result = to_result(
-            reply, split_streams=self._split_streams, code_file=kept[0], artifacts=artifacts, notes=notes
+            reply, split_streams=self._split_streams, code_file=code_file, artifacts=artifacts, notes=notes
         )
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
 
-    def _keep_code(self, request: BlockRequest, kept: list[str | None]) -> None:
+    def _keep_code(self, request: BlockRequest, kept: list[sync.Kept]) -> None:
         """Keep the code on the host, as AutoGen's executors do, and say where."""
-        name = request.filename
+        name, workspace = request.filename, self._workspace
         if name is None or (self._delete_tmp_files and not request.named):
             kept.append(None)
-        elif self._workspace is not None:
-            kept.append(sync.keep_code(self._workspace, name, request.code))
         else:
-            kept.append(str(self.work_dir / name))
+            kept.append(sync.keep_code(workspace, name, request.code) if workspace else str(self.work_dir / name))
 
     async def checkpoint(self) -> None:
         """Remember the session's memory as it is now, until the next call or `stop`.
