@@ -27,7 +27,8 @@ from .errors import SandboxError, SandboxNotStarted, SandboxStartError
 from .journalled import watch_of
 from .languages import Language
 from .limits import Limits, parse_limits, parse_size, parse_timeout
-from .loops import CancelledBy
+from .loops import CancelledBy, in_thread
+from .protected import WriteBack
 from .result import Artifact, ExecutionResult
 from .sandbox import Sandbox
 from .temporary import TemporaryFolder
@@ -71,6 +72,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         approve_tool: Asked before each call, or None to allow all.
         pool: Where sandboxes come from, or None to start each one when it is needed.
         limits: What the sandbox may use, or None for the defaults.
+        write_back: Names such as ".git" that are written to `work_dir` although programs act on them by themselves.
     """
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
@@ -95,11 +97,13 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         approve_tool: ApproveTool | None = None,
         pool: SandboxPool | None = None,
         limits: Limits | None = None,
+        write_back: Sequence[str] = (),
     ) -> None:
         if mode not in ("process", "session"):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
         self._timeout = parse_timeout(timeout)
         self._limits = parse_limits(limits)
+        self._write_back = WriteBack(write_back)
         self._mode = mode
         self._work_dir = work_dir
         self._mounted = mounted
@@ -122,7 +126,6 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         self._died, self._starts, self._unrecorded = False, 0, 0
         self._lifecycle = Turns()
         self._calls = Turns()
-        self._files = Turns()
 
     def tool_settings(self) -> dict[str, Any]:
         """What the runner is told of the host tools when it starts."""
@@ -243,7 +246,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         try:
             if self._mounted is None:
                 self._workspace = self._new_workspace(self.work_dir)
-                self._workspace.prepare()
+                await in_thread(self._workspace.prepare)
             sandbox = await self._pool.acquire() if self._pool is not None else self._new_sandbox()
             self._moved_into(sandbox)
             if self._pool is None:
@@ -259,7 +262,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         except BaseException:
             # What earlier blocks have left in it must survive an engine that is away for a moment.
             if fresh:
-                self._drop_folder()
+                await self._drop_folder()
             raise
         return sandbox
 
@@ -277,13 +280,14 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         """Take note of the sandbox that blocks will run in; it may not have been started."""
 
     def _new_workspace(self, root: Path) -> Workspace:
-        return Workspace(root)
+        return Workspace(root, write_back=self._write_back)
 
     async def _furnish(self, sandbox: Sandbox) -> None:
         """Put in place what blocks expect to find."""
         if self._workspace is not None:
             # In place of one that has died there must be a new one, even where files have come to need too much room.
-            await sync.push(self._workspace, sandbox, all_of_them=not self._died)
+            notes = await sync.push(self._workspace, sandbox, self._limits, all_of_them=not self._died)
+            self._workspace.note(*notes)
         if self._functions_source is not None:
             await sandbox.write_file(f"{self._functions_module}.py", 0o644, [self._functions_source.encode()])
             await self._must_run(sandbox, "python", f"import {self._functions_module}", self._functions_failed)
@@ -309,14 +313,16 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             if sandbox is not None:
                 await sandbox.stop()
         finally:
-            self._workspace = None
+            workspace, self._workspace = self._workspace, None
+            if workspace is not None:
+                await in_thread(workspace.close)
             if not keep_folder:
-                self._drop_folder()
+                await self._drop_folder()
 
-    def _drop_folder(self) -> None:
+    async def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
-            temporary.remove()
+            await temporary.remove()
 
     async def execute_code_blocks(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
@@ -433,11 +439,10 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         self._unrecorded += watch is None
         workspace = self._workspace if scratch is None else None
         mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
-        kept: list[str | None] = []
+        kept: list[sync.Kept] = []
         message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
-        if workspace is not None and not workspace.unchanged():
-            async with self._files:
-                notes += await sync.push(workspace, sandbox)
+        if workspace is not None:
+            await sync.before_block(workspace, sandbox, self._limits)
         if watch is not None and scratch is None:
             await watch.look(workspace, sandbox)
         if request.filename is not None:
@@ -456,19 +461,20 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             if calls is not None:
                 await calls.close()
         artifacts: tuple[Artifact, ...] = ()
+        code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
         if scratch is not None:
             await scratch.take(reply, request.filename)
-        if workspace is not None and reply.message.get("files"):
-            async with self._files:
-                artifacts = await sync.pull(workspace, sandbox, reply)
+        if workspace is not None:
+            artifacts = await sync.after_block(workspace, sandbox, reply)
+            notes += workspace.take_notes()
         result = to_result(
-            reply, split_streams=self._split_streams, code_file=kept[0], artifacts=artifacts, notes=notes
+            reply, split_streams=self._split_streams, code_file=code_file, artifacts=artifacts, notes=notes
         )
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
 
-    def _keep_code(self, request: BlockRequest, kept: list[str | None]) -> None:
+    def _keep_code(self, request: BlockRequest, kept: list[sync.Kept]) -> None:
         """Keep the code on the host, as AutoGen's executors do, and say where."""
         name, dropped = request.filename, self._delete_tmp_files and not request.named
         if name is not None and self._workspace is not None:

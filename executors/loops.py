@@ -8,6 +8,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from autogen_core import CancellationToken
@@ -15,6 +16,7 @@ from autogen_core import CancellationToken
 from .errors import SandboxTimeout
 
 T = TypeVar("T")
+PATIENCE_S = 5.0
 
 
 def hand_over(
@@ -123,6 +125,31 @@ async def within(promise: Promise[T], seconds: float, late: str) -> T:
     finally:
         timer.cancel()
     raise SandboxTimeout(late)
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Do something that takes up to some tenths of a second in a thread.
+
+    Args:
+        work: What is to be done.
+        arguments: With what.
+
+    Returns:
+        What it gave.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled; the work has ended by then, or has taken `PATIENCE_S` since.
+        Exception: What it raised.
+    """
+    working = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        if not working.done():
+            await asyncio.wait({working}, timeout=PATIENCE_S)
+        if working.done() and not working.cancelled():
+            working.exception()  # nobody else will ask for it
+        raise
 
 
 def _settle(waiter: asyncio.Future[bool], answered: bool) -> None:

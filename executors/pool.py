@@ -29,7 +29,7 @@ MAKERS: dict[str, type[DockerCommandLineCodeExecutor] | type[BubblewrapCommandLi
 # Arguments that do not shape the sandbox itself.
 PER_EXECUTOR = {
     *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages", "functions", "functions_module"),
-    *("tools", "tool_limits", "approve_tool", "progress", "pool", "self"),
+    *("tools", "tool_limits", "approve_tool", "progress", "pool", "write_back", "self"),
 }
 # What can't be true of a sandbox that is there before its executor.
 UNFIT = {

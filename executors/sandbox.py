@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -333,13 +333,13 @@ class Sandbox:
             raise ValueError(str(reply.message["error"]))
         return reply.message
 
-    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes]) -> None:
+    async def write_file(self, name: str, mode: int, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
         """Send a file into the sandbox.
 
         Args:
             name: Where it goes, relative to the workspace or absolute.
             mode: Its permissions.
-            chunks: Its content.
+            chunks: Its content, in pieces of at most 256 KiB or so.
 
         Raises:
             SandboxFileError: The sandbox could not take it.
@@ -347,7 +347,7 @@ class Sandbox:
         connection = self._connected()
         ident = connection.next_ident()
         waiting = b""
-        for chunk in chunks:
+        async for chunk in chunks if isinstance(chunks, AsyncIterable) else _each(chunks):
             if waiting:
                 await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
             waiting = chunk
@@ -433,6 +433,11 @@ class Sandbox:
         if connection.over is not None:
             raise connection.over
         return connection
+
+
+async def _each(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 def _check_hello(hello: Mapping[str, Any]) -> None:

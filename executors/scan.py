@@ -10,6 +10,7 @@ from autogen_codeact.executors.filenames import MAX_DEPTH, PART_PREFIX, printabl
 
 # Windows lacks both; Workspace.prepare refuses there before either is used.
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+USE_MOUNT = "bind_dir= mounts a folder instead of copying it."
 Signature = tuple[int, int, int, int]
 
 
@@ -26,21 +27,36 @@ class Skipped:
     Args:
         name: Path relative to the workspace, fit for printing; `.` for the folder as a whole.
         reason: Why, as the rest of a sentence that begins with the name.
+        limit: Whether it is for a limit on the size or number of files.
     """
 
     name: str
     reason: str
+    limit: bool = False
+
+
+class TooLongError(Exception):
+    """There is more than is to be looked at."""
 
 
 @dataclass
 class Scan:
-    """One look at the folder: its regular files, the folders (with a slash at the end), and what else is in it."""
+    """One look at the folder: its regular files, the folders (with a slash at the end), and what else is in it.
+
+    Args:
+        max_files: Files that are looked at, and half of the entries of any kind.
+        max_file_bytes: Files that are larger do not count in `bytes`: they can only be the user's own.
+        give_up_after: Entries after which it raises `TooLongError`, or None.
+    """
 
     max_files: int
+    max_file_bytes: int
+    give_up_after: int | None = None
     files: dict[str, os.stat_result] = field(default_factory=dict)
     folders: dict[str, os.stat_result] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
     entries: int = 0
+    bytes: int = 0
     complete: bool = True
     readable: bool = True
 
@@ -53,6 +69,8 @@ class Scan:
             entries = list(islice(listing, max(room, 0) + 1))
         for entry in entries:
             self.entries += 1
+            if self.give_up_after is not None and self.entries > self.give_up_after:
+                raise TooLongError
             if self.complete and self.entries > 2 * self.max_files:
                 self._stop()
             if not self.complete:
@@ -61,25 +79,34 @@ class Scan:
 
     def _stop(self) -> None:
         self.complete = False
-        self.skip(".", f"holds more than {self.max_files} files, or too many folders; the rest is not sent.")
+        text = f"holds more than {self.max_files} files, or {2 * self.max_files} files and folders; the rest is not sent, and"
+        self.skip(".", f"{text} nothing is stored in it. {USE_MOUNT}", limit=True)
 
     def _entry(self, entry: os.DirEntry[str], parent: int, name: str, depth: int) -> None:
         if entry.is_symlink():
             self.skip(name, "is a symbolic link.")
         elif entry.is_file(follow_symlinks=False):
-            if len(self.files) == self.max_files:
-                self._stop()
-            elif not entry.name.startswith(PART_PREFIX):
-                try:
-                    self.files[name] = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    return
+            self._file(entry, name)
         elif not entry.is_dir(follow_symlinks=False):
             self.skip(name, "is not a regular file.")
         elif depth >= MAX_DEPTH:
             self.skip(name, f"is more than {MAX_DEPTH} folders deep.")
         else:
             self._descend(entry.name, parent, name, depth)
+
+    def _file(self, entry: os.DirEntry[str], name: str) -> None:
+        is_part = entry.name.startswith(PART_PREFIX)
+        if len(self.files) == self.max_files and not is_part:
+            self._stop()
+            return
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        # What a process that was killed has left half-written takes room, too.
+        self.bytes += status.st_size if status.st_size <= self.max_file_bytes else 0
+        if not is_part:
+            self.files[name] = status
 
     def _descend(self, part: str, parent: int, name: str, depth: int) -> None:
         try:
@@ -95,5 +122,5 @@ class Scan:
         finally:
             os.close(descriptor)
 
-    def skip(self, name: str, reason: str) -> None:
-        self.skipped.append(Skipped(printable(name), reason))
+    def skip(self, name: str, reason: str, *, limit: bool = False) -> None:
+        self.skipped.append(Skipped(printable(name), reason, limit))

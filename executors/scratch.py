@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from autogen_core import CancellationToken
@@ -16,7 +17,6 @@ from .loops import CancelledBy
 from .manifest import MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_of
 from .result import ExecutionResult
 from .sandbox import Sandbox, checked_entries
-from .sync import read_whole
 from .workspace import HostFile, Workspace
 
 if TYPE_CHECKING:
@@ -241,8 +241,17 @@ class Scratch:
             self._inside[name] = mark_of(size)
             if is_safe(name):
                 with contextlib.suppress(SandboxFileError):
-                    chunks = await read_whole(self._sandbox, name, MAX_HASHED_BYTES)
-                    self._inside[name] = await asyncio.to_thread(mark_of, sum(map(len, chunks)), chunks)
+                    self._inside[name] = await self._mark(name)
+
+    async def _mark(self, name: str) -> str:
+        """Make the mark of a file of the sandbox, without its content where it is too large to be hashed."""
+        total, digest = 0, blake2b(digest_size=16)
+        async for chunk, size in self._sandbox.read_file(name):
+            total += len(chunk)
+            if max(total, size) > MAX_HASHED_BYTES:
+                return mark_of(size)
+            digest.update(chunk)
+        return f"{total}:{digest.hexdigest()}"
 
     # Blocks
 

@@ -1,38 +1,81 @@
-"""Keeping `work_dir` on the host and `/workspace` in the sandbox in step."""
+"""Moving files between `work_dir` on the host and `/workspace` in the sandbox, off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from .block_reply import artifact
 from .connection import Reply
 from .errors import SandboxError, SandboxFileError
 from .filenames import printable
+from .limits import Limits, parse_size
+from .loops import in_thread
+from .protected import ProtectedNameError, left_out
 from .result import Artifact
 from .sandbox import Sandbox, checked_entries
-from .workspace import HostFile, Workspace
+from .scan import TooLongError
+from .workspace import HostFile, Incoming, Workspace
 
 CHUNK = 256 * 1024
+# What is given to a thread at once, so that others have their turn in between: pieces of a file, and files.
+WRITTEN_AT_ONCE = 4
+FILES_AT_ONCE = 256
 # Files on their way at the same time, so that many small ones don't wait for an answer each; the runner takes up to 64.
-SENT_AT_ONCE = 32
+MOVED_AT_ONCE = 32
 MOST_REFUSED = 8
+MOST_LISTED = 50
+PAGE_BYTES = 4096
+QUICK_BYTES = 64 * 1024
+Kept = str | None | asyncio.Future[str | None]
+"""The file that keeps the code of a block on the host, or None where there is none; or, while it is written, that to come."""
+
 logger = logging.getLogger("autogen_codeact")
 
 
-async def push(workspace: Workspace, sandbox: Sandbox, *, all_of_them: bool = False) -> tuple[str, ...]:
+async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -> None:
+    """Send what is new or changed on the host; where nothing is, that costs next to nothing.
+
+    Args:
+        workspace: The host's folder; it takes the sentences about files that were left out.
+        sandbox: Where it goes.
+        limits: What the sandbox may use.
+
+    Raises:
+        SandboxFileError: The folder is gone or can't be read.
+    """
+    if workspace.unchanged() if workspace.looks_quick else await in_thread(workspace.unchanged):
+        return
+    async with workspace.turns:
+        workspace.note(*await push(workspace, sandbox, limits))
+
+
+async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
+    """Store on the host what a block made or changed; arguments and result as for `pull`."""
+    if not reply.message.get("files"):
+        return ()
+    async with workspace.turns:
+        return await pull(workspace, sandbox, reply)
+
+
+async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of_them: bool = False) -> tuple[str, ...]:
     """Send what is new or changed on the host.
 
-    A file for which the sandbox has no place is left out and tried again with the next block: the block may be the one that
+    A file for which the sandbox has no room is left out and tried again with the next block: the block may be the one that
     makes room for it.
 
     Args:
         workspace: The host's folder.
         sandbox: Where it goes.
-        all_of_them: Whether a file for which there is no place is an error. Default False.
+        limits: What the sandbox may use.
+        all_of_them: Whether a file for which there is no room is an error. Default False.
 
     Returns:
         Sentences about files that were left out.
@@ -40,93 +83,268 @@ async def push(workspace: Workspace, sandbox: Sandbox, *, all_of_them: bool = Fa
     Raises:
         SandboxFileError: `all_of_them`, and the sandbox could not take a file.
     """
-    files = workspace.outgoing()
-    notes = [f"Not sent to the sandbox: {item.name} {item.reason}" for item in workspace.skipped]
+    files = await _outgoing(workspace)
+    if all_of_them:
+        _check_room(files, limits)
+    notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
     refused: list[str] = []
     sent = 0
     while sent < len(files) and len(refused) < MOST_REFUSED:
-        batch = files[sent : sent + (1 if refused else SENT_AT_ONCE)]
-        sending = (sandbox.write_file(file.name, file.mode, workspace.read(file)) for file in batch)
-        ended = await asyncio.gather(*sending, return_exceptions=True)
+        batch = files[sent : sent + (1 if refused else MOVED_AT_ONCE)]
+        ended = await _send(workspace, sandbox, batch)
         workspace.mark_synced([file.name for file, error in zip(batch, ended, strict=True) if error is None])
         sent += len(batch)
         for file, error in zip(batch, ended, strict=True):
             if isinstance(error, SandboxFileError) and not all_of_them:
-                refused.append(f"{printable(file.name)} could not be written there ({error.strerror}).")
+                refused.append(f"{printable(file.name)} could not be written there ({_why(error)}).")
+            elif isinstance(error, SandboxFileError) and error.errno == errno.ENOSPC:
+                raise _no_room(files, limits) from error
             elif error is not None:
                 raise error
-    notes += [f"Not sent to the sandbox: {text}" for text in refused[:MOST_REFUSED]]
-    if left := len(files) - sent + len(refused[MOST_REFUSED:]):
-        notes.append(f"Not sent to the sandbox: {left} more files.")
-    return tuple(notes)
+    return (*notes, *_notes(refused, more=len(files) - sent))
+
+
+async def _outgoing(workspace: Workspace) -> list[HostFile]:
+    try:
+        found = workspace.at_once(workspace.outgoing, quick=True)
+    except TooLongError:
+        found = None
+    return found if found is not None else await in_thread(workspace.outgoing)
+
+
+def _notes(texts: Sequence[str], more: int = 0) -> list[str]:
+    notes = [f"Not sent to the sandbox: {text}" for text in texts[:MOST_REFUSED]]
+    more += len(texts) - len(notes)
+    return [*notes, f"Not sent to the sandbox: {more} more files."] if more else notes
+
+
+def _why(error: SandboxFileError) -> str:
+    larger = "; limits=Limits(workspace=..., files=...) makes room" if error.errno == errno.ENOSPC else ""
+    return f"{error.strerror}{larger}"
+
+
+def _check_room(files: Sequence[HostFile], limits: Limits) -> None:
+    if _needed(files) > parse_size(limits.workspace):
+        raise _no_room(files, limits)
+
+
+def _needed(files: Iterable[HostFile]) -> int:
+    return sum(-(-file.size // PAGE_BYTES) * PAGE_BYTES for file in files)
+
+
+def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
+    needed, room = _needed(files), parse_size(limits.workspace)
+    error = SandboxFileError(
+        f"the files of work_dir do not fit into the sandbox: {len(files):,} files need {needed:,} bytes, and its workspace "
+        f"has {room:,} bytes for at most {limits.files:,} files and folders. Give it more with "
+        f"limits=Limits(workspace='{needed // 1024**2 + 16}m', files=...), within its memory={limits.memory!r}, or mount the "
+        "folder with bind_dir="
+    )
+    error.errno = errno.ENOSPC
+    return error
+
+
+async def _send(workspace: Workspace, sandbox: Sandbox, batch: Sequence[HostFile]) -> list[BaseException | None]:
+    """Send some files at the same time, and say how that ended for each."""
+    small = [file for file in batch if file.size <= CHUNK]
+    read = await in_thread(_read_all, workspace, small) if small else []
+    contents = {file.name: content for file, content in zip(small, read, strict=True)}
+
+    async def send(file: HostFile) -> None:
+        content = contents.pop(file.name, None)
+        if isinstance(content, SandboxError):
+            raise content
+        chunks = [content] if content is not None else in_pieces(workspace.read(file))
+        await sandbox.write_file(file.name, file.mode, chunks)
+
+    return await asyncio.gather(*map(send, batch), return_exceptions=True)
+
+
+def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> list[bytes | SandboxError]:
+    contents: list[bytes | SandboxError] = []
+    for file in files:
+        try:
+            contents.append(b"".join(workspace.read(file)))
+        except SandboxError as error:
+            contents.append(error)
+    return contents
+
+
+async def in_pieces(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Take what an iterator gives, each in a thread."""
+    while (chunk := await in_thread(next, chunks, None)) is not None:
+        yield chunk
+
+
+@dataclass
+class _Pulled:
+    """What becomes of the files of one block."""
+
+    artifacts: list[Artifact] = field(default_factory=list)
+    refused: dict[tuple[int, str], list[tuple[dict[str, Any], SandboxFileError]]] = field(default_factory=dict)
+
+    def attempt(self, entry: dict[str, Any], store: Callable[[], Path]) -> None:
+        """Store a file and note what became of it."""
+        try:
+            self.artifacts.append(artifact(entry, path=store()))
+        except SandboxFileError as error:
+            self.refuse(entry, error)
+
+    def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
+        """Note that a file was not stored; those with one reason belong together."""
+        number = error.errno if error.errno in errno.errorcode else 0
+        # A bad name is part of its reason, and there may be thousands of them.
+        reason = error.reason if error.reason is not None and number != errno.EINVAL else ""
+        self.refused.setdefault((number or 0, reason), []).append((entry, error))
 
 
 async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
     """Store on the host what a block made or changed.
 
     Args:
-        workspace: The host's folder.
+        workspace: The host's folder; it takes the sentences about files that were not stored.
         sandbox: Where the files are.
         reply: The block's reply with the list of changed files and the content of small ones.
 
     Returns:
         The files; one that could not be stored says why.
     """
-    artifacts = []
+    pulled = _Pulled()
+    waiting = iter(await in_thread(_to_store, workspace, reply))
+    while batch := list(islice(waiting, FILES_AT_ONCE)):
+        here = [(entry, content) for entry, content in batch if content is not None]
+        if here:
+            await in_thread(_store_all, workspace, pulled, here)
+        fetched = iter([entry for entry, content in batch if content is None])
+        while entries := list(islice(fetched, MOVED_AT_ONCE)):
+            await _fetch(workspace, sandbox, pulled, entries)
+    return await in_thread(_finish, workspace, pulled)
+
+
+def _to_store(workspace: Workspace, reply: Reply) -> list[tuple[dict[str, Any], bytes | None]]:
+    """The changed files, each with its content where that has come with the reply."""
+    found: list[tuple[dict[str, Any], bytes | None]] = []
     offset = 0
+    told: dict[str, bool] = {}
     for entry in checked_entries(reply.message.get("files", [])):
         inline = entry.get("inline")
         content: bytes | None = None
         if inline is not None:
             content = reply.data[offset : offset + inline]
             offset += inline
-        artifacts.append(await _store(workspace, sandbox, entry, content))
-    return tuple(artifacts)
+        name = workspace.refused(entry["name"])
+        if name is not None:
+            workspace.stays_apart(entry["name"])
+            told.setdefault(name, workspace.reported(name))
+            content = b""
+        if name is None or not told[name]:
+            found.append((entry, content))
+    return found
 
 
-async def _store(workspace: Workspace, sandbox: Sandbox, entry: dict[str, Any], content: bytes | None) -> Artifact:
-    name, mode = entry["name"], entry["mode"]
-    try:
-        if content is not None:
-            return artifact(entry, path=workspace.store(name, mode, [content]))
-        chunks = await read_whole(sandbox, name, workspace.max_file_bytes)
-        return artifact(entry, path=workspace.store(name, mode, chunks))
-    except SandboxFileError as error:
-        workspace.stays_apart(name)
-        shown = printable(name)
-        logger.warning("the file %s stays in the sandbox: %s", shown, printable(str(error)))
-        # A model reads it, and the host's folders are none of its business.
-        note = f"not copied: {error.reason or error.strerror or error}"
-        return artifact({**entry, "name": shown}, note=note)
+def _store_all(workspace: Workspace, pulled: _Pulled, entries: Iterable[tuple[dict[str, Any], bytes]]) -> None:
+    for entry, content in entries:
+        pulled.attempt(entry, partial(workspace.store, entry["name"], entry["mode"], [content]))
 
 
-async def read_whole(sandbox: Sandbox, name: str, limit: int) -> list[bytes]:
-    """Read a file of the sandbox.
+async def _fetch(workspace: Workspace, sandbox: Sandbox, pulled: _Pulled, entries: Sequence[dict[str, Any]]) -> None:
+    """Get the content of some files and store them."""
+    small = [entry for entry in entries if entry["size"] < CHUNK]
+    answers = await asyncio.gather(*(_first_chunk(sandbox, entry["name"]) for entry in small), return_exceptions=True)
+    whole = []
+    large = [entry for entry in entries if entry["size"] >= CHUNK]
+    for entry, answer in zip(small, answers, strict=True):
+        if isinstance(answer, SandboxFileError):
+            pulled.refuse(entry, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        elif len(answer) < CHUNK:
+            whole.append((entry, answer))
+        else:  # it has grown meanwhile
+            large.append(entry)
+    if whole:
+        await in_thread(_store_all, workspace, pulled, whole)
+    for entry in large:
+        try:
+            path = await stream(workspace, sandbox, entry["name"], entry["name"], entry["mode"])
+            pulled.artifacts.append(artifact(entry, path=path))
+        except SandboxFileError as error:
+            pulled.refuse(entry, error)
+
+
+async def _first_chunk(sandbox: Sandbox, name: str) -> bytes:
+    async for chunk, _ in sandbox.read_file(name):
+        return chunk
+    return b""
+
+
+async def stream(workspace: Workspace, sandbox: Sandbox, name: str, target: str, mode: int) -> Path:
+    """Copy a file of the sandbox to the host, piece by piece.
 
     Args:
+        workspace: The host's folder.
         sandbox: Where it is.
         name: Its path relative to the workspace.
-        limit: Bytes that it may have.
+        target: Its path on the host, relative to the folder.
+        mode: Its permissions.
 
     Returns:
-        Its content, in pieces.
+        The file on the host.
 
     Raises:
-        SandboxFileError: It is not there, not a regular file, or too large.
+        SandboxFileError: It is not there, not a regular file, or too large, or the host can't write.
     """
-    chunks = []
-    total = 0
-    async for chunk, size in sandbox.read_file(name):
-        total += len(chunk)
-        if max(size, total) > limit:
-            raise SandboxFileError(
-                errno.EFBIG, f"it has {max(size, total):,} bytes; at most {limit:,} are copied", name
+    # Not the thread's answer: that is lost where this is cancelled meanwhile.
+    begun: list[Incoming] = []
+    waiting: list[bytes] = []
+    try:
+        async for chunk, now in sandbox.read_file(name):
+            if now > workspace.max_file_bytes:
+                most = workspace.max_file_bytes
+                raise SandboxFileError(errno.EFBIG, f"it has {now:,} bytes; at most {most:,} are copied", name)
+            if not begun:
+                await in_thread(_begin, begun, workspace, target, mode, now)
+            waiting.append(chunk)
+            if len(waiting) == WRITTEN_AT_ONCE:
+                await in_thread(begun[0].write, *waiting)
+                waiting = []
+        await in_thread(begun[0].write, *waiting)
+        return await in_thread(begun[0].commit)
+    finally:
+        for incoming in begun:
+            await in_thread(incoming.abandon)
+
+
+def _begin(begun: list[Incoming], workspace: Workspace, *about: Any) -> None:
+    begun.append(workspace.begin(*about))
+
+
+def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
+    """Say of the files that were not stored why: to the log and in the result, in a bounded number of sentences."""
+    listed: list[Artifact] = []
+    for found in pulled.refused.values():
+        for entry, _ in found:
+            workspace.stays_apart(entry["name"])
+        entry, error = found[0]
+        shown, reason = printable(entry["name"]), printable(str(error.reason or error.strerror or error))
+        is_protected = isinstance(error, ProtectedNameError)
+        if is_protected and workspace.reported(reason):
+            continue
+        more = f" {len(found) - 1:,} more files stay there for this reason." if len(found) > 1 else ""
+        logger.warning("the file %s stays in the sandbox: %s%s", shown, printable(str(error)), more)
+        room = max(0, MOST_LISTED - len(listed))
+        if len(found) > room or is_protected or error.errno == errno.EDQUOT:
+            workspace.note(
+                f"Not copied to work_dir: {shown}{f' and {len(found) - 1:,} more' * (len(found) > 1)}: {reason}"
             )
-        chunks.append(chunk)
-    return chunks
+        for entry, error in found[:room]:
+            # A model reads it, and the host's folders are none of its business.
+            note = f"not copied: {error.reason or error.strerror or error}"
+            listed.append(artifact({**entry, "name": printable(entry["name"])}, note=note))
+    return (*pulled.artifacts, *listed)
 
 
-def keep_code(workspace: Workspace, filename: str, code: bytes | None) -> str | None:
+def keep_code(workspace: Workspace, filename: str, code: bytes | None) -> Kept:
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
@@ -135,25 +353,25 @@ def keep_code(workspace: Workspace, filename: str, code: bytes | None) -> str | 
         code: The code; None to have no such file, also where an earlier run has left it.
 
     Returns:
-        The file's path, or None where it could not be stored.
+        The file, or None where it could not be stored; or, where it has to be written, that to come.
     """
+    path = str(workspace.root / filename)
     if code is None:
-        with contextlib.suppress(OSError):
-            (workspace.root / filename).unlink()
-        return str(workspace.root / filename)
+        workspace.remove(filename)
+        return path
+    if len(code) <= QUICK_BYTES and workspace.holds(filename, code):
+        return path
+    return asyncio.get_running_loop().run_in_executor(None, _keep_code, workspace, filename, code)
+
+
+def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
+    name = workspace.refused(filename)
+    if name is not None:
+        if not workspace.reported(name):
+            workspace.note(f"Not copied to work_dir: {printable(filename)}: {left_out(name)}")
+        return None
     try:
-        if _holds(workspace, filename, code):
-            return str(workspace.root / filename)
         return str(workspace.store(filename, 0o644, [code]))
     except SandboxError as error:
-        logger.warning("the code was not kept on the host: %s", error)
+        logger.warning("the code was not kept on the host: %s", printable(str(error)))
         return None
-
-
-def _holds(workspace: Workspace, filename: str, code: bytes) -> bool:
-    """Whether the file is there already; to replace it by itself would have the disk written to, which takes milliseconds."""
-    file = HostFile(filename, len(code) + 1, 0o644, workspace.root / filename)
-    try:
-        return b"".join(workspace.read(file)) == code
-    except SandboxFileError:
-        return False

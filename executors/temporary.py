@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import shutil
 import tempfile
 import weakref
 from pathlib import Path
 
 from .errors import SandboxFileError
+
+logger = logging.getLogger("autogen_codeact")
+
+REMOVE_TIMEOUT_S = 60.0
 
 
 class TemporaryFolder:
@@ -23,4 +29,11 @@ class TemporaryFolder:
             )
             problem.errno = error.errno
             raise problem from error
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    async def remove(self) -> None:
+        """Remove it with all that is in it, in a thread; what takes longer than `REMOVE_TIMEOUT_S` goes on there."""
+        removing = asyncio.get_running_loop().run_in_executor(None, self._remove)
+        done, _ = await asyncio.wait({removing}, timeout=REMOVE_TIMEOUT_S)
+        if not done:
+            logger.warning("the temporary folder %s is still being removed after %g s", self.path, REMOVE_TIMEOUT_S)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import sync
 from .errors import SandboxFileError
 from .filenames import safe_name
+from .loops import in_thread
+from .protected import WriteBack
 from .sandbox import Sandbox
 from .workspace import Workspace
 
@@ -34,12 +36,7 @@ class FileTransfers(ABC):
         source = Path(source)
         target = safe_name(name if name is not None else source.name)
         sandbox = await self._ready()
-        try:
-            content = await asyncio.to_thread(source.read_bytes)
-        except OSError as error:
-            raise SandboxFileError(error.errno, f"can't read: {error.strerror}", str(source)) from error
-        chunks = (content[start : start + sync.CHUNK] for start in range(0, max(len(content), 1), sync.CHUNK))
-        await sandbox.write_file(target, 0o644, chunks)
+        await sandbox.write_file(target, 0o644, sync.in_pieces(_chunks(source)))
 
     async def download(self, name: str, target: Path | str) -> Path:
         """Copy a file from the workspace to the host.
@@ -57,12 +54,21 @@ class FileTransfers(ABC):
         """
         target = Path(target)
         sandbox = await self._ready()
-        folder = Workspace(target.parent)
-        folder.prepare()
-        chunks = await sync.read_whole(sandbox, safe_name(name), folder.max_file_bytes)
-        return folder.store(target.name, 0o644, chunks)
+        # What else is in the target's folder is no business of a sandbox's limits, and its name is the user's own.
+        folder = Workspace(target.parent, counted=False, write_back=WriteBack(["*"]))
+        await in_thread(folder.prepare)
+        return await sync.stream(folder, sandbox, safe_name(name), target.name, 0o644)
 
     async def list_files(self) -> list[str]:
         """Names of the regular files in the workspace."""
         sandbox = await self._ready()
         return [entry["name"] for entry in await sandbox.list_files()]
+
+
+def _chunks(source: Path) -> Iterator[bytes]:
+    try:
+        with source.open("rb", buffering=0) as file:
+            while chunk := file.read(sync.CHUNK):
+                yield chunk
+    except OSError as error:
+        raise SandboxFileError(error.errno, f"can't read: {error.strerror}", str(source)) from error

@@ -1,4 +1,4 @@
-"""The host folder that is kept in step with the sandbox's `/workspace`.
+"""The host folder whose files are exchanged with the sandbox's `/workspace`.
 
 Files are added and changed on either side, and the last writer wins. Deletions travel in neither direction: what is
 deleted on the host stays in the sandbox, and the other way round.
@@ -11,30 +11,40 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, TypeVar
 
-from autogen_codeact.executors.errors import SandboxFileError
-from autogen_codeact.executors.filenames import PART_PREFIX, printable, safe_name
-from autogen_codeact.executors.scan import FOLDER_FLAGS, Scan, Signature, Skipped, signature_of
+from autogen_codeact.executors.errors import SandboxDied, SandboxFileError
+from autogen_codeact.executors.filenames import printable, safe_name
+from autogen_codeact.executors.host_folder import (
+    HostFolder,
+    explained,
+    file_error,
+    plain_mode,
+)
+from autogen_codeact.executors.incoming import DIGEST_MAX_BYTES, Incoming, Usage
+from autogen_codeact.executors.protected import ProtectedNameError, WriteBack, left_out
+from autogen_codeact.executors.scan import USE_MOUNT, Scan, Signature, Skipped, TooLongError, signature_of
+from autogen_codeact.executors.turns import Turns
 
-__all__ = ["HostFile", "Skipped", "Workspace", "safe_name"]
+__all__ = ["HostFile", "Incoming", "Skipped", "Workspace", "safe_name"]
 
-CHUNK_BYTES = 256 * 1024
-# Without O_NONBLOCK, opening a FIFO that took a file's place would wait for a writer.
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+T = TypeVar("T")
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a fresh file's stat as it was.
 # Small files that were fresh when they were sent are therefore told apart by their content, once.
 _FRESH_NS = 50_000_000
-_DIGEST_MAX_BYTES = 1024**2
+# What the event loop may look at itself; more is looked at in a thread.
+_QUICK_ENTRIES = 100
+_QUICK_BYTES = 64 * 1024
+_QUICK_STATS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +71,15 @@ class _Synced:
 
 
 class Workspace:
-    """The host's side of the workspace. Not for several threads at once.
+    """The host's side of the workspace. Its methods take turns, whatever threads they are called in.
 
     Args:
         root: The folder on the host; `prepare` creates it.
-        max_files: Files in the folder, more are neither sent nor stored.
-        max_file_bytes: Size of one file in bytes, 100 MiB by default.
+        max_files: Files in the folder, more are neither sent nor stored; files, folders and all else may be twice as many.
+        max_file_bytes: Size of one file in bytes, 100 MiB by default. Larger ones are neither sent nor stored nor counted.
         max_total_bytes: Size of all files in bytes, 1 GiB by default.
+        write_back: What is stored although its name is protected; nothing by default.
+        counted: Whether what the folder holds already counts against the limits. Default True.
     """
 
     def __init__(
@@ -77,15 +89,26 @@ class Workspace:
         max_files: int = 10_000,
         max_file_bytes: int = 100 * 1024**2,
         max_total_bytes: int = 1024**3,
+        write_back: WriteBack | None = None,
+        counted: bool = True,
     ) -> None:
         self.root = Path(root)
         self.max_files = max_files
         self.max_file_bytes = max_file_bytes
         self.max_total_bytes = max_total_bytes
         self.skipped: list[Skipped] = []
-        """What the last `outgoing` left out and had not reported before."""
+        """What the last `outgoing` left out: for a limit each time, for another reason once."""
         self._apart: set[str] = set()
+        self.write_back = write_back if write_back is not None else WriteBack()
+        self.folder = HostFolder(self.root)
+        self.lock = threading.RLock()
+        self.turns = Turns()
+        """For who has several things to do that belong together."""
+        self._closed = False
+        self.incoming: set[Incoming] = set()
         self._reported: set[Skipped] = set()
+        self._reported_names: set[str] = set()
+        self._notes: dict[str, None] = {}
         self._synced: dict[str, _Synced] = {}
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
@@ -93,8 +116,8 @@ class Workspace:
         self._state: dict[str, Signature] = {}
         self._state_since = 0.0
         self._settled: tuple[tuple[str, Signature], ...] = ()
-        self._sizes: dict[str, int] | None = None
-        self._total = 0
+        self._usage = None if counted else Usage(0, 0, 0, complete=True)
+        self._bytes_left: int | None = None
 
     def prepare(self) -> None:
         """Create the folder and see that it can be written.
@@ -102,44 +125,83 @@ class Workspace:
         Raises:
             SandboxFileError: It can't be; the message says what to do.
         """
-        if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
-            raise _error(errno.ENOTSUP, "", "A work_dir needs Linux or macOS; on Windows, run this inside WSL 2.")
-        task = f"The work_dir {self.root} can't be used"
-        with self._explained(task):
-            try:
-                self.root.mkdir(parents=True, exist_ok=True)
-            except FileNotFoundError:
-                raise _error(errno.ENOENT, task, _NO_PLACE) from None
-        trial = PART_PREFIX + secrets.token_hex(8)
-        with self._folder([], "write to") as folder, self._explained(f"The work_dir {self.root} can't be written"):
-            os.close(os.open(trial, _CREATE_FLAGS, 0o600, dir_fd=folder))
-            os.unlink(trial, dir_fd=folder)
+        with self.used():
+            self.folder.prepare()
 
-    def outgoing(self) -> list[HostFile]:
-        """Find the files that are new or changed since they were last in step; on the first call, all of them.
+    def close(self) -> None:
+        """Let nothing be stored any more; waits for what is being written, and removes what is half-written."""
+        with self.lock:
+            self._closed = True
+            for part in list(self.incoming):
+                part.abandon()
 
-        Symbolic links are never followed. What is left out is named in `skipped`, once.
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Wait for one's turn.
+
+        Raises:
+            SandboxDied: The workspace is closed.
+        """
+        with self.lock:
+            if self._closed:
+                raise SandboxDied("the sandbox was stopped while files were copied")
+            yield
+
+    def note(self, *texts: str) -> None:
+        """Keep sentences for the next result."""
+        self._notes.update(dict.fromkeys(texts))
+
+    def take_notes(self) -> tuple[str, ...]:
+        """Sentences that a result has to say, once."""
+        if not self._notes:
+            return ()
+        notes, self._notes = self._notes, {}
+        return tuple(notes)
+
+    def outgoing(self, *, quick: bool = False) -> list[HostFile]:
+        """Find the files that are new or changed since the sandbox had them; on the first call, all of them.
+
+        Symbolic links are never followed. What is left out is named in `skipped`.
+
+        Args:
+            quick: Whether to give up where it may take longer than an event loop can be held up. Default False.
 
         Returns:
             The files to send, sorted by name.
 
         Raises:
             SandboxFileError: The folder is gone or can't be read.
+            TooLongError: `quick`, and there is too much to look at.
         """
-        self._scanned_at_ns = time.time_ns()
-        scan = self._scan()
-        self._scanned = scan.files
-        self._digests.clear()
-        if scan.complete:
-            for name in self._synced.keys() - scan.files.keys():
-                del self._synced[name]
-        changed = [name for name, status in scan.files.items() if not self._in_step(name, status)]
-        files = self._within_caps(scan, sorted(changed))
-        self._note_state(scan, in_step=not changed)
-        skipped = set(scan.skipped)
-        self.skipped = [entry for entry in scan.skipped if entry not in self._reported]
-        self._reported = skipped
-        return files
+        with self.used():
+            self._bytes_left = _QUICK_BYTES if quick else None
+            self._scanned_at_ns = time.time_ns()
+            scan = self._scan(_QUICK_ENTRIES if quick else None)
+            changed = [name for name, status in scan.files.items() if not self._in_step(name, status)]
+            self._scanned = scan.files
+            self._digests.clear()
+            if scan.complete:
+                for name in self._synced.keys() - scan.files.keys():
+                    del self._synced[name]
+            files = self._within_caps(scan, sorted(changed))
+            self._note_state(scan, in_step=not changed)
+            self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
+            self._reported = set(scan.skipped)
+            return files
+
+    @property
+    def looks_quick(self) -> bool:
+        """Whether `unchanged` takes less than an event loop can be held up."""
+        return len(self._settled) <= _QUICK_STATS
+
+    def at_once(self, work: Callable[..., T], **options: Any) -> T | None:
+        """Do something unless another thread is at it, for which an event loop must not wait; None then."""
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return work(**options)
+        finally:
+            self.lock.release()
 
     def unchanged(self) -> bool:
         """Whether it is certain that `outgoing` would find nothing; far cheaper than finding out by that. For any thread."""
@@ -177,8 +239,8 @@ class Workspace:
         """
         name = self._checked(file.name)
         digest = blake2b(digest_size=16)
-        small = file.size <= _DIGEST_MAX_BYTES
-        for chunk in self._chunks(name, file.size):
+        small = file.size <= DIGEST_MAX_BYTES
+        for chunk in self.folder.chunks(name, file.size):
             if small:
                 digest.update(chunk)
             yield chunk
@@ -201,6 +263,27 @@ class Workspace:
                 self._apart.discard(name)
                 self._synced[name] = _Synced(signature_of(status), digest)
 
+    def refused(self, name: str) -> str | None:
+        """The protected name for which a file is not stored, or None.
+
+        Args:
+            name: Path relative to the workspace.
+        """
+        return self.write_back.refused(name)
+
+    def reported(self, name: str) -> bool:
+        """Whether somebody has been told already that nothing with a protected name is stored; from now on they have."""
+        known = name in self._reported_names
+        self._reported_names.add(name)
+        return known
+
+    def holds(self, name: str, content: bytes) -> bool:
+        """Whether a file has this content already; to replace it by itself would have the disk written to."""
+        try:
+            return b"".join(self.folder.chunks(self._checked(name), len(content) + 1)) == content
+        except SandboxFileError:
+            return False
+
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
         """Write a file that the sandbox sent: whole or not at all, and only inside the folder.
 
@@ -216,73 +299,77 @@ class Workspace:
             The file on the host.
 
         Raises:
-            SandboxFileError: The name is unsafe, a cap is exceeded, or the host can't write; `errno` tells which.
+            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; `errno` tells.
+            SandboxDied: The workspace is closed.
         """
-        name = self._checked(name)
-        sizes = self._known_sizes()
-        if name not in sizes and len(sizes) >= self.max_files:
-            raise _error(errno.EDQUOT, f"Can't store `{name}` in {self.root}", f"{len(sizes)} files are there already.")
-        *folders, leaf = name.split("/")
-        with self._folder(folders, f"store `{name}` in", create=True) as folder:
-            self._write(folder, leaf, name, mode, chunks)
-        return self.root / name
-
-    def _write(self, folder: int, leaf: str, name: str, mode: int, chunks: Iterable[bytes]) -> None:
-        task = f"Can't store `{printable(name)}` in {self.root}"
-        part = PART_PREFIX + secrets.token_hex(8)
-        with self._explained(task):
-            descriptor = os.open(part, _CREATE_FLAGS, 0o600, dir_fd=folder)
-        try:
+        with self.used():
+            incoming = self.begin(name, mode)
             try:
-                digest = self._fill(descriptor, name, chunks, task)
-                with self._explained(task):
-                    os.fchmod(descriptor, _plain_mode(mode))
-                    inode = os.fstat(descriptor).st_ino
-            finally:
-                with self._explained(task):  # network file systems report a full disk only here
-                    os.close(descriptor)
-            with self._explained(task):
-                os.replace(part, leaf, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(part, dir_fd=folder)
-            raise
-        with suppress(OSError):
-            status = os.stat(leaf, dir_fd=folder, follow_symlinks=False)
-            if status.st_ino == inode:  # else somebody on the host replaced it already
-                self._total += status.st_size - self._known_sizes().get(name, 0)
-                self._known_sizes()[name] = status.st_size
-                self._apart.discard(name)
-                self._synced[name] = _Synced(signature_of(status), digest)
+                for chunk in chunks:
+                    incoming.write(chunk)
+                return incoming.commit()
+            except BaseException:
+                incoming.abandon()
+                raise
 
-    def _fill(self, descriptor: int, name: str, chunks: Iterable[bytes], task: str) -> bytes | None:
-        room = self.max_total_bytes - self._total + self._known_sizes().get(name, 0)
-        digest = blake2b(digest_size=16)
-        written = 0
-        for chunk in chunks:
-            written += len(chunk)
-            if written > self.max_file_bytes:
-                raise _error(errno.EFBIG, task, f"it is larger than {self.max_file_bytes} bytes.")
-            if written > room:
-                raise _error(errno.EDQUOT, task, f"all files together would exceed {self.max_total_bytes} bytes.")
-            if written <= _DIGEST_MAX_BYTES:
-                digest.update(chunk)
-            with self._explained(task):
-                _write_all(descriptor, chunk)
-        return digest.digest() if written <= _DIGEST_MAX_BYTES else None
+    def begin(self, name: str, mode: int, size: int = 0) -> Incoming:
+        """Begin to write a file, as `store` does, when its content comes in pieces.
 
-    def _known_sizes(self) -> dict[str, int]:
-        if self._sizes is None:
-            files = self._scan().files
-            self._sizes = {n: s.st_size for n, s in files.items() if s.st_size <= self.max_file_bytes}
-            self._total = sum(self._sizes.values())
-        return self._sizes
+        Args:
+            name: Path relative to the workspace.
+            mode: Permission bits in the sandbox.
+            size: Bytes that it will have at least. Default 0.
 
-    def _scan(self) -> Scan:
-        scan = Scan(self.max_files)
-        with self._folder([], "list") as folder, self._explained(f"Can't list {self.root}"):
+        Raises:
+            SandboxFileError: As for `store`.
+            SandboxDied: The workspace is closed.
+        """
+        with self.used():
+            name = self._checked(name)
+            task = f"Can't store `{printable(name)}` in {self.root}"
+            if (protected := self.refused(name)) is not None:
+                raise file_error(errno.EPERM, task, left_out(protected), ProtectedNameError)
+            incoming = Incoming(self, name, mode, size, task)
+            self.incoming.add(incoming)
+            return incoming
+
+    def stored(self, incoming: Incoming, name: str, status: os.stat_result | None, digest: bytes | None) -> None:
+        """Remember that the sandbox has a file that was stored: for `Incoming`.
+
+        Args:
+            incoming: What has been stored.
+            name: Its path.
+            status: What is there now; None where somebody on the host has replaced it already.
+            digest: Of its content, where it is small.
+        """
+        self.incoming.discard(incoming)
+        if status is not None:
+            self._apart.discard(name)
+            self._synced[name] = _Synced(signature_of(status), digest)
+
+    def remove(self, name: str) -> None:
+        """Remove a file of the folder itself, if it is there.
+
+        Args:
+            name: Its name, without a folder.
+        """
+        with suppress(OSError, SandboxFileError), self.folder.opened([], "remove a file in") as folder:
+            os.unlink(name, dir_fd=folder)
+
+    def _scan(self, give_up_after: int | None = None) -> Scan:
+        scan = Scan(self.max_files, self.max_file_bytes, give_up_after)
+        with self.folder.opened([], "list") as folder, explained(f"Can't list {self.root}"):
             scan.folder(folder, "", 1)
+        self._usage = Usage(scan.entries, len(scan.files), scan.bytes, scan.complete)
         return scan
+
+    @property
+    def usage(self) -> Usage:
+        """What the folder holds; looks through it where nobody has yet."""
+        if self._usage is None:
+            self._scan()
+        assert self._usage is not None
+        return self._usage
 
     def _note_state(self, scan: Scan, *, in_step: bool) -> None:
         """Note the state of a folder in which there is nothing to send, once no change can hide behind the ticks of its times."""
@@ -306,9 +393,13 @@ class Workspace:
         return True
 
     def _digest(self, name: str, size: int) -> bytes | None:
+        if self._bytes_left is not None:
+            self._bytes_left -= size
+            if self._bytes_left < 0:
+                raise TooLongError
         digest = blake2b(digest_size=16)
         try:
-            for chunk in self._chunks(name, size):
+            for chunk in self.folder.chunks(name, size):
                 digest.update(chunk)
         except SandboxFileError:
             return None
@@ -318,136 +409,44 @@ class Workspace:
         return self._scanned_at_ns - max(status.st_mtime_ns, status.st_ctime_ns) < _FRESH_NS
 
     def _within_caps(self, scan: Scan, changed: list[str]) -> list[HostFile]:
-        """Build the list to send, and the sizes that `store` counts on."""
-        sizes = {name: status.st_size for name, status in scan.files.items()}
-        for name in changed:
-            del sizes[name]
-        total = sum(sizes.values())
+        """Build the list to send."""
+        total = sum(status.st_size for status in scan.files.values()) - sum(scan.files[n].st_size for n in changed)
         files = []
         for name in changed:
             status = scan.files[name]
-            reason = self._refusal(name, status, total)
+            if self._too_large(scan, name, status, total):
+                continue
+            reason = self._refusal(name, status)
             if reason is not None:
                 scan.skip(name, reason)
                 continue
             total += status.st_size
-            sizes[name] = status.st_size
-            files.append(HostFile(name, status.st_size, _plain_mode(status.st_mode), self.root / name))
-        self._sizes, self._total = sizes, total
+            files.append(HostFile(name, status.st_size, plain_mode(status.st_mode), self.root / name))
         return files
 
-    def _refusal(self, name: str, status: os.stat_result, total: int) -> str | None:
+    def _too_large(self, scan: Scan, name: str, status: os.stat_result, total: int) -> bool:
+        if status.st_size > self.max_file_bytes:
+            reason = (
+                f"is {status.st_size} bytes large; at most {self.max_file_bytes} are sent. upload() sends it once, and"
+            )
+        elif total + status.st_size > self.max_total_bytes:
+            reason = f"would bring all files together over {self.max_total_bytes} bytes."
+        else:
+            return False
+        scan.skip(name, f"{reason} {USE_MOUNT}", limit=True)
+        return True
+
+    def _refusal(self, name: str, status: os.stat_result) -> str | None:
         if not stat.S_ISREG(status.st_mode):
             return "is not a regular file."
-        if status.st_size > self.max_file_bytes:
-            return f"is {status.st_size} bytes large; at most {self.max_file_bytes} are sent."
-        if total + status.st_size > self.max_total_bytes:
-            return f"would bring all files together over {self.max_total_bytes} bytes."
         try:
             safe_name(name)
         except ValueError as error:
             return f"has a name that can't be sent. {error}"
         return None if os.access(self.root / name, os.R_OK) else "can't be read by this user."
 
-    def _chunks(self, name: str, size: int) -> Iterator[bytes]:
-        *folders, leaf = name.split("/")
-        task = f"Can't read `{printable(name)}` in {self.root}"
-        with self._folder(folders, f"read `{printable(name)}` in") as folder, self._explained(task):
-            descriptor = os.open(leaf, _READ_FLAGS, dir_fd=folder)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _error(errno.EINVAL, task, "it is not a regular file.")
-            while size > 0:
-                with self._explained(task):
-                    chunk = os.read(descriptor, min(CHUNK_BYTES, size))
-                if not chunk:
-                    return
-                size -= len(chunk)
-                yield chunk
-        finally:
-            os.close(descriptor)
-
     def _checked(self, name: str) -> str:
         try:
             return safe_name(name)
         except ValueError as error:
-            raise _error(errno.EINVAL, "", str(error)) from None
-
-    @contextmanager
-    def _folder(self, parts: list[str], doing: str, *, create: bool = False) -> Iterator[int]:
-        """Open a folder step by step without following links; folders made here vanish again if the caller fails."""
-        opened: list[int] = []
-        made: list[tuple[int, str]] = []
-        try:
-            with self._explained(f"Can't {doing} {self.root}"):
-                opened.append(os.open(self.root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)))
-                for part in parts:
-                    if create and _make_folder(part, opened[-1]):
-                        made.append((opened[-1], part))
-                    opened.append(os.open(part, FOLDER_FLAGS, dir_fd=opened[-1]))
-            yield opened[-1]
-        except BaseException:
-            for parent, part in reversed(made):
-                with suppress(OSError):
-                    os.rmdir(part, dir_fd=parent)
-            raise
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
-
-    @contextmanager
-    def _explained(self, task: str) -> Iterator[None]:
-        try:
-            yield
-        except SandboxFileError:
-            raise
-        except OSError as error:
-            raise _error(error.errno, task, _advice(error)) from error
-
-
-def _plain_mode(mode: int) -> int:
-    return 0o755 if mode & 0o111 else 0o644
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-def _make_folder(name: str, parent: int) -> bool:
-    try:
-        os.mkdir(name, 0o755, dir_fd=parent)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _error(number: int | None, task: str, reason: str) -> SandboxFileError:
-    error = SandboxFileError(f"{task}: {reason}" if task else reason)
-    # Set apart from the arguments: OSError would print it as "[Errno 28]" in front of the sentence.
-    error.errno = number
-    error.reason = reason
-    return error
-
-
-_DISK_FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
-_FORBIDDEN = "this user has no permission. Change the owner or mode, or use another work_dir."
-_NO_PLACE = "it does not exist and can't be created there. Use another folder."
-_NO_FOLDER = "a symbolic link or a file is where a folder should be. Use another name, or remove it."
-_ADVICE = {
-    errno.ENOSPC: _DISK_FULL,
-    errno.EDQUOT: _DISK_FULL,
-    errno.EACCES: _FORBIDDEN,
-    errno.EPERM: _FORBIDDEN,
-    errno.EROFS: "the file system is read-only. Use a work_dir on another one.",
-    errno.ELOOP: _NO_FOLDER,
-    errno.ENOTDIR: _NO_FOLDER,
-    errno.EEXIST: _NO_FOLDER,
-    errno.EISDIR: "there is a folder of that name on the host. Use another name, or remove it.",
-    errno.ENOENT: "it no longer exists on the host. Create it again, or start again.",
-}
-
-
-def _advice(error: OSError) -> str:
-    return _ADVICE.get(error.errno or 0, f"{error.strerror or error}.")
+            raise file_error(errno.EINVAL, "", str(error)) from None

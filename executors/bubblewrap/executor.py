@@ -60,6 +60,7 @@ class BubblewrapCommandLineCodeExecutorConfig(BaseModel):
     tools: list[ComponentModel] = Field(default_factory=list)
     tool_limits: ToolLimits | None = None
     approve_tool: ComponentModel | None = None
+    write_back: list[str] = Field(default_factory=list)
     python: str | None = None
     readable: list[str] = Field(default_factory=list)
 
@@ -96,6 +97,9 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         python: The interpreter. By default the running one with what is installed for it, if the sandbox's user can reach
             it, else the system's.
         readable: Further folders of the host that the code can read.
+        write_back: Names that are left out by default when files are written back to `work_dir`, because programs on the host
+            act on them by themselves, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` what of
+            the others is there is mounted read-only.
         pool: A `SandboxPool` of the same options: the start takes one of its sandboxes. The config does not hold it.
 
     Raises:
@@ -128,6 +132,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         approve_tool: ApproveTool | None = None,
         python: str | None = None,
         readable: Sequence[Path | str] = (),
+        write_back: Sequence[str] = (),
         pool: SandboxPool | None = None,
     ) -> None:
         super().__init__(
@@ -147,6 +152,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             approve_tool=approve_tool,
             pool=pool,
             limits=limits,
+            write_back=write_back,
         )
         if packages := required_packages(functions):
             needed = (
@@ -210,6 +216,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
             **self._tools.dump(),
+            write_back=list(self._write_back.patterns),
             python=self._python,
             readable=[str(folder) for folder in self._readable],
         )

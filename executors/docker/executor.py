@@ -91,6 +91,7 @@ class DockerCommandLineCodeExecutorConfig(BaseModel):
     tools: list[ComponentModel] = Field(default_factory=list)
     tool_limits: ToolLimits | None = None
     approve_tool: ComponentModel | None = None
+    write_back: list[str] = Field(default_factory=list)
     docker_host: str | None = None
     lease: float = Field(default=60, gt=0)
 
@@ -146,6 +147,9 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         lease: Seconds after which a sandbox that is reached over a network ends itself when it hears nothing of this process.
             Default 60.
         progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
+        write_back: Names that are left out by default when files are written back to `work_dir`, because programs on the host
+            act on them by themselves, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` what of
+            the others is there is mounted read-only.
         pool: A `SandboxPool` of the same options: the start takes one of its sandboxes. The config does not hold it.
 
     Raises:
@@ -194,6 +198,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         docker_host: str | None = None,
         lease: float = 60,
         progress: Progress | None = None,
+        write_back: Sequence[str] = (),
         pool: SandboxPool | None = None,
     ) -> None:
         _check_network(network)
@@ -218,6 +223,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             approve_tool=approve_tool,
             pool=pool,
             limits=limits,
+            write_back=write_back,
         )
         self._image = image
         self._container_name = container_name
@@ -348,6 +354,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
             **self._tools.dump(),
+            write_back=list(self._write_back.patterns),
             docker_host=self._docker_host,
             lease=self._lease,
         )

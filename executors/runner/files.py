@@ -310,4 +310,5 @@ def _make_folder(part, fd):
 
 
 def _mark(info):
-    return (info.st_size, info.st_mtime_ns, info.st_ino, info.st_mode)
+    # Code can set the modification time back, but not the change time.
+    return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)

@@ -194,9 +194,13 @@ class TestOutgoing:
             file.truncate(1024**4)
         (root / "small").write_text("x")
         assert names(workspace.outgoing()) == ["small"]
-        assert workspace.skipped == [Skipped("sparse", "is 1099511627776 bytes large; at most 104857600 are sent.")]
-        workspace.outgoing()
-        assert workspace.skipped == []
+        for _ in range(2):
+            assert [(entry.name, entry.limit) for entry in workspace.skipped] == [("sparse", True)]
+            assert workspace.skipped[0].reason == (
+                "is 1099511627776 bytes large; at most 104857600 are sent. upload() sends it once, and bind_dir= mounts a folder "
+                "instead of copying it."
+            )
+            workspace.outgoing()
 
     def test_size_caps_at_their_edges(self, root: Path):
         workspace = Workspace(root, max_file_bytes=10, max_total_bytes=25)
@@ -204,9 +208,10 @@ class TestOutgoing:
         for name, size in {"a": 10, "b": 11, "c": 10, "d": 6, "e": 5}.items():
             (root / name).write_bytes(b"x" * size)
         assert names(workspace.outgoing()) == ["a", "c", "e"]
+        mount = "bind_dir= mounts a folder instead of copying it."
         assert workspace.skipped == [
-            Skipped("b", "is 11 bytes large; at most 10 are sent."),
-            Skipped("d", "would bring all files together over 25 bytes."),
+            Skipped("b", f"is 11 bytes large; at most 10 are sent. upload() sends it once, and {mount}", limit=True),
+            Skipped("d", f"would bring all files together over 25 bytes. {mount}", limit=True),
         ]
 
     def test_too_many_files(self, root: Path):

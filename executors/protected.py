@@ -1,0 +1,161 @@
+"""Names in the workspace that programs on the host act on by themselves, and that are therefore not written back."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from .errors import SandboxFileError
+
+PROTECTED = frozenset(
+    {
+        # Version control: hooks, and settings that name programs.
+        *(".git", ".hg", ".svn", ".bzr", ".jj", ".sl"),
+        # Hooks that such a tool or its helper runs.
+        *(".githooks", ".husky", ".lefthook", ".lefthook.yml", ".lefthook.yaml", "lefthook.yml", "lefthook.yaml"),
+        *(".pre-commit-config.yaml", ".pre-commit-config.yml"),
+        # Shells, when somebody changes into the folder, or logs in where it is a home.
+        *(".envrc", ".direnv", ".autoenv", ".autoenv.zsh", ".mise.toml", "mise.toml", ".mise", ".ssh"),
+        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
+        *(
+            ".zshrc",
+            ".zshenv",
+            ".zprofile",
+            ".zlogin",
+            ".zlogout",
+            ".kshrc",
+            ".cshrc",
+            ".tcshrc",
+            ".login",
+            ".gitconfig",
+        ),
+        # Editors and debuggers, when the folder or a file in it is opened.
+        *(".vscode", ".idea", ".zed", ".fleet", ".vs", ".devcontainer", ".devcontainer.json", ".dir-locals.el"),
+        *(".dir-locals-2.el", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".lvimrc", ".gdbinit", ".lldbinit", ".pdbrc"),
+        # Coding agents: hooks, and servers that they start.
+        *(".claude", ".cursor", ".mcp.json", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro"),
+        ".aider.conf.yml",
+    }
+)
+GIT = ".git"
+# Longer names have such short ones on Windows' file systems.
+_SHORT = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
+# What makes a folder a git repository, whatever its name.
+_HEAD, _SHARED, _PARTS = "HEAD", "commondir", ("objects", "refs")
+
+
+def _short_stem(name: str) -> str:
+    stem, dot, _ = name.lstrip(".").rpartition(".")
+    return (stem if dot else name.lstrip(".")).replace(".", "")[:6]
+
+
+_SHORT_STEMS = {_short_stem(name): name for name in sorted(PROTECTED)}
+
+
+@lru_cache(maxsize=8192)
+def protected_name(part: str) -> str | None:
+    """Tell whether some file system takes a name for a protected one.
+
+    Case, characters that can't be seen, dots and spaces at the end, streams and short names make no difference on some.
+
+    Args:
+        part: One component of a path.
+
+    Returns:
+        The protected name, or None.
+    """
+    plain = _plain(part)
+    if plain in PROTECTED:
+        return plain
+    short = _SHORT.fullmatch(plain)
+    return _SHORT_STEMS.get(short[1]) if short is not None else None
+
+
+def _plain(part: str) -> str:
+    if not part.isascii():
+        seen = "".join(character for character in part if unicodedata.category(character) != "Cf")
+        part = unicodedata.normalize("NFKC", seen)
+    return part.partition(":")[0].rstrip(" .").casefold()
+
+
+class WriteBack:
+    """Which of the protected names are written back all the same.
+
+    Args:
+        patterns: Names such as `.git`, or patterns such as `.*`, of protected names. Default none.
+
+    Raises:
+        TypeError: It is one string, or one of them is something else.
+        ValueError: One is no protected name and matches none.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        if isinstance(patterns, str):
+            raise TypeError(f"write_back is one string: give a list, [{patterns!r}]")
+        self.patterns = tuple(patterns)
+        allowed: set[str] = set()
+        for pattern in self.patterns:
+            if not isinstance(pattern, str):
+                raise TypeError(f"write_back holds names such as '.git', not {pattern!r}")
+            found = {name for name in PROTECTED if fnmatchcase(name, pattern.casefold())}
+            if not found:
+                raise ValueError(
+                    f"write_back names {pattern!r}, which is none of the names that are left out by default "
+                    f"({', '.join(sorted(PROTECTED))}): leave it out; everything else is written back anyway"
+                )
+            allowed |= found
+        self._refused = PROTECTED - allowed
+
+    def refused(self, name: str) -> str | None:
+        """Which protected name a path has in it that is not to be written back, or None.
+
+        Args:
+            name: The path, with forward slashes.
+        """
+        for part in name.split("/"):
+            found = protected_name(part)
+            if found is not None and found in self._refused:
+                return found
+        return None
+
+    def makes_repository(self, folder: int, part: str) -> bool:
+        """Whether a folder is a git repository once it has another entry: git does not ask how such a folder is called.
+
+        Args:
+            folder: Its descriptor.
+            part: The entry's name.
+        """
+        if GIT not in self._refused:
+            return False
+        new = _plain(part)
+
+        def there(name: str) -> bool:
+            if new == name.casefold():
+                return True
+            with suppress(OSError):
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+                return True
+            return False
+
+        return there(_HEAD) and (there(_SHARED) or all(map(there, _PARTS)))
+
+    def read_only(self, names: Sequence[str]) -> list[str]:
+        """Those of a folder's entries that are protected and not to be written back."""
+        return sorted(name for name in names if self.refused(name) is not None)
+
+
+class ProtectedNameError(SandboxFileError):
+    """A file was not stored because of its name; the message says how that is allowed."""
+
+
+def left_out(name: str) -> str:
+    """Why something with a protected name stays in the sandbox, as a sentence."""
+    return (
+        f"`{name}` is not written back, because programs on the host act on it by themselves. "
+        f"The executor's option write_back=[{name!r}] allows it."
+    )

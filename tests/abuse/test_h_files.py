@@ -1,0 +1,255 @@
+"""H. What the host does with files: limits that hold over many blocks, and an event loop that goes on meanwhile."""
+
+import asyncio
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
+from autogen_codeact.executors.workspace import Workspace
+
+from ..executors.sandboxes import block, out, run
+from .lag import MOST_EXCESS_S, LoopLag, median_excess
+from .oracles import MIB
+from .subject import Kind, Subject, each_engine
+
+MOST_FILES = 300
+MOST_BYTES = 4 * MIB
+CLEAR = (
+    "import os, shutil\nfor entry in os.scandir():\n    shutil.rmtree(entry) if entry.is_dir() else os.unlink(entry)\n"
+)
+DEEP = """
+for number in range(30):
+    deep = os.path.join(f"{block}-{{number}}", *"abcdefgh")
+    os.makedirs(deep)
+    with open(os.path.join(deep, "file"), "wb") as file:
+        file.write(b"x" * {size})
+"""
+
+
+@pytest.fixture
+def small_caps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of `work_dir`, smaller: 300 files and 4 MiB."""
+
+    def make(executor: SandboxCodeExecutor, root: Path) -> Workspace:
+        return Workspace(root, max_files=MOST_FILES, max_file_bytes=MIB, max_total_bytes=MOST_BYTES)
+
+    monkeypatch.setattr(SandboxCodeExecutor, "_new_workspace", make)
+
+
+def measure(folder: Path) -> tuple[int, int, int]:
+    """Entries, files and bytes in a folder."""
+    entries = files = size = 0
+    for parent, folders, names in os.walk(folder):
+        entries += len(folders) + len(names)
+        files += len(names)
+        size += sum(os.lstat(os.path.join(parent, name)).st_size for name in names)
+    return entries, files, size
+
+
+@pytest.mark.usefixtures("small_caps")
+@pytest.mark.parametrize("size", [0, 120_000])
+async def test_h1_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject, size: int) -> None:
+    subject.kept = 2 * MOST_BYTES
+    await subject.start({"delete_tmp_files": True})
+    notes: list[str] = []
+    for number in range(22):
+        result = await subject.run(CLEAR + DEEP.format(block=number, size=size), timeout=10)
+        assert result.outcome == "ok", result
+        notes += result.notes
+        entries, files, stored = measure(subject.work_dir)
+        assert entries <= 2 * MOST_FILES
+        assert files <= MOST_FILES
+        assert stored <= MOST_BYTES
+    # They were reached, and that was said.
+    assert entries > MOST_FILES or stored > MOST_BYTES // 2
+    reason = "all files together would exceed" if size else "too many files and folders in the work_dir already"
+    assert any(reason in note and note.startswith("Not copied to work_dir: ") for note in notes), notes
+    assert len(result.notes) <= 2, result.notes
+
+
+@pytest.mark.usefixtures("small_caps")
+async def test_h1_a_folder_over_its_limits_takes_nothing_more(subject: Subject) -> None:
+    """Whatever else is in it: the number of entries that were looked at says nothing about those that were not."""
+    for number in range(2 * MOST_FILES + 10):
+        (subject.work_dir / "mine" / str(number)).mkdir(parents=True)
+    result = await subject.run("open('a', 'w').write('a')")
+    assert (result.outcome, [item.path for item in result.artifacts]) == ("ok", [None])
+    assert any("nothing is stored in it" in note for note in result.notes), result.notes
+    assert any("too many files and folders" in note for note in result.notes), result.notes
+    assert not (subject.work_dir / "a").exists()
+    shutil.rmtree(subject.work_dir / "mine")
+    await subject.out("open('a', 'w').write('b')")
+    assert (subject.work_dir / "a").read_text() == "b"
+
+
+@pytest.mark.usefixtures("small_caps")
+async def test_h1_what_a_killed_client_has_left_half_written_counts(subject: Subject) -> None:
+    subject.kept = MOST_BYTES
+    subject.work_dir.mkdir()
+    for number in range(4):
+        (subject.work_dir / f".codeact-part-{number}").write_bytes(bytes(MIB))
+    result = await subject.run("open('a', 'w').write('a')")
+    assert [item.path for item in result.artifacts] == [None]
+    assert not (subject.work_dir / "a").exists()
+
+
+@pytest.mark.usefixtures("small_caps")
+async def test_h1_thousands_of_refused_files_are_one_line(subject: Subject, caplog: pytest.LogCaptureFixture) -> None:
+    await subject.start({"delete_tmp_files": True})
+    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        result = await subject.run("for n in range(1500): open(f'{n:04}', 'w').close()")
+    assert result.outcome == "ok"
+    assert len([item for item in result.artifacts if item.path is not None]) == MOST_FILES
+    assert len(result.artifacts) <= MOST_FILES + 50
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("the file 0300 stays in the sandbox: Can't store `0300` in ")
+    assert lines[0].endswith("1,199 more files stay there for this reason.")
+    reason = "300 files are there already. Remove some of them, or use another work_dir."
+    assert result.notes == (f"Not copied to work_dir: 0300 and 1,199 more: {reason}",)
+
+
+LOADS = {
+    "empty files": "for n in range(9000): open(f'{n}', 'w').close()",
+    "deep files, rewritten": """
+        import os, time
+        deep = "/".join("d" * 31)
+        os.makedirs(deep, exist_ok=True)
+        for n in range(7000): open(f'{deep}/{n}', 'w').write(f'{time.time()}')
+    """,
+    "long names": "import time\nfor n in range(1500): open(f'{n:0200}', 'w').write(f'{time.time()}')",
+    "folders in folders": """
+        import os, time
+        for n in range(300):
+            deep = "/".join([f"d{n}", *"d" * 29])
+            os.makedirs(deep, exist_ok=True)
+            open(deep + "/f", "w").write(f"{time.time()}")
+    """,
+}
+
+
+@each_engine
+@pytest.mark.parametrize("load", LOADS)
+async def test_h2_no_number_of_files_stalls_the_event_loop(subject: Subject, load: str) -> None:
+    subject.kept = 64 * MIB
+    await subject.start({"delete_tmp_files": True}, files=40_000, workspace="64m", memory="512m")
+
+    async def blocks() -> None:
+        result = await subject.run(LOADS[load], timeout=20)
+        assert result.outcome == "ok", result
+        assert await subject.out("print('next')", timeout=10) == "next\n"
+
+    assert await median_excess(blocks) < MOST_EXCESS_S
+    assert measure(subject.work_dir)[1] > 250
+
+
+@each_engine
+async def test_h2_a_large_file_stalls_nothing_and_is_not_held_in_memory(subject: Subject) -> None:
+    subject.kept = 0
+    await subject.start({"delete_tmp_files": True}, workspace="128m", memory="512m")
+    code = "import os\nwith open('large', 'wb') as file:\n    for _ in range(95): file.write(os.urandom(1 << 20))"
+
+    async def blocks() -> None:
+        result = await subject.run(code, timeout=20)
+        assert [(item.size, item.note) for item in result.artifacts] == [(95 * MIB, None)], result
+
+    assert await median_excess(blocks) < MOST_EXCESS_S
+    assert (subject.work_dir / "large").stat().st_size == 95 * MIB
+    # The oracle of memory allows 32 MiB.
+    (subject.work_dir / "large").unlink()
+
+
+MAKE_FOLDERS = """
+import os, sys
+os.chdir(sys.argv[1])
+for first in range(41):
+    os.mkdir(f"{first}")
+    for second in range(1000):
+        os.mkdir(f"{first}/{second}")
+"""
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Temporary folders lie in memory, where it takes seconds instead of minutes to fill them."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+
+
+@each_engine
+@pytest.mark.usefixtures("in_memory")
+async def test_h3_removing_a_folder_with_124000_folders_stalls_nothing(kind: Kind) -> None:
+    """In three parts, so that there is a median; another sandbox works meanwhile."""
+    found = []
+    async with kind.make() as other:
+        for _ in range(3):
+            executor = kind.make()
+            await executor.start()
+            folder = executor.work_dir
+            await asyncio.to_thread(subprocess.run, [sys.executable, "-c", MAKE_FOLDERS, str(folder)], check=True)
+            async with LoopLag() as lag:
+                stopping = asyncio.ensure_future(executor.stop())
+                while not stopping.done():
+                    assert await out(other, "print('works')") == "works\n"
+                await stopping
+            found.append(lag.excess_s)
+            assert not folder.exists()
+    assert sorted(found)[1] < MOST_EXCESS_S, found
+
+
+async def test_h14_a_change_with_the_same_size_and_time_is_noticed(subject: Subject) -> None:
+    await subject.out("open('a', 'w').write('one')")
+    result = await subject.run("""
+        import os
+        before = os.stat("a")
+        open("a", "w").write("two")
+        os.utime("a", ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert os.stat("a").st_mtime_ns == before.st_mtime_ns
+    """)
+    assert [item.name for item in result.artifacts] == ["a"], result
+    assert (subject.work_dir / "a").read_text() == "two"
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05, 0.2, 0.6])
+async def test_h20_cancelled_or_stopped_while_files_are_stored_leaves_nothing(kind: Kind, pause: float) -> None:
+    """Neither a descriptor nor a thread that goes on, nor a folder that a late file has made again."""
+    code = """
+        import os, time
+        for n in range(2000): open(f"{n}", "w").write(f"{time.time()}")
+        open("large", "wb").write(os.urandom(20_000_000))
+    """
+    executor = kind.make(timeout=20)
+    await executor.start()
+    folder = executor.work_dir
+    await run(executor, code)
+    before = set(os.listdir("/proc/self/fd"))
+    token = CancellationToken()
+    running = asyncio.ensure_future(executor.execute_code_blocks([block(code)], token))
+    while not running.done() and not any(name.startswith(".codeact-part-") for name in os.listdir(folder)):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(pause)
+    token.cancel()
+    await asyncio.wait({running}, timeout=10)
+    assert running.done()
+    parts = [name for name in os.listdir(folder) if name.startswith(".codeact-part-")]
+    assert parts == []
+    assert set(os.listdir("/proc/self/fd")) <= before
+    running = asyncio.ensure_future(executor.execute_code_blocks([block(code)], CancellationToken()))
+    await asyncio.sleep(0.3 + pause)
+    await executor.stop()
+    assert not folder.exists()
+    await asyncio.wait({running}, timeout=10)
+    assert running.done()
+    assert running.exception() is None or isinstance(running.exception(), SandboxError)
+    await asyncio.sleep(0.1)
+    assert not folder.exists()
