@@ -13,6 +13,7 @@ from autogen_codeact.executors.docker.image_jobs import present
 
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
+from .lag import Control
 from .oracles import HostState
 from .subject import SUBJECTS, Kind, Subject
 
@@ -23,6 +24,14 @@ def canaries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
     with Canaries(tmp_path_factory.mktemp("canaries")) as made:
         made.prove()
         yield made
+
+
+@pytest.fixture(scope="session")
+def control() -> Iterator[Control]:
+    """A ticker in another process, for oracle 6."""
+    made = Control()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,17 +58,18 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest_asyncio.fixture
 async def subject(
-    request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, tmp_path: Path
+    request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, tmp_path: Path
 ) -> AsyncIterator[Subject]:
-    """A sandbox for one case; when the case is over, oracles 1 and 3 to 5 have their say (2 is the case's own)."""
+    """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own)."""
     host = HostState.observe(canaries)
-    made = Subject(request, kind, canaries, tmp_path / "work")
+    made = Subject(request, kind, canaries, control, tmp_path / "work")
     try:
         yield made
         if made.started:
             await made.check_next_block()
             await made.check_nothing_runs_on()
             made.check_little_is_written()
+            made.check_event_loop()
     finally:
         await made.end()
         try:

@@ -45,13 +45,37 @@ class Ticks:
         os.close(self._schedstat)
 
 
-class LoopLag:
-    """Measures the running event loop from `async with` on: `async with LoopLag() as lag: ...`, then `lag.excess_s`."""
+class Control:
+    """A ticker in another process of the same run."""
 
     def __init__(self) -> None:
+        command = [sys.executable, "-I", "-S", __file__]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def largest_s(self) -> float:
+        """Largest lag since the last call, in seconds."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate(timeout=10)
+
+
+class LoopLag:
+    """Measures the running event loop from `async with` on: `async with LoopLag() as lag: ...`, then `lag.excess_s`.
+
+    Args:
+        control: The control ticker, or None to start one.
+    """
+
+    def __init__(self, control: Control | None = None) -> None:
         self.control_s = 0.0
         """Largest lag of the control ticker in the other process, in seconds; known at the end."""
-        self._stopping = False
+        self._given = control
 
     @property
     def largest_s(self) -> float:
@@ -64,25 +88,27 @@ class LoopLag:
         return self.largest_s - self.control_s
 
     async def __aenter__(self) -> Self:
-        self._control = await asyncio.to_thread(_start_control)
+        self._control = self._given or Control()
+        self._control.largest_s()
         self._ticks = Ticks()
-        self._ticker = asyncio.ensure_future(self._tick())
-        await asyncio.sleep(0)  # its first tick begins now, not after a stall that comes first
+        self._schedule()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # The tick that is under way ends first: a stall just before this point counts.
-        self._stopping = True
-        await self._ticker
+        self._timer.cancel()
+        self._ticks.end()  # a stall just before this point counts
         self._ticks.close()
-        output, _ = await asyncio.to_thread(self._control.communicate, b"", 10)
-        self.control_s = float(output)
+        self.control_s = self._control.largest_s()
+        if self._given is None:
+            self._control.close()
 
-    async def _tick(self) -> None:
-        while not self._stopping:
-            self._ticks.begin()
-            await asyncio.sleep(TICK_S)
-            self._ticks.end()
+    def _schedule(self) -> None:
+        self._ticks.begin()
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticks.end()
+        self._schedule()
 
 
 async def median_excess(load: Callable[[], Awaitable[object]], times: int = 3) -> float:
@@ -103,25 +129,20 @@ async def median_excess(load: Callable[[], Awaitable[object]], times: int = 3) -
     return median(found)
 
 
-def _start_control() -> subprocess.Popen[bytes]:
-    started = subprocess.Popen([sys.executable, "-I", "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert started.stdout is not None
-    assert started.stdout.readline() == b"ready\n"
-    return started
-
-
-def _tick_until_told() -> None:
-    """Tick until standard input ends, then print the largest lag."""
+def _answer_until_told() -> None:
+    """Tick; print the largest lag at each line of standard input, and end with it."""
     ticks = Ticks()
-    print("ready", flush=True)
-    ended = False
-    while not ended:
+    while True:
         ticks.begin()
-        ended = bool(select.select([0], [], [], TICK_S)[0])
+        asked = bool(select.select([0], [], [], TICK_S)[0])
         ticks.end()
-    print(ticks.largest_s)
+        if asked:
+            if not os.read(0, 1):
+                return
+            print(ticks.largest_s, flush=True)
+            ticks.largest_s = 0.0
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        _tick_until_told()
+        _answer_until_told()

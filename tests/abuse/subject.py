@@ -26,6 +26,7 @@ from autogen_codeact.executors.docker.engine import connect
 
 from ..executors.sandboxes import block
 from .canaries import Canaries
+from .lag import MOST_EXCESS_S, Control, LoopLag
 from .oracles import MIB, WRITTEN_BYTES, descendants, eventually_empty, processes_in, written_in, written_layer
 
 GRACE_S = 5.0
@@ -80,10 +81,13 @@ class Subject:
         request: Of the test, for expected failures.
         kind: Which executor in which mode.
         canaries: What it must not touch.
+        control: The ticker that the event loop is compared with.
         work_dir: The folder kept in step with its workspace.
     """
 
-    def __init__(self, request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, work_dir: Path) -> None:
+    def __init__(
+        self, request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, work_dir: Path
+    ) -> None:
         self._request = request
         self.kind = kind
         self.session = kind.mode == "session"
@@ -93,6 +97,10 @@ class Subject:
         # Bytes that the host takes in because it should, such as files of the workspace.
         self.kept = 0
         self.namespaces: dict[int, int] = {}
+        # Seconds for which the case itself blocks the event loop.
+        self.own_stall_s = 0.0
+        self._control = control
+        self._lag_s = 0.0
         self._executor: SandboxCodeExecutor | None = None
         self._lost = False
 
@@ -147,7 +155,9 @@ class Subject:
         token = CancellationToken()
         running = asyncio.ensure_future(self.executor.execute_code_blocks([block(code, language)], token))
         try:
-            await asyncio.wait({running}, timeout=timeout + GRACE_S)
+            async with LoopLag(self._control) as lag:
+                await asyncio.wait({running}, timeout=timeout + GRACE_S)
+            self._lag_s = max(self._lag_s, lag.excess_s)
             took = time.monotonic() - began
             if not running.done():
                 token.cancel()
@@ -250,6 +260,10 @@ class Subject:
         if isinstance(self.executor, DockerCommandLineCodeExecutor):
             layer = written_layer(self.executor.container_name)
             assert layer < MIB, f"the container has written {layer} bytes to the engine's disk"
+
+    def check_event_loop(self) -> None:
+        """Oracle 6: nothing that the sandbox has sent has stalled the event loop, in any of its blocks."""
+        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"the event loop was stalled for {self._lag_s:.3f} s"
 
     async def end(self) -> None:
         """Stop the sandbox."""

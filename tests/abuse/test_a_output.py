@@ -115,6 +115,7 @@ async def test_10_flood_in_pieces_of_a_byte_is_read_in_time(subject: Subject) ->
 
 async def test_10_flood_while_the_host_does_not_listen(subject: Subject) -> None:
     """The host's event loop is held up; the sandbox must neither fill its memory nor lose the count."""
+    subject.own_stall_s = 1.0
     await subject.start()
     running = asyncio.ensure_future(subject.run(WRITERS["print"].format(stream="stdout", count=50), timeout=20))
     await asyncio.sleep(0.05)
