@@ -257,10 +257,13 @@ class BlockCalls:
                 self._settle(call, "ok", body, result)
         except NotAllowed as error:
             self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.refused)
-        except BaseException as error:  # noqa: BLE001 - SystemExit and its like would end the host's loop
+        except BaseException as error:  # SystemExit and its like would end the host's loop
             kind, message, bases = describe_error(error)
             if isinstance(error, ToolArgumentError):
                 kind = "TypeError"
+            elif call.outcome is None and not isinstance(error, asyncio.CancelledError):
+                # Not its arguments, which may hold secrets. The sandbox gets no traceback.
+                logger.exception("the host tool %s failed", call.name)
             self._fail(call, "error", kind, message, bases)
 
     async def _written(self, value: Any) -> tuple[bytes, Any]:
