@@ -251,7 +251,7 @@ def _result_field(hints: Mapping[str, Any]) -> Fields | None:
 
 
 class _StopAtFirst:
-    """Has pydantic end at the first wrong item: a hundred thousand complaints take long. Its own `FailFast` can't be in a union."""
+    """Has pydantic end at the first wrong item: a hundred thousand complaints take long. Its `FailFast` can't be in a union."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: Any = handler(source)

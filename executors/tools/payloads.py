@@ -12,6 +12,7 @@ import json
 import json.scanner
 import math
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -256,6 +257,14 @@ def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
     except BaseException:  # noqa: BLE001 - whatever its __str__ raises
         message = "its message could not be shown"
     return kind.__name__[:TYPE_LIMIT], message[:MESSAGE_LIMIT], bases
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception for a log, of a bounded length; what its message quotes can't move a terminal's cursor."""
+    text = "".join(traceback.format_exception(error, limit=-20))
+    if len(text) > MESSAGE_LIMIT:
+        text = f"{text[: MESSAGE_LIMIT // 2]}\n[…]\n{text[-MESSAGE_LIMIT // 2 :]}"
+    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text.rstrip())
 
 
 async def aside(needed: bool, work: Callable[[], T]) -> T:
