@@ -76,23 +76,24 @@ async def test_h10_arguments_of_a_megabyte_do_not_stall_the_loop(subject: Subjec
 
 
 @one_kind
-@pytest.mark.parametrize("tool", ["text", "numbers"])
-async def test_h10_sixteen_results_of_four_megabytes_do_not_stall_the_loop(subject: Subject, tool: str) -> None:
+@pytest.mark.timeout(150)  # three rounds, also on a busy machine
+@pytest.mark.parametrize(("tool", "many"), [("text", 16), ("numbers", 4)])
+async def test_h10_results_of_four_megabytes_do_not_stall_the_loop(subject: Subject, tool: str, many: int) -> None:
     # All results of a block are kept until it ends: 62 MB as JSON, and numbers take eight times that as objects.
-    subject.kept = (128 if tool == "text" else 512) * MIB
+    subject.kept = (128 if tool == "text" else 256) * MIB
     await subject.start({"tools": TOOLS, "timeout": 60})
     code = f"""
         from concurrent.futures import ThreadPoolExecutor
-        list(ThreadPoolExecutor(16).map(lambda n: len({tool}()), range(16)))
+        list(ThreadPoolExecutor(16).map(lambda n: len({tool}()), range({many})))
         1 / 0
     """
 
     async def load() -> None:
         result = await subject.run(code, timeout=60)
-        assert len(result.tool_calls) == 16
+        assert len(result.tool_calls) == many
         await told(result)
 
-    assert await median_excess(load, 1 if tool == "numbers" else 3) < 2 * MOST_EXCESS_S
+    assert await median_excess(load) < 2 * MOST_EXCESS_S
 
 
 @one_kind
