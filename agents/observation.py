@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from autogen_core.code_executor import CodeResult
@@ -23,7 +24,13 @@ MAX_CALLS_SHOWN = 40
 MAX_CALL_CHARS = 500
 
 _BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
+MAX_CALLS_TOLD = 100
+MAX_TOLD_BYTES = 64 * 1024
+MAX_ITEMS = 50
+MAX_CUT_DEPTH = 6
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
+SOME_REFUSED = CALLS_MADE[:-1] + "; what was refused was not executed:"
+ALL_REFUSED = "Calls to host tools that this code made before it ended; all were refused, and none was executed:"
 # AutoGen's agent says these, and programs may look for them.
 _SILENT = (
     "The script ran but produced no output to console. The POSIX exit code was: {code}. "
@@ -90,9 +97,24 @@ def metadata_of(result: CodeResult) -> dict[str, str]:
         metadata |= {"state": result.state, "duration_s": f"{result.duration_s:.3f}"}
         if result.error is not None:
             metadata["error"] = result.error.type
-        if result.tool_calls:
-            metadata["tool_calls"] = json.dumps(list(map(_as_object, result.tool_calls)), ensure_ascii=False)
+        metadata |= _calls_told(result.tool_calls) if result.tool_calls else {}
     return metadata
+
+
+def _calls_told(calls: Sequence[ToolCall]) -> dict[str, str]:
+    """The first and the last calls within bounds, and how many are left out."""
+    half = MAX_CALLS_TOLD // 2
+    shown = [*calls[:half], *calls[max(half, len(calls) - half) :]]
+    kept: list[str] = []
+    room = MAX_TOLD_BYTES
+    for call in shown:
+        kept.append(json.dumps(_as_object(call), ensure_ascii=False))
+        room -= len(kept[-1].encode("utf-8", "replace"))
+        if room < 0:
+            kept.pop()
+            break
+    told = {"tool_calls": f"[{', '.join(kept)}]"}
+    return told if len(kept) == len(calls) else {**told, "tool_calls_left_out": str(len(calls) - len(kept))}
 
 
 def _as_object(call: ToolCall) -> dict[str, Any]:
@@ -100,7 +122,7 @@ def _as_object(call: ToolCall) -> dict[str, Any]:
     ended: dict[str, Any] = {"result": _json(call.result)} if call.outcome == "ok" else {}
     if call.error is not None:
         ended = {"error": _shortened(f"{call.error.type}: {call.error.message}")}
-    arguments = {name: _json(value) for name, value in call.arguments.items()}
+    arguments = {name: _json(value) for name, value in _some_arguments(call)}
     if call.images:
         ended["images"] = len(call.images)
     return {
@@ -145,21 +167,36 @@ def describe_calls(calls: Sequence[ToolCall]) -> str:
     Args:
         calls: The calls; the first and the last are shown where they are many.
     """
-    lines = [f"- {_shortened(_call(call))}" for call in calls]
-    if len(lines) > MAX_CALLS_SHOWN:
-        half = MAX_CALLS_SHOWN // 2
-        lines[half:-half] = [f"- [… {len(lines) - 2 * half} more …]"]
-    return "\n".join(lines)
+    half = MAX_CALLS_SHOWN // 2
+    if len(calls) <= MAX_CALLS_SHOWN:
+        return "\n".join(map(_line, calls))
+    gap = f"- [… {len(calls) - 2 * half} more …]"
+    return "\n".join([*map(_line, calls[:half]), gap, *map(_line, calls[-half:])])
+
+
+def _line(call: ToolCall) -> str:
+    return f"- {_shortened(_call(call))}"
+
+
+def _about(calls: Sequence[ToolCall]) -> str:
+    refused = sum(call.outcome == "refused" for call in calls)
+    return CALLS_MADE if not refused else SOME_REFUSED if refused < len(calls) else ALL_REFUSED
+
+
+def _some_arguments(call: ToolCall) -> list[tuple[str, Any]]:
+    some = [(name[:MAX_CALL_CHARS], value) for name, value in islice(call.arguments.items(), MAX_ITEMS)]
+    left = len(call.arguments) - len(some)
+    return [*some, ("…", f"{left} more")] if left else some
 
 
 def _call(call: ToolCall) -> str:
-    made = f"{call.name}({', '.join(f'{name}={_json(value)}' for name, value in call.arguments.items())})"
+    made = f"{call.name}({', '.join(f'{name}={_json(value)}' for name, value in _some_arguments(call))})"
     error = f"{call.error.type}: {call.error.message}" if call.error is not None else ""
     match call.outcome:
         case "ok":
             return f"{made} was done and gave {_json(call.result)}"
         case "refused":
-            return f"{made} was not made: {error}"
+            return f"{made} was refused and not executed: {error}"
         case "error":
             return f"{made} failed: {error}"
         case _:
@@ -167,12 +204,26 @@ def _call(call: ToolCall) -> str:
 
 
 def _json(value: Any) -> str:
-    return _shortened(json.dumps(value, ensure_ascii=False, default=str))
+    return _shortened(json.dumps(_cut(value, MAX_CUT_DEPTH), ensure_ascii=False, default=str))
+
+
+def _cut(value: Any, depth: int) -> Any:
+    """So much of a value as can be shown: it may have megabytes, and what is not shown need not be written."""
+    if isinstance(value, str):
+        return value[: MAX_CALL_CHARS + 1]
+    if isinstance(value, list | tuple):
+        return (
+            [_cut(item, depth - 1) for item in value[:MAX_ITEMS]] + ["…"] * (len(value) > MAX_ITEMS) if depth else "…"
+        )
+    if isinstance(value, dict):
+        some = {_cut(key, 0): _cut(item, depth - 1) for key, item in islice(value.items(), MAX_ITEMS)}
+        return {**some, **({"…": len(value) - MAX_ITEMS} if len(value) > MAX_ITEMS else {})} if depth else "…"
+    return value
 
 
 def _shortened(text: str) -> str:
-    text = "".join(char if char.isprintable() else " " for char in text)
-    return text if len(text) <= MAX_CALL_CHARS else f"{text[: MAX_CALL_CHARS - 1]}…"
+    cut = "".join(char if char.isprintable() else " " for char in text[: MAX_CALL_CHARS + 1])
+    return cut if len(text) <= MAX_CALL_CHARS else f"{cut[: MAX_CALL_CHARS - 1]}…"
 
 
 def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
@@ -252,7 +303,7 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
     elif session and result.outcome == "error":
         lines.append(_KEPT)
     if result.exit_code != 0 and result.tool_calls and not _is_denied(result):
-        lines.append(f"{CALLS_MADE}\n{describe_calls(result.tool_calls)}")
+        lines.append(f"{_about(result.tool_calls)}\n{describe_calls(result.tool_calls)}")
     if not vision and (images := sum(len(call.images) for call in result.tool_calls)):
         lines.append(f"Host tools gave {images} picture{'s' if images > 1 else ''}, which you can't see.")
     lines += result.notes

@@ -23,7 +23,7 @@ from autogen_codeact.executors.result import CallOutcome, ErrorInfo, ToolCall
 from .approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from .host_tools import sources
 from .limits import ToolLimits
-from .payloads import Request, describe_error, read_call, write_answer, write_error
+from .payloads import Request, describe_error, read_call, traceback_of, write_answer, write_error
 from .tool import HostTool, ToolAnswer, ToolArgumentError
 
 logger = logging.getLogger("autogen_codeact")
@@ -261,6 +261,9 @@ class BlockCalls:
             kind, message, bases = describe_error(error)
             if isinstance(error, ToolArgumentError):
                 kind = "TypeError"
+            elif call.outcome is None and not isinstance(error, asyncio.CancelledError):
+                # Not its arguments, which may hold secrets. To the code it is an answer like others, so it is no alarm.
+                logger.info("the host tool %s failed:\n%s", call.name, traceback_of(error))
             self._fail(call, "error", kind, message, bases)
 
     async def _written(self, value: Any) -> tuple[bytes, Any]:

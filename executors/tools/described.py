@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from autogen_core import CancellationToken
-from autogen_core.tools import Tool, ToolResult, ToolSchema
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from autogen_core.tools import FunctionTool, Tool, ToolResult, ToolSchema
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from .answers import to_answer
 from .classes import shown_value
 from .function import merged, survived
 from .json_schema import ArgumentSchema, plain_schema
-from .schema import MAX_COMPLAINTS, Fields, PythonSchema, complaint, model_schema
+from .payloads import aside, is_small
+from .schema import MAX_COMPLAINTS, Fields, PythonSchema, checked, model_schema
 from .shapes import Names, Shape, Shapes, definitions_of, identifier, parameter_name, required_by
 from .stub import Parameter, StubbedTool, write_stub
 from .tool import ToolAnswer, ToolArgumentError
@@ -37,6 +38,7 @@ class BaseToolHostTool(StubbedTool):
 
     def __init__(self, tool: Tool, names: Names, *, name: str | None = None, description: str | None = None) -> None:
         self._tool = tool
+        self._arguments = _finite(tool)
         self._gives_text = _gives_text(tool)
         self._result = None if self._gives_text else _result_fields(tool.return_type())
         name = name if name is not None else tool.name
@@ -81,16 +83,16 @@ class BaseToolHostTool(StubbedTool):
         unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
         if unknown:
             raise ToolArgumentError("; ".join(unknown[:MAX_COMPLAINTS]))
-        try:
-            self._tool.args_type().model_validate_json(json.dumps(dict(arguments)))
-        except (ValidationError, ValueError) as error:
-            raise ToolArgumentError(complaint(error)) from None
+        await aside(not is_small(arguments), lambda: self._check(arguments))
         value = await survived(self._tool.run_json(arguments, cancellation_token), cancellation_token)
         if self._gives_text:
             return ToolAnswer(self._tool.return_value_as_string(value))
         fields = self._result
         dump = None if fields is None else (lambda it: fields.dump({_RESULT: it})[_RESULT])
-        return to_answer(value, self.name, dump)
+        return await aside(not is_small(value), lambda: to_answer(value, self.name, dump))
+
+    def _check(self, arguments: Mapping[str, Any]) -> None:
+        checked(lambda given: self._arguments.model_validate_json(json.dumps(given)), arguments)
 
 
 class SchemaHostTool(StubbedTool):
@@ -146,7 +148,7 @@ class SchemaHostTool(StubbedTool):
             return answer
         if answer.is_error:
             raise RuntimeError(answer.to_text("[image]").strip() or "the tool reported an error and said nothing of it")
-        return to_answer(answer, self.name)
+        return await aside(not is_small(answer), lambda: to_answer(answer, self.name))
 
 
 def parameters_of(schema: Mapping[str, Any], shapes: Shapes, tool: str) -> list[Parameter]:
@@ -195,6 +197,21 @@ def _result_fields(kind: Any) -> Fields | None:
         return Fields({_RESULT: kind})
     except Exception:  # noqa: BLE001 - a type of the author's own: the value is written as what it is
         return None
+
+
+def _finite(tool: Tool) -> type[BaseModel]:
+    """What checks the arguments; AutoGen makes the model of a function itself, and lets NaN and infinity pass."""
+    model: type[BaseModel] = tool.args_type()
+    if not isinstance(tool, FunctionTool) or "allow_inf_nan" in model.model_config:
+        return model
+    return _of(model)
+
+
+def _of(model: type[BaseModel]) -> type[BaseModel]:
+    class Finite(model):  # type: ignore[valid-type,misc]
+        model_config = ConfigDict(allow_inf_nan=False)
+
+    return Finite
 
 
 def _gives_text(tool: Tool) -> bool:

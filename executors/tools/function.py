@@ -17,10 +17,12 @@ from typing import Annotated, Any
 
 from autogen_core import CancellationToken, Image
 from PIL.Image import Image as Picture
-from pydantic import Base64Bytes, Field, TypeAdapter
+from pydantic import Base64Bytes, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema
 
 from .answers import to_answer
 from .classes import MAX_DEFAULT_CHARS
+from .payloads import aside, is_small
 from .schema import Fields
 from .shapes import Names, Shapes, usable
 from .stub import Parameter, Stub, StubbedTool, write_stub
@@ -69,19 +71,14 @@ class FunctionHostTool(StubbedTool):
             ToolArgumentError: They do not fit.
             Exception: What the function raised.
         """
-        if not self._is_async:
-            answer = await self._threads.run(lambda: self._called(arguments, cancellation_token))
-            if not inspect.isawaitable(answer):
-                return typing.cast(ToolAnswer, answer)
-            return self._answer(await survived(answer, cancellation_token))
-        call = self._bound(arguments, cancellation_token)
-        return self._answer(await survived(self._function(*call.args, **call.kwargs), cancellation_token))
-
-    def _called(self, arguments: Mapping[str, Any], token: CancellationToken) -> Any:
-        call = self._bound(arguments, token)
-        value = self._function(*call.args, **call.kwargs)
-        # A sync function around an async one; what it returned belongs to the event loop.
-        return value if inspect.isawaitable(value) else self._answer(value)
+        call = await aside(not is_small(arguments), lambda: self._bound(arguments, cancellation_token))
+        if self._is_async:
+            value = await survived(self._function(*call.args, **call.kwargs), cancellation_token)
+        else:
+            value = await self._threads.run(lambda: self._function(*call.args, **call.kwargs))
+            if inspect.isawaitable(value):  # a sync function around an async one
+                value = await survived(value, cancellation_token)
+        return await aside(not is_small(value), lambda: self._answer(value))
 
     def _bound(self, arguments: Mapping[str, Any], token: CancellationToken) -> inspect.BoundArguments:
         values = self._arguments.check(arguments)
@@ -253,7 +250,18 @@ def _result_field(hints: Mapping[str, Any]) -> Fields | None:
     return fields
 
 
-def _transported(kind: Any) -> Any:
+class _StopAtFirst:
+    """Has pydantic end at the first wrong item: a hundred thousand complaints take long. Its `FailFast` can't be in a union."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: Any = handler(source)
+        return {**schema, "fail_fast": True} if schema["type"] in ("list", "set", "frozenset") else schema
+
+
+_STOP_AT_FIRST = _StopAtFirst()
+
+
+def _transported(kind: Any) -> Any:  # noqa: PLR0911 - one for each kind of type
     """The type as it travels: bytes as base64, a picture as words about it, a bare string in Annotated as description."""
     if kind is bytes:
         return Base64Bytes
@@ -268,7 +276,9 @@ def _transported(kind: Any) -> Any:
         return functools.reduce(
             operator.or_, (each if each is bytes and str in arguments else _transported(each) for each in arguments)
         )
-    if origin in (list, tuple, dict, set, frozenset):
+    if origin in (list, set, frozenset):
+        return Annotated[origin[tuple(map(_transported, arguments))], _STOP_AT_FIRST]
+    if origin in (tuple, dict):
         return origin[tuple(map(_transported, arguments))]
     return kind
 

@@ -87,11 +87,11 @@ class ArgumentSchema:
         schema = {**_adapted(schema, current=current), "type": "object"}
         try:
             kind.check_schema(schema, format_checker=None)
-        except (SchemaError, RecursionError) as error:
+            _drop_unknown_references(schema, origin)
+        except (SchemaError, RecursionError, ValueError) as error:
             raise ValueError(
                 f"The JSON schema of {origin} is not valid: {_complaint(error)}. Correct it there."
             ) from None
-        _drop_unknown_references(schema, origin)
         self._validator = _bounded(kind)(schema, registry=Registry())
 
     async def problems(self, arguments: Mapping[str, Any]) -> list[str]:
@@ -124,7 +124,7 @@ class ArgumentSchema:
                     break
         except RecursionError:
             raise _TooMuch from None
-        except (ArithmeticError, Unresolvable) as error:
+        except (ArithmeticError, Unresolvable, ValueError) as error:
             return [f"the arguments can't be checked against the tool's JSON schema: {reprlib.repr(str(error))}"]
         return list(found)
 
@@ -183,7 +183,8 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:
     """Have values of types that the schema names and does not hold left to the tool; nothing is fetched."""
-    resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).resolver("")
+    # Crawled at once, or each reference to an anchor would do it.
+    resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).crawl().resolver("")
     unknown: set[str] = set()
     todo: list[Any] = [schema]
     while todo:
@@ -223,7 +224,8 @@ def _bounded(kind: Any) -> Any:
 
 def _counted(check: Callable[..., Any], cost: int) -> Callable[..., Iterator[ValidationError]]:
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        _spend(cost + (len(value) if isinstance(value, list | dict) else 0))
+        of_value = len(value) if isinstance(value, list | dict) else 0
+        _spend(cost + of_value + (len(instance) // 10 if isinstance(instance, list | dict) else 0))
         for error in check(validator, value, instance, schema) or ():
             _spend(len(error.message) // CHARS_A_STEP)
             yield error
@@ -296,7 +298,7 @@ def _limit(error: Any) -> str:
 
 def _complaint(error: Exception) -> str:
     if not isinstance(error, SchemaError):
-        return "it refers to itself"
+        return "it refers to itself" if isinstance(error, RecursionError) else str(error)[:200]
     return f"{_place(error) or 'the schema'}: {error.message[:200]}"
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import itertools
 import json
 import json.scanner
 import math
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,8 +30,12 @@ MOST_CONTAINERS = 50_000
 MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
-# Each thread that works in Python keeps the event loop waiting for its turn at the interpreter: so only two at once.
-_LANES = ThreadPoolExecutor(2, thread_name_prefix="tool-values")
+# One for all: each thread at such work keeps the event loop waiting for its turn at the interpreter, and several are no faster.
+_LANE = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
+# What is written and read at a time, in bytes: no other thread runs meanwhile.
+PIECE = 32 * 1024
+PIECE_ITEMS = 500
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
@@ -117,25 +123,93 @@ async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
         ValueError: It is too large.
         TypeError: JSON can't hold it.
     """
-    return await aside(least_size(value, SMALL_BYTES) > SMALL_BYTES, lambda: _write_answer(value, limit))
+    return await aside(not is_small(value), lambda: _write_answer(value, limit))
 
 
 def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     if least_size(value, limit) > limit:
         raise ValueError(f"the result is larger than the {limit:,} bytes that can be sent: give back less, or a part")
+    pieces: list[str] = []
     try:
-        text = json.dumps(value, separators=(",", ":"))
-        if "\\ud" in text:
-            # Half of a surrogate pair, as in the name of a file that is no UTF-8; nobody could write that anywhere.
-            text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
+        copy = _write_pieces(value, pieces, 0)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"the tool's result is no JSON: {error}") from None
-    data = text.encode()
+    data = "".join(pieces).encode()
     if len(data) > limit:
         raise ValueError(
             f"the result has {len(data):,} bytes; at most {limit:,} can be sent: give back less, or a part"
         )
-    return b'{"value":' + data + b"}", _decode(data)
+    return b'{"value":' + data + b"}", copy
+
+
+def _write_pieces(value: Any, pieces: list[str], depth: int) -> Any:
+    """Write a value piece by piece, and make a copy of it as JSON has it."""
+    if depth > MAX_NESTING or not isinstance(value, list | tuple | dict) or least_size(value, PIECE) <= PIECE:
+        pieces.append(_dumped(value))
+        return from_json(pieces[-1])
+    if isinstance(value, dict):
+        return _write_parts(iter(value.items()), dict, "{}", pieces, depth)
+    return _write_parts(iter(value), list, "[]", pieces, depth)
+
+
+def _write_parts(items: Any, kind: Any, brackets: str, pieces: list[str], depth: int) -> Any:
+    copy = kind()
+    pieces.append(brackets[0])
+    while part := kind(itertools.islice(items, PIECE_ITEMS)):
+        if len(part) > 1 and least_size(part, PIECE) > PIECE:
+            # One by one: a single item may be large.
+            for each in [{key: item} for key, item in part.items()] if kind is dict else [[item] for item in part]:
+                _add(copy, _write_one(each, pieces, depth))
+                pieces.append(",")
+        else:
+            _add(copy, _write_one(part, pieces, depth))
+            pieces.append(",")
+    pieces[-1] = brackets[1]
+    return copy
+
+
+def _write_one(part: Any, pieces: list[str], depth: int) -> Any:
+    """Write the items of a list or an object, without its brackets."""
+    if len(part) > 1 or least_size(part, PIECE) <= PIECE:
+        text = _dumped(part)
+        pieces.append(text[1:-1])
+        return from_json(text)
+    if isinstance(part, list):
+        return [_write_pieces(part[0], pieces, depth + 1)]
+    ((key, item),) = part.items()
+    key = _dumped({key: 0})[1:-2]
+    pieces.append(key)
+    return {json.loads(key.rstrip(":")): _write_pieces(item, pieces, depth + 1)}
+
+
+def _add(copy: Any, more: Any) -> None:
+    copy.update(more) if isinstance(copy, dict) else copy.extend(more)
+
+
+def _dumped(value: Any) -> str:
+    text = json.dumps(value, separators=(",", ":"))
+    if "\\ud" in text:
+        # Half of a surrogate pair, as in the name of a file that is no UTF-8; nobody could write that anywhere.
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
+    return text
+
+
+def is_small(value: Any) -> bool:
+    """Whether it is plain JSON, and so little that checking and writing it takes no time worth a thread."""
+    left, todo = SMALL_BYTES, [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, dict | list | tuple):
+            left -= 8 * len(item)
+            if left >= 0:
+                todo.extend(item.values() if isinstance(item, dict) else item)
+        elif item is not None and not isinstance(item, int | float):
+            return False
+        if left < 0:
+            return False
+    return True
 
 
 def least_size(value: Any, enough: int) -> int:
@@ -150,7 +224,8 @@ def least_size(value: Any, enough: int) -> int:
             todo.extend(item.values())
         elif isinstance(item, list | tuple):
             size += 2 + len(item)
-            if size <= enough:
+            # Most long lists are of numbers, which are counted by now.
+            if size <= enough and not _NUMBERS.issuperset(map(type, item)):
                 todo.extend(item)
         else:
             size += 1
@@ -184,6 +259,14 @@ def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
     return kind.__name__[:TYPE_LIMIT], message[:MESSAGE_LIMIT], bases
 
 
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception for a log, of a bounded length; what its message quotes can't move a terminal's cursor."""
+    text = "".join(traceback.format_exception(error, limit=-20))
+    if len(text) > MESSAGE_LIMIT:
+        text = f"{text[: MESSAGE_LIMIT // 2]}\n[…]\n{text[-MESSAGE_LIMIT // 2 :]}"
+    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text.rstrip())
+
+
 async def aside(needed: bool, work: Callable[[], T]) -> T:
     """Do it in a thread where it may take long."""
-    return await asyncio.get_running_loop().run_in_executor(_LANES, work) if needed else work()
+    return await asyncio.get_running_loop().run_in_executor(_LANE, work) if needed else work()

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NotRequired
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, NotRequired, TypeVar
 
 import typing_extensions
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
+from .payloads import least_size
 from .tool import ToolArgumentError
 
 PYTHON = "x-python"
 """Keyword of ours in a schema: what an object or a string is in Python."""
 
 MAX_COMPLAINTS = 5
+MOST_LISTED = 500
+FIRST_ITEMS = 10
+T = TypeVar("T")
 
 
 class PythonSchema(GenerateJsonSchema):
@@ -69,7 +74,7 @@ class Fields:
         # Not typing's own: pydantic wants this one on Python 3.11.
         make: Any = typing_extensions.TypedDict
         shape: Any = make("Fields", items)
-        shape.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+        shape.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
         self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
 
     def schema(self, mode: JsonSchemaMode) -> dict[str, Any]:
@@ -82,10 +87,7 @@ class Fields:
         Raises:
             ToolArgumentError: They do not fit.
         """
-        try:
-            return self._adapter.validate_json(json.dumps(dict(values)))
-        except (ValidationError, ValueError) as error:
-            raise ToolArgumentError(complaint(error)) from None
+        return dict(checked(lambda given: self._adapter.validate_json(json.dumps(given)), values))
 
     def dump(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Write values as JSON has them.
@@ -99,6 +101,43 @@ class Fields:
 def model_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Describe what a model takes, `$defs` included."""
     return model.model_json_schema(schema_generator=PythonSchema, mode="validation")
+
+
+def checked(check: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) -> T:
+    """Check arguments.
+
+    Args:
+        check: Checks them, raising what pydantic raises.
+        arguments: By name, as JSON gave them.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        ToolArgumentError: They do not fit.
+    """
+    try:
+        return check(dict(arguments))
+    except ValidationError as error:
+        if error.error_count() <= MOST_LISTED:
+            raise ToolArgumentError(complaint(error)) from None
+        count = error.error_count()
+    except ValueError as error:
+        raise ToolArgumentError(complaint(error)) from None
+    # Listing them all would take long: those of the first items will do.
+    try:
+        check(_first_of(dict(arguments), 0))
+    except (ValidationError, ValueError) as error:
+        raise ToolArgumentError(f"{complaint(error)}; in all {count:,} values don't fit") from None
+    raise ToolArgumentError(f"{count:,} values do not fit the tool's annotations")
+
+
+def _first_of(value: Any, depth: int) -> Any:
+    # The arguments themselves are all needed.
+    most = None if depth == 0 else FIRST_ITEMS
+    if isinstance(value, dict):
+        return {key: _first_of(item, depth + 1) for key, item in islice(value.items(), most)}
+    return [_first_of(item, depth + 1) for item in value[:most]] if isinstance(value, list) else value
 
 
 def complaint(error: Exception) -> str:
@@ -130,5 +169,7 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    if isinstance(value, str):
+        value = value[:100]
+    text = repr(value) if least_size(value, 1000) <= 1000 else f"a long {type(value).__name__}"
     return text if len(text) <= 100 else text[:99] + "…"

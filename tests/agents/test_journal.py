@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import pytest_asyncio
@@ -17,7 +17,7 @@ from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from autogen_core.models import UserMessage
-from pydantic import ValidationError
+from pydantic import AllowInfNan, ValidationError
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent, journal
 from autogen_codeact.executors import (
@@ -433,7 +433,7 @@ class Closed(ValueError):
     """A tool's own exception."""
 
 
-async def shop(price: float) -> float:
+async def shop(price: Annotated[float, AllowInfNan(True)]) -> float:
     """Ask a shop that is closed, or never answers."""
     if price == 0:
         return json.loads("{")  # type: ignore[no-any-return]

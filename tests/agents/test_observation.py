@@ -103,10 +103,11 @@ def test_a_plain_success_is_its_output(kind, output: str) -> None:
         (
             result(1, "x", outcome="error", tool_calls=CALLS),
             "The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\nx\n\n"
-            "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:\n"
+            "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it; "
+            "what was refused was not executed:\n"
             '- pay(to="Ann", euros=3) was done and gave {"id": 7}\n'
             '- pay(to="Bob") failed: ValueError: no such account\n'
-            "- ask() was not made: ToolRefused: no\n"
+            "- ask() was refused and not executed: ToolRefused: no\n"
             "- wait() was under way when it was stopped; it may have been done or not",
         ),
         (result(0, "x", tool_calls=CALLS), "x"),

@@ -267,6 +267,22 @@ class TestWhatComesBack:
             f"ValueError ValueError {'x' * 60} ValueError",
         ]
 
+    async def test_a_failing_tool_is_logged_on_the_host_alone(
+        self, make: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def fails(secret: str) -> None:
+            raise LookupError("no such thing\x1b[2J\ud800")
+
+        executor = await make(fails)
+        with caplog.at_level("INFO", "autogen_codeact"):
+            result = await run(executor, "fails('s3cr3t')")
+        (record,) = caplog.records
+        assert record.name == "autogen_codeact"
+        assert record.getMessage().startswith("the host tool fails failed:\nTraceback (most recent call last):\n")
+        assert record.getMessage().endswith("\nLookupError: no such thing\\x1b[2J\\ud800")
+        assert "s3cr3t" not in caplog.text
+        assert "test_host_tools.py" not in result.output
+
     async def test_a_traceback_ends_where_the_code_does(self, make: Make) -> None:
         async def fail() -> None:
             raise ValueError("no such city")

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from uuid import UUID
 
 import pytest
 from autogen_core import CancellationToken, Image
+from autogen_core.tools import FunctionTool
 from PIL import Image as PILImage
-from pydantic import BaseModel, Field
+from pydantic import AllowInfNan, BaseModel, Field
 from typing_extensions import TypedDict
 
 from autogen_codeact.executors.tools.host_tools import host_tools
@@ -271,6 +273,41 @@ async def test_arguments_that_do_not_fit_are_named():
         await tool.run({}, CancellationToken())
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+async def test_a_float_is_finite_unless_the_annotation_says_otherwise(value: float):
+    def half(number: float, numbers: list[float] | None = None) -> float:
+        return number / 2
+
+    def any_half(number: Annotated[float, AllowInfNan(True)]) -> float:
+        return number / 2
+
+    refused = f"number: Input should be a finite number, not {value}"
+    plain, wrapped, any_one, free = one(half, FunctionTool(half, "", name="again"), any_half, untyped)
+    for tool in (plain, wrapped):
+        assert (await tool.run({"number": 3.0}, CancellationToken())).value == 1.5
+        with pytest.raises(ToolArgumentError) as caught:
+            await tool.run({"number": value}, CancellationToken())
+        assert str(caught.value) == refused
+    with pytest.raises(ToolArgumentError, match=r"numbers\[1\]: Input should be a finite number"):
+        await plain.run({"number": 1.0, "numbers": [1.0, value]}, CancellationToken())
+    for tool in (any_one, free):
+        assert not math.isfinite((await tool.run({"number": value}, CancellationToken())).value)
+
+
+async def test_of_many_wrong_values_the_first_are_told():
+    def count(numbers: dict[str, int]) -> int:
+        return len(numbers)
+
+    (tool,) = one(count)
+    with pytest.raises(ToolArgumentError) as caught:
+        await tool.run({"numbers": {f"k{number}": "x" for number in range(1000)}}, CancellationToken())
+    assert str(caught.value).startswith("numbers.k0: Input should be a valid integer")
+    assert str(caught.value).endswith("; and 5 more; in all 1,000 values don't fit")
+    late = {**{f"k{number}": 1 for number in range(20)}, **{f"l{number}": "x" for number in range(1000)}}
+    with pytest.raises(ToolArgumentError, match=r"^1,000 values do not fit the tool's annotations$"):
+        await tool.run({"numbers": late}, CancellationToken())
+
+
 async def test_sync_functions_run_in_threads_and_no_more_than_sixteen_at_once():
     running, most, lock = 0, 0, threading.Lock()
     gate = threading.Barrier(16, timeout=30)
@@ -364,6 +401,10 @@ def test_two_classes_of_one_name_get_two_names():
         return break_it  # type: ignore[return-value]
 
     assert [tool.signature for tool in one(first(), second())] == ["(thing: Thing)", "(thing: BreakItThing)"]
+
+
+def untyped(number):
+    return number
 
 
 class Nameless:

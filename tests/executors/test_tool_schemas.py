@@ -94,3 +94,14 @@ def test_what_is_no_json_is_refused() -> None:
             ValueError, match=r"^The JSON schema of `t` can't be used: .*\. Make it smaller, or correct it"
         ):
             plain_schema(schema, "`t`")
+
+
+async def test_odd_identifiers_and_anchors_take_little() -> None:
+    began = time.monotonic()
+    many = {"properties": {f"p{n}": {"$ref": f"#a{n}"} for n in range(2000)}}
+    anchors = {"$defs": {f"d{n}": {"$anchor": f"a{n}", "type": "string"} for n in range(2000)}}
+    checked = ArgumentSchema({**many, **anchors}, "`t` of a test")
+    assert await checked.problems({"p7": 1}) == ["p7 must be of type string, not 1"]
+    assert time.monotonic() - began < 30
+    with pytest.raises(ValueError, match="The JSON schema of `t` is not valid"):
+        ArgumentSchema({"$id": "http://[", "$defs": {"a": {"$id": "x"}}, "properties": {}}, "`t`")

@@ -1,0 +1,121 @@
+"""H. Large arguments and results of host tools: neither the event loop nor the host's memory suffers from them."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from autogen_codeact.agents.observation import as_message, metadata_of
+from autogen_codeact.executors import ExecutionResult
+
+from .lag import MOST_EXCESS_S, median_excess
+from .oracles import MIB
+from .subject import Subject, one_kind
+
+
+async def count(numbers: list[int]) -> int:
+    """Count numbers."""
+    return len(numbers)
+
+
+async def rows(rows: list[dict[str, float]]) -> int:
+    """Count rows."""
+    return len(rows)
+
+
+async def anything(thing):
+    """Take anything."""
+    return 1
+
+
+async def text() -> str:
+    """Give 3.9 MB of text."""
+    return "x" * 3_900_000
+
+
+async def numbers() -> list[int]:
+    """Give 3.9 MB of numbers."""
+    return list(range(550_000))
+
+
+async def nothing(text: str) -> None:
+    """Do nothing."""
+
+
+TOOLS = [count, rows, anything, text, numbers, nothing]
+
+
+async def told(result: ExecutionResult) -> None:
+    """Do what an agent does with a result."""
+    metadata = metadata_of(result)
+    assert sum(map(len, metadata.values())) < 100_000
+    message = await as_message(result, "coder", vision=False)
+    assert len(str(message.content)) < 100_000
+
+
+ARGUMENTS = {
+    "numbers": "count(list(range(140_000)))",
+    "wrong numbers": "count(['x'] * 200_000)",
+    "rows": "rows([{'a': 1.0}] * 49_000)",
+    "anything": "anything(list(range(140_000)))",
+    "text": "anything('x' * 1_000_000)",
+}
+
+
+@one_kind
+@pytest.mark.parametrize("call", ARGUMENTS.values(), ids=ARGUMENTS)
+async def test_h10_arguments_of_a_megabyte_do_not_stall_the_loop(subject: Subject, call: str) -> None:
+    subject.kept = 64 * MIB
+    await subject.start({"tools": TOOLS, "timeout": 30})
+
+    async def load() -> None:
+        await told(await subject.run(f"try: {call}\nexcept TypeError as error: print(str(error)[:500])", timeout=30))
+
+    assert await median_excess(load) < MOST_EXCESS_S
+
+
+@one_kind
+@pytest.mark.timeout(150)  # three rounds, also on a busy machine
+@pytest.mark.parametrize(("tool", "many"), [("text", 16), ("numbers", 4)])
+async def test_h10_results_of_four_megabytes_do_not_stall_the_loop(subject: Subject, tool: str, many: int) -> None:
+    # All results of a block are kept until it ends: 62 MB as JSON, and numbers take eight times that as objects.
+    subject.kept = (128 if tool == "text" else 256) * MIB
+    await subject.start({"tools": TOOLS, "timeout": 60})
+    code = f"""
+        from concurrent.futures import ThreadPoolExecutor
+        list(ThreadPoolExecutor(16).map(lambda n: len({tool}()), range({many})))
+        1 / 0
+    """
+
+    async def load() -> None:
+        result = await subject.run(code, timeout=60)
+        assert len(result.tool_calls) == many
+        await told(result)
+
+    assert await median_excess(load) < 2 * MOST_EXCESS_S
+
+
+@one_kind
+async def test_h10_ten_thousand_calls_are_told_in_few_words(subject: Subject) -> None:
+    subject.kept = 64 * MIB
+    await subject.start({"tools": TOOLS, "timeout": 50})
+    code = """
+        from concurrent.futures import ThreadPoolExecutor
+        list(ThreadPoolExecutor(16).map(lambda n: nothing("x" * 1000), range(10_000)))
+        1 / 0
+    """
+    result = await subject.run(code, timeout=50)
+    assert len(result.tool_calls) == 10_000
+
+    async def load() -> None:
+        await told(result)
+
+    assert await median_excess(load) < MOST_EXCESS_S
+    metadata = metadata_of(result)
+    listed = json.loads(metadata["tool_calls"])
+    assert len(listed) + int(metadata["tool_calls_left_out"]) == 10_000
+    assert listed[0]["arguments"]["text"].startswith('"xxx')
+    message: Any = await as_message(result, "coder", vision=False)
+    assert "- [… 9960 more …]" in message.content
+    await asyncio.sleep(0)
