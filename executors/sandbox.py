@@ -53,6 +53,7 @@ class Settings:
         lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
             the stream itself decides about others. None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
+        own_shm: Whether /dev/shm belongs to the sandbox alone, so that it is emptied when no block runs in process mode.
         environment: Variables for the code. They go over the stream alone: an engine, a process list or a log would show them.
     """
 
@@ -69,6 +70,7 @@ class Settings:
     proxy: Mapping[str, int] | None = None
     lease_s: float | None = None
     tools: Mapping[str, Any] | None = None
+    own_shm: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
