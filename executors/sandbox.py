@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from . import protocol
+from .abandoned import sweep_in_background
 from .connection import Connection, Listener, Reply
 from .egress.gateway import Gateway
 from .environment import interpreter_variables
@@ -172,6 +173,7 @@ class Sandbox:
             raise
 
     def _launch(self) -> ByteStream:
+        sweep_in_background()
         try:
             stream = self._launcher.launch(protocol.boot(interpreter_variables(self.settings.environment)))
         except BaseException:

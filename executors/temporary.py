@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import weakref
-from pathlib import Path
 
+from .abandoned import make_folder, remove_folder
 from .errors import SandboxFileError
 
 
 class TemporaryFolder:
-    """A folder of its own for an executor without `work_dir`; goes at the latest with the process, without a warning."""
+    """A folder of its own for an executor without `work_dir`; goes with the process, or at the next start when that is killed."""
 
     def __init__(self) -> None:
         try:
-            self.path = Path(tempfile.mkdtemp(prefix="codeact-"))
+            self.path, lock = make_folder()
         except OSError as error:
             place = tempfile.gettempdir()
             problem = SandboxFileError(
@@ -23,4 +22,4 @@ class TemporaryFolder:
             )
             problem.errno = error.errno
             raise problem from error
-        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self.remove = weakref.finalize(self, remove_folder, self.path, lock)
