@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.environment import EnvironmentValue, dump, interpreter_variables, parse_environment, resolve
+from autogen_codeact.executors.environment import (
+    EnvironmentValue,
+    dump,
+    interpreter_variables,
+    parse_environment,
+    resolve,
+)
 
 HOST = {"API_KEY": "sk-secret", "EMPTY": "", "PATH": "/bin"}
 
@@ -137,7 +143,9 @@ def test_what_the_interpreter_would_not_start_with_is_refused_and_not_shown(name
 
 
 def test_more_than_a_program_can_be_given_is_refused():
-    with pytest.raises(ValueError, match=r"^The value of LONG has 131,072 bytes, more than Linux can give to a program"):
+    with pytest.raises(
+        ValueError, match=r"^The value of LONG has 131,072 bytes, more than Linux can give to a program"
+    ):
         parse_environment({"LONG": "x" * 131_072})
     assert resolve(parse_environment({"LONG": "x" * 131_066}), {})
     many = parse_environment({f"A{number}": "x" * 100_000 for number in range(11)})
