@@ -75,15 +75,7 @@ def remove_folder(path: Path, lock: int | None) -> None:
 
 def abandoned_folders() -> list[Path]:
     """List the folders of this user whose process has ended, by name. It blocks."""
-    if sys.platform == "win32":
-        return []
-    place = tempfile.gettempdir()
-    try:
-        with os.scandir(place) as found:
-            paths = sorted(Path(place, entry.name) for entry in found if entry.name.startswith(PREFIX))
-    except OSError:
-        return []
-    return [path for path in paths if _is_abandoned(path)]
+    return sorted(_find())
 
 
 def owner_of(path: Path) -> str:
@@ -125,19 +117,28 @@ def sweep_in_background() -> None:
 
 def _sweep() -> None:
     until = time.monotonic() + SWEEP_TIMEOUT_S
-    for path in abandoned_folders():
-        left = until - time.monotonic()
-        if left <= 0:
-            return
+    for path in _find(until):
         try:
-            remove_abandoned(path, left)
+            remove_abandoned(path, until - time.monotonic())
         except OSError as error:
             logger.info("the temporary folder of a process that has ended stays: %s", error)
 
 
-def _is_abandoned(path: Path) -> bool:
-    with _taken(path) as lock:
-        return lock is not None
+def _find(until: float = math.inf) -> Iterator[Path]:
+    """The folders of this user that no process has locked; others may have put any number of things beside them."""
+    if sys.platform == "win32":
+        return
+    place = tempfile.gettempdir()
+    with contextlib.suppress(OSError), os.scandir(place) as found:
+        for entry in found:
+            if time.monotonic() > until:
+                return
+            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+                path = Path(place, entry.name)
+                with _taken(path) as lock:
+                    abandoned = lock is not None
+                if abandoned:
+                    yield path
 
 
 @contextlib.contextmanager
