@@ -367,7 +367,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
 def _covers_shm(place: str) -> bool:
     """Whether what is mounted there is seen in /dev/shm: it is the host's, and must not be emptied."""
-    mounted = posixpath.normpath(place)
+    mounted = posixpath.join("/", posixpath.normpath(place))
     return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
 
 

@@ -96,7 +96,7 @@ async def test_h16_no_log_config_or_error_shows_a_value(
         assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
         monkeypatch.setenv("CODEACT_TEST_GIVEN", CANARY + "\udcff")
         with pytest.raises(ValueError, match="CODEACT_TEST_GIVEN is not valid UTF-8") as refused:
-            await told.kind.make(environment=["CODEACT_TEST_GIVEN"]).start()
+            await told.kind.make(environment={"GIVEN": "${CODEACT_TEST_GIVEN}"}).start()
     sandbox = told.executor._sandbox
     assert sandbox is not None
     said = [record.getMessage() for record in caplog.records]
