@@ -1,4 +1,4 @@
-"""Sandboxes that outlived their owner: listed by `codeact doctor`, removed by `codeact clean`."""
+"""Sandboxes and temporary folders that outlived their owner: listed by `codeact doctor`, removed by `codeact clean`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.ending import CommandError, say
 from autogen_codeact.executors import SandboxError
+from autogen_codeact.executors.abandoned import abandoned_folders, owner_of, remove_abandoned
 from autogen_codeact.executors.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.executors.docker import sweep
 from autogen_codeact.executors.docker.engine import connect
@@ -28,7 +30,7 @@ class Item:
     """One sandbox whose owner does not live here now.
 
     Args:
-        kind: `container` or `bubblewrap`.
+        kind: `container`, `bubblewrap` or `folder`.
         name: Its name.
         state: What goes on in it, in a word or two.
         owner: Machine and process that started it, as far as they are known.
@@ -84,6 +86,7 @@ def find(client: docker.APIClient | None, unseen: str = "") -> Leftovers:
     items = [_container(client, found) for found in sweep.leftovers(client)] if client is not None else []
     if sys.platform == "linux":
         items += [_group(found) for found in leftover_groups()]
+    items += [_folder(path) for path in abandoned_folders()]
     return Leftovers(items, unseen)
 
 
@@ -99,6 +102,13 @@ def _group(found: LeftoverGroup) -> Item:
     state = "empty" if not count else f"{count} process{'es' if count > 1 else ''}"
     owner = f"process {found.owner}"
     return Item("bubblewrap", found.name, state, owner, found.owner_fate, False, lambda: remove_group(found))
+
+
+def _folder(path: Path) -> Item:
+    return Item(
+        *("folder", str(path), "files of work_dir", f"process {owner_of(path)}", "dead", False),
+        lambda: remove_abandoned(path),
+    )
 
 
 def check_leftovers() -> Check:
@@ -140,7 +150,7 @@ def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:
     except SandboxError as error:
         if sys.platform != "linux":
             raise CommandError(str(error)) from error
-        say(f"only bubblewrap's sandboxes are looked at: {error}")
+        say(f"only bubblewrap's sandboxes and temporary folders are looked at: {error}")
         rows = _treat(find(None).items, everything=everything, dry_run=dry_run)
     else:
         with closing(client):
@@ -177,7 +187,7 @@ def _treat(items: Iterable[Item], *, everything: bool, dry_run: bool) -> list[Ro
 def _remove(item: Item) -> tuple[str, str]:
     try:
         return ("removed" if item.remove() else "gone already"), ""
-    except SandboxError as error:
+    except (SandboxError, OSError) as error:
         return "failed", str(error)
 
 

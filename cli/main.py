@@ -226,7 +226,7 @@ def _clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove sandboxes whose owner is dead: containers, and bubblewrap's control groups with what runs in them.
+    """Remove what dead owners have left: containers, bubblewrap's control groups with what runs in them, temporary folders.
 
     The exit status is 0, or 1 where something could not be removed.
     """

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from . import protocol
+from .abandoned import sweep_in_background
 from .connection import Connection, Listener, Reply
 from .egress.gateway import Gateway
 from .environment import interpreter_variables
@@ -53,6 +54,7 @@ class Settings:
         lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
             the stream itself decides about others. None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
+        own_shm: Whether /dev/shm belongs to the sandbox alone, so that it is emptied when no block runs in process mode.
         environment: Variables for the code. They go over the stream alone: an engine, a process list or a log would show them.
     """
 
@@ -69,6 +71,7 @@ class Settings:
     proxy: Mapping[str, int] | None = None
     lease_s: float | None = None
     tools: Mapping[str, Any] | None = None
+    own_shm: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -170,6 +173,7 @@ class Sandbox:
             raise
 
     def _launch(self) -> ByteStream:
+        sweep_in_background()
         try:
             stream = self._launcher.launch(protocol.boot(interpreter_variables(self.settings.environment)))
         except BaseException:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import tempfile
 import weakref
-from pathlib import Path
 
+from .abandoned import make_folder, remove_folder
 from .errors import SandboxFileError
 
 logger = logging.getLogger("autogen_codeact")
@@ -17,11 +16,11 @@ REMOVE_TIMEOUT_S = 60.0
 
 
 class TemporaryFolder:
-    """A folder of its own for an executor without `work_dir`; goes at the latest with the process, without a warning."""
+    """A folder of its own for an executor without `work_dir`; goes with the process, or at the next start when that is killed."""
 
     def __init__(self) -> None:
         try:
-            self.path = Path(tempfile.mkdtemp(prefix="codeact-"))
+            self.path, lock = make_folder()
         except OSError as error:
             place = tempfile.gettempdir()
             problem = SandboxFileError(
@@ -29,7 +28,7 @@ class TemporaryFolder:
             )
             problem.errno = error.errno
             raise problem from error
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(self, remove_folder, self.path, lock)
 
     async def remove(self) -> None:
         """Remove it with all that is in it, in a thread; what takes longer than `REMOVE_TIMEOUT_S` goes on there."""

@@ -194,6 +194,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             # There is no engine here to set them.
             rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
             rlimit_without_cgroup={"AS": parse_size(limits.memory)},
+            own_shm=True,
             environment=variables.resolve(self._environment),
         )
         return Sandbox(BubblewrapLauncher(options), settings, name, gateway=gateway)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -307,6 +308,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             rlimits={"NOFILE": self._limits.nofile},
             concurrency=min(MOST_BLOCKS, max(1, self._limits.pids // PIDS_PER_BLOCK)),
             lease_s=self._lease,
+            own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in self._extra_volumes.values()),
             environment=variables.resolve(self._environment),
         )
         return Sandbox(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
@@ -376,8 +378,15 @@ def _check_network(network: object) -> None:
     """Refuse what is meant for a switch: the engine would look for a network of that name when the sandbox starts."""
     if not isinstance(network, str) or network.strip().lower() in _SWITCHES:
         raise ValueError(
-            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), or the name of one of your own"
+            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), or the name of one "
+            "of your own"
         )
+
+
+def _covers_shm(place: str) -> bool:
+    """Whether what is mounted there is seen in /dev/shm: it is the host's, and must not be emptied."""
+    mounted = posixpath.join("/", posixpath.normpath(place))
+    return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
 
 
 def _say(line: str) -> None:

@@ -290,7 +290,7 @@ def copy_tree(source, target):
         elif entry.is_file():
             with open(entry.path, "rb") as original, open(path, "xb") as copy:
                 copy.write(original.read())
-                os.fchmod(copy.fileno(), stat.S_IMODE(entry.stat().st_mode))
+                os.fchmod(copy.fileno(), entry.stat().st_mode & 0o777)
 
 
 def _entry(name, info):

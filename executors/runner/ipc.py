@@ -1,7 +1,9 @@
-"""What outlives its process and is no file: System V shared memory, semaphores and queues, and POSIX message queues."""
+"""What outlives its process and is no file to keep: shared memory, semaphores, message queues, System V's and POSIX'."""
 
 import ctypes
+import itertools
 import os
+import time
 
 from . import system
 
@@ -10,6 +12,9 @@ IPC_RMID = 0
 IDENT = 1
 ATTACHED = 6
 POSIX_QUEUES = "/dev/mqueue"
+POSIX_MEMORY = "/dev/shm"
+LONGEST_S = 1.0
+AT_ONCE = 1000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _REMOVERS = {
@@ -20,7 +25,7 @@ _REMOVERS = {
 
 
 def remove_all():
-    """Remove everything of the kind in this namespace; files in /dev/shm stay, as those in /tmp do."""
+    """Remove everything of the kind in this namespace, but for files in /dev/shm: see `remove_files`."""
     for kind in _REMOVERS:
         _remove(kind, _entries(kind))
     try:
@@ -32,6 +37,48 @@ def remove_all():
             os.unlink(os.path.join(POSIX_QUEUES, name))
         except OSError:
             continue
+
+
+def remove_files(spare):
+    """Remove what is in /dev/shm; what takes longer than `LONGEST_S` goes after the next block.
+
+    Args:
+        spare: Names that stay.
+    """
+    until = time.monotonic() + LONGEST_S
+    while time.monotonic() < until:
+        with os.scandir(POSIX_MEMORY) as found:
+            entries = list(itertools.islice((entry for entry in found if entry.name not in spare), AT_ONCE))
+        # The list is complete before the first is removed: there may be no end of them, and no memory for all of their names.
+        if not sum(_remove_some(entry, until) for entry in entries):
+            return
+
+
+def _remove_some(entry, until):
+    """Remove a file, or of a folder what is right below it, and the folder when it is empty; whether there is less now.
+
+    Folders in folders move up to the top. So their depth does not matter.
+    """
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.path)
+            return True
+        os.chmod(entry.path, 0o700)
+        with os.scandir(entry.path) as found:
+            below = list(itertools.islice(found, AT_ONCE))
+        for each in below:
+            if time.monotonic() > until:
+                return True
+            if each.is_dir(follow_symlinks=False):
+                os.chmod(each.path, 0o700)
+                os.rename(each.path, os.path.join(POSIX_MEMORY, os.urandom(8).hex()))
+            else:
+                os.unlink(each.path)
+        if len(below) < AT_ONCE:
+            os.rmdir(entry.path)
+        return True
+    except OSError:
+        return False
 
 
 def remove_unused():

@@ -73,6 +73,7 @@ class Supervisor:
         self._spare = None
         self._kept_pipes = collections.deque()
         self._ready = False
+        self._first_shm = set()
         self._writing = False
         self._ended = 0.0
         self._heard = time.monotonic()
@@ -203,6 +204,8 @@ class Supervisor:
     def _zygote_ready(self, message):
         if not self._ready:
             self._ready = True
+            if self.config.get("own_shm"):
+                self._first_shm = set(os.listdir(ipc.POSIX_MEMORY))  # of modules that are imported ahead
             self.send_message(b"H", 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
@@ -280,6 +283,8 @@ class Supervisor:
         if self.session is None and not self.running:
             # The kernel does not say which block a semaphore is from; so it goes when none runs that could use it.
             ipc.remove_all()
+            if self.config.get("own_shm"):
+                ipc.remove_files(self._first_shm)
         self.start_next()
         if not self.running:
             self._fork_ahead()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing, contextmanager
@@ -86,10 +87,23 @@ class Client:
 
 
 @contextmanager
-def client(executor: str = "DockerCommandLineCodeExecutor", **options: Any) -> Iterator[Client]:
-    """Start a process that starts a sandbox."""
+def client(
+    executor: str = "DockerCommandLineCodeExecutor", *, temporary: Path | None = None, **options: Any
+) -> Iterator[Client]:
+    """Start a process that starts a sandbox.
+
+    Args:
+        executor: Class of the executor.
+        temporary: Folder for its temporary files; one of its own that goes with it where it is not given.
+        options: Arguments of the executor.
+    """
     command = [sys.executable, "-c", CLIENT, json.dumps({"executor": executor, **options})]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with contextlib.ExitStack() as stack:
+        # Not below this process's own folder, where the oracles look for what is left.
+        place = temporary or stack.enter_context(tempfile.TemporaryDirectory(prefix="codeact-test-", dir="/tmp"))
+        env = {**os.environ, "TMPDIR": str(place)}
+        pipe = subprocess.PIPE
+        process = stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env))
         try:
             yield Client(process)
         finally:

@@ -271,7 +271,8 @@ async def test_04_shared_memory_of_a_block_that_still_runs_stays(subject: Subjec
     assert await subject.out(COUNT_IPC) == "[0, 0, 0] []\n"
 
 
-async def test_04_shared_memory_files_stay_as_files_do(subject: Subject) -> None:
+async def test_04_shared_memory_files_go_with_their_block(subject: Subject) -> None:
+    """As above: what is in /dev/shm is memory by name, not files to keep."""
     code = """
     from multiprocessing import resource_tracker, shared_memory
     made = shared_memory.SharedMemory("kept", create=True, size=100)
@@ -279,4 +280,41 @@ async def test_04_shared_memory_files_stay_as_files_do(subject: Subject) -> None
     resource_tracker.unregister(made._name, "shared_memory")
     """
     await subject.out(code)
-    assert await subject.out("print(open('/dev/shm/kept', 'rb').read(4))") == "b'data'\n"
+    look = "import os; print(os.path.exists('/dev/shm/kept') and open('/dev/shm/kept', 'rb').read(4))"
+    assert await subject.out(look) == ("b'data'\n" if subject.session else "False\n")
+
+
+DEEP_SHM = """
+    import os
+    os.symlink("/workspace", "/dev/shm/link"); open("/workspace/stays", "w").close()
+    os.mkfifo("/dev/shm/pipe")
+    for number in range(300): open(f"/dev/shm/{number}", "w").close()
+    os.chdir("/dev/shm")
+    made = 0
+    try:
+        for made in range(1000):
+            os.mkdir("d" * 100); os.chdir("d" * 100); open("file", "w").close()
+            made % 10 == 5 and os.chmod("../file", 0)
+    except OSError: pass
+    os.chdir("/dev/shm")
+    os.chmod("d" * 100, 0)
+    print(made > 100)
+"""
+
+
+async def test_04_shared_memory_files_go_however_they_lie(subject: Subject) -> None:
+    """Folders deeper than any path is long, closed ones, links: nothing of it is followed, and no end of it holds anybody up."""
+    assert await subject.out(DEEP_SHM) == "True\n"
+    look = "import os; print(len(os.listdir('/dev/shm')), os.path.exists('/workspace/stays'))"
+    assert await subject.out(look) == ("303 True\n" if subject.session else "0 True\n")
+
+
+@IN_PROCESSES
+async def test_04_shared_memory_files_of_a_block_that_still_runs_stay(subject: Subject) -> None:
+    await subject.start()
+    slow = "open('/dev/shm/mine', 'w').close(); import os, time; time.sleep(1.5); print(os.listdir('/dev/shm'))"
+    running = asyncio.ensure_future(subject.run(slow))
+    await asyncio.sleep(0.5)
+    assert await subject.out("print('beside it')") == "beside it\n"
+    assert (await running).output == "['mine']\n"
+    assert await subject.out("import os; print(os.listdir('/dev/shm'))") == "[]\n"

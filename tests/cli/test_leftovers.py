@@ -146,6 +146,7 @@ def test_clean_all_removes_every_one_but_those_of_the_living(
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     # Others' control groups are not ours to remove.
     monkeypatch.setattr(leftovers, "leftover_groups", list)
+    monkeypatch.setattr(leftovers, "abandoned_folders", list)
     assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
     shown, said = capsys.readouterr()
     assert [row[0] for row in rows(shown)] == ["removed"] * 3
@@ -171,6 +172,7 @@ def test_doctor_lists_them_and_says_what_to_do(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "leftover_groups", list)
+    monkeypatch.setattr(leftovers, "abandoned_folders", list)
     foreign, dead = bench.make(ELSEWHERE), bench.make(of_the_dead())
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     check = leftovers.check_leftovers()
@@ -186,6 +188,7 @@ def test_where_nothing_is_left_it_says_so(
 ) -> None:
     living = bench.make(labels())
     monkeypatch.setattr(leftovers, "leftover_groups", list)
+    monkeypatch.setattr(leftovers, "abandoned_folders", list)
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
     assert capsys.readouterr() == ("", "codeact: nothing is left of any sandbox\n")
@@ -217,13 +220,31 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         line = next(line for line in done.out.splitlines() if group.name in line)
         assert line.split()[:4] == ["would", "be", "removed", "bubblewrap"]
         assert f"processes; process {other.process.pid}, which is dead, started it" in line
-        assert done.err.startswith("codeact: only bubblewrap's sandboxes are looked at: No Docker engine at")
+        assert done.err.startswith(
+            "codeact: only bubblewrap's sandboxes and temporary folders are looked at: No Docker engine at"
+        )
         assert alive(sandbox)
         done = codeact("clean", env={"DOCKER_HOST": "unix:///nowhere"})
         assert next(line for line in done.out.splitlines() if group.name in line).split()[0] == "removed"
         wait_until(lambda: not alive(sandbox), "the sandbox's end")
         assert find() is None
         assert not remove_group(group)
+
+
+def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: Path) -> None:
+    with sandbox_of_another("BubblewrapCommandLineCodeExecutor", temporary=tmp_path) as other:
+        (folder,) = tmp_path.iterdir()
+        env = {"DOCKER_HOST": "unix:///nowhere", "TMPDIR": str(tmp_path)}
+        assert str(folder) not in codeact("clean", "--dry-run", env=env).out  # its owner lives
+        other.kill()
+        done = codeact("clean", "--dry-run", env=env)
+        line = next(line for line in done.out.splitlines() if str(folder) in line)
+        assert line.split()[:4] == ["would", "be", "removed", "folder"]
+        assert line.endswith(f"files of work_dir; process {other.process.pid}, which is dead, started it")
+        assert folder.exists()
+        done = codeact("clean", env=env)
+        assert next(line for line in done.out.splitlines() if str(folder) in line).split()[0] == "removed"
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_owners_of_another_namespace_are_not_judged() -> None:

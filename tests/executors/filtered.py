@@ -77,6 +77,8 @@ def require(request: pytest.FixtureRequest) -> str:
         request.getfixturevalue("docker_engine")
     if request.param == "bubblewrap":
         lack = lack_of_bubblewrap()
+        if lack and os.environ.get("REQUIRE_BUBBLEWRAP") == "1":
+            pytest.fail(f"REQUIRE_BUBBLEWRAP=1, but {lack}")
         if lack:
             pytest.skip(lack)
     return str(request.param)

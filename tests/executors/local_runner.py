@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from autogen_codeact.executors import protocol
+from autogen_codeact.executors.environment import interpreter_variables
 from autogen_codeact.executors.sandbox import Settings
 
 DEADLINE_S = 30.0
@@ -43,9 +44,10 @@ class LocalRunner:
         self._parser = protocol.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
+        boot = protocol.boot(interpreter_variables(self.config["environment"]))
         show = [] if cgroup is None else ["sh", "-c", 'mount --bind "$0" /sys/fs/cgroup && exec "$@"', str(cgroup)]
         self._process = subprocess.Popen(
-            [*NAMESPACES, *show, python, "-I", "-S", "-c", protocol.BOOT],
+            [*NAMESPACES, *show, python, "-I", "-S", "-c", boot],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -233,6 +233,21 @@ class TestInAContainer:
             assert await out(executor, code) == "the key CET False\n"
             assert await out(executor, "echo $KEY", "sh") == "the key\n"
 
+    @pytest.mark.parametrize(
+        ("place", "own"),
+        [("/dev/shm", False), ("/dev/shm/x/", False), ("/dev", False), ("/dev/shmx", True), ("/mnt/dev/shm", True)],
+    )
+    def test_shared_memory_that_is_mounted_is_not_emptied(self, tmp_path: Path, place: str, own: bool) -> None:
+        executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
+        assert executor._new_sandbox().settings.own_shm is own
+
+    async def test_a_file_of_the_host_in_shared_memory_stays(self, sandbox_image: str, tmp_path: Path) -> None:
+        (tmp_path / "kept").write_text("x")
+        volumes = {str(tmp_path): {"bind": "/dev/shm/given", "mode": "rw"}}
+        async with DockerCommandLineCodeExecutor(extra_volumes=volumes, user="0:0") as executor:
+            for _ in range(2):
+                assert await out(executor, "ls /dev/shm/given", "sh") == "kept\n"
+
     @pytest.mark.parametrize("mode", ["process", "session"])
     async def test_functions(self, sandbox_image: str, mode: Any) -> None:
         given = DockerCommandLineCodeExecutor(functions=[add], functions_module="helpers", mode=mode)

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.environment import EnvironmentValue, dump, parse_environment, resolve
+from autogen_codeact.executors.environment import (
+    EnvironmentValue,
+    dump,
+    interpreter_variables,
+    parse_environment,
+    resolve,
+)
 
 HOST = {"API_KEY": "sk-secret", "EMPTY": "", "PATH": "/bin"}
 
@@ -98,10 +104,53 @@ def test_bad_names(name: object):
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_X", "GCONV_PATH", "GLIBC_TUNABLES", "CODEACT_X"])
-def test_names_that_reach_the_supervisor_are_refused(name: str):
+def test_names_that_a_running_interpreter_does_not_go_by_are_refused(name: str):
     for environment in ({name: "x"}, {name: "${X}"}, [name]):
         with pytest.raises(ValueError, match=f"{name} can't be set for the whole sandbox: ."):
             parse_environment(environment)
+
+
+GOOD = {
+    "PYTHONHASHSEED": ["random", "0", "4294967295", ""],
+    "PYTHONUTF8": ["0", "1", ""],
+    "PYTHONOPTIMIZE": ["0", "2", ""],
+    "PYTHONINTMAXSTRDIGITS": ["0", "640", "2147483647"],
+}
+BAD = {
+    "PYTHONHASHSEED": ["s3cret", "-1", "4294967296", "0x1", "1 ", "\u0663", "9" * 5000],
+    "PYTHONUTF8": ["s3cret", "2", "utf8"],
+    "PYTHONOPTIMIZE": ["s3cret", "3", "/workspace"],
+    "PYTHONINTMAXSTRDIGITS": ["s3cret", "639", "1"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
+def test_what_the_interpreter_must_know_is_passed_to_it(name: str, value: str):
+    values = resolve(parse_environment({name: value, "PYTHONPATH": "/a", "KEY": "x"}), {})
+    assert interpreter_variables(values) == ({name: value} if value else {})
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_what_the_interpreter_would_not_start_with_is_refused_and_not_shown(name: str, value: str):
+    with pytest.raises(ValueError, match=f"^The value of {name} is none that Python can start with; give ") as caught:
+        parse_environment({name: value})
+    assert "s3cret" not in str(caught.value)
+    # By way of the host it is known at the start only, and by the host's name.
+    for reference in ("${OTHER}", "${NONE:-" + value + "}"):
+        parsed = parse_environment({name: reference})
+        with pytest.raises(ValueError, match=r"^The value of (OTHER|NONE) is none that Python can start with; give "):
+            resolve(parsed, {"OTHER": value})
+
+
+def test_more_than_a_program_can_be_given_is_refused():
+    with pytest.raises(
+        ValueError, match=r"^The value of LONG has 131,072 bytes, more than Linux can give to a program"
+    ):
+        parse_environment({"LONG": "x" * 131_072})
+    assert resolve(parse_environment({"LONG": "x" * 131_066}), {})
+    many = parse_environment({f"A{number}": "x" * 100_000 for number in range(11)})
+    with pytest.raises(ValueError, match=r"take 1,100,034 bytes together, and 1,048,576 at most can be set"):
+        resolve(many, {})
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PYTHONSTARTUP", "LDFLAGS", "GCONV_PATHS", "HOME", "PATH", "_", "a1_"])

@@ -446,10 +446,12 @@ class TestPreload:
     async def test_that_fails_is_said_at_the_start(
         self, sandbox_image: str, tmp_path: Path, source: str, words: str
     ) -> None:
-        tmp_path.chmod(0o777)  # noqa: ASYNC240
+        tmp_path.chmod(0o755)  # noqa: ASYNC240
         (tmp_path / "broken.py").write_text(source)
         executor = DockerCommandLineCodeExecutor(
-            preload=["json", "broken"], bind_dir=tmp_path, environment={"PYTHONPATH": "/workspace"}
+            preload=["json", "broken"],
+            extra_volumes={str(tmp_path): {"bind": "/mnt/given", "mode": "ro"}},
+            environment={"PYTHONPATH": "/mnt/given"},
         )
         with pytest.raises(SandboxStartError, match=words):
             await executor.start()

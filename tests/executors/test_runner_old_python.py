@@ -209,15 +209,29 @@ class TestTheBootCode:
         ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False)
         assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
 
-    def test_takes_no_module_from_the_workspace(self, python: str, tmp_path: Path) -> None:
-        for name in ("json", "struct", "types", "os", "builtins"):
+    @pytest.mark.parametrize(
+        "boot", [protocol.BOOT, protocol.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
+    )
+    def test_takes_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
+        for name in ("json", "struct", "types", "os", "builtins", "encodings", "codecs", "site"):
             (tmp_path / f"{name}.py").write_text("print('taken')")
         ended = subprocess.run(
-            [python, "-I", "-S", "-c", protocol.BOOT],
+            [python, "-I", "-S", "-c", boot],
             input=b"",
             capture_output=True,
             check=False,
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONPYCACHEPREFIX": str(tmp_path)},
         )
-        assert (ended.returncode, ended.stdout) == (0, b"")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+    def test_an_interpreter_with_a_seed_is_as_the_code_wants_it(self, python: str, tmp_path: Path) -> None:
+        given = {"PYTHONHASHSEED": "7", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/given", "KEY": "k"}
+        look = "import os, sys; print(hash('a'), sys.flags.optimize, '/given' in sys.path, os.environ['KEY'])"
+        with LocalRunner(python, tmp_path, environment=given) as runner:
+            runner.greet()
+            _, output = runner.run(look)
+        alone = subprocess.run(
+            [python, "-c", "print(hash('a'))"], env=given, capture_output=True, text=True, check=True
+        )
+        assert output == f"{alone.stdout.strip()} 2 True k\n"

@@ -1,0 +1,203 @@
+"""H. The variables of the code, 16: seen by nobody else; 7: none lets a start run what an earlier sandbox has left behind."""
+
+import asyncio
+import json
+import logging
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError
+from autogen_codeact.executors.docker.engine import connect
+
+from ..executors.bubblewrapped import open_folder
+from ..executors.sandboxes import out, run
+from .faults import eventually
+from .oracles import processes_in
+from .subject import Kind, Subject
+
+CANARY = f"canary-{uuid.uuid4().hex}"
+SHOWN = "import os; print(os.environ['API_KEY'], os.environ['GIVEN'])"
+SEARCH = """
+    import os
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for name in ("environ", "cmdline"):
+            try: text = open(f"/proc/{pid}/{name}").read()
+            except OSError: continue
+            if os.environ["API_KEY"] in text: found.append((pid, name))
+    print(found)
+"""
+
+
+def holding(text: str, *names: str) -> set[str]:
+    """The processes of this machine with a text in one of their files in /proc."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for name in names:
+            with suppress(OSError):
+                if text.encode() in Path("/proc", pid, name).read_bytes():
+                    found.add(pid)
+    return found
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    """The files below a folder that hold a text."""
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+@pytest_asyncio.fixture
+async def told(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    """A sandbox with the canary in two variables."""
+    monkeypatch.setenv("CODEACT_TEST_GIVEN", CANARY)
+    await subject.start({"environment": {"API_KEY": CANARY, "GIVEN": "${CODEACT_TEST_GIVEN}"}})
+    return subject
+
+
+async def test_h16_the_engine_and_its_files_show_no_value_of_the_environment(told: Subject) -> None:
+    if told.kind.engine != "docker":
+        pytest.skip("bubblewrap has no engine to ask")
+    assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
+    assert isinstance(told.executor, DockerCommandLineCodeExecutor)
+    with closing(connect()) as client:
+        found = client.inspect_container(told.executor.container_name)
+        listed = client.containers(all=True, filters={"id": found["Id"]})
+    assert "PIP_DISABLE_PIP_VERSION_CHECK=1" in found["Config"]["Env"]  # so the engine shows what it was given
+    assert CANARY not in json.dumps([found, listed])
+    if os.geteuid() == 0:
+        assert not files_with(CANARY, Path("/var/lib/docker/containers", found["Id"]))
+
+
+async def test_h16_no_process_shows_a_value_but_the_programs_that_blocks_start(told: Subject) -> None:
+    assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
+    assert await told.out(SEARCH) == "[]\n"
+    sandbox = {item.partition(":")[0] for item in processes_in(told.namespaces)}
+    assert len(sandbox) >= 2
+    assert holding(CANARY, "environ", "cmdline") == set()
+    # The control: a program of the code has them, which is what they are for, and the search finds it.
+    running = asyncio.ensure_future(told.run("sleep 3; echo $API_KEY", "sh"))
+    await eventually(lambda: bool(holding(CANARY, "environ")), 4)
+    assert holding(CANARY, "cmdline") == set()
+    assert (await running).output == f"{CANARY}\n"
+
+
+async def test_h16_no_log_config_or_error_shows_a_value(
+    told: Subject, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        await told.executor.restart()
+        told.look()
+        assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
+        monkeypatch.setenv("CODEACT_TEST_GIVEN", CANARY + "\udcff")
+        with pytest.raises(ValueError, match="CODEACT_TEST_GIVEN is not valid UTF-8") as refused:
+            await told.kind.make(environment={"GIVEN": "${CODEACT_TEST_GIVEN}"}).start()
+    sandbox = told.executor._sandbox
+    assert sandbox is not None
+    said = [record.getMessage() for record in caplog.records]
+    shown = [str(refused.value), told.executor.dump_component().model_dump_json(), repr(sandbox.settings)]
+    assert CANARY not in "\n".join([*said, *shown, repr(vars(told.executor))])
+    told._lost = True
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder of the host that the sandbox's user can write to."""
+    with open_folder() as made:
+        made.chmod(0o777)
+        yield made
+
+
+NAMES = (
+    "encodings",
+    "os",
+    "json",
+    "site",
+    "sitecustomize",
+    "usercustomize",
+    "threading",
+    "codecs",
+    "io",
+    "abc",
+    "planted",
+)
+PLANT = f"""
+    import os
+    text = "import posix\\nfd = posix.open('/workspace/ran', 0o2101, 0o666)\\nposix.write(fd, (__name__ + ' ').encode())\\n"
+    for name in {NAMES}:
+        os.makedirs(f"/workspace/{{name}}", exist_ok=True)
+        open(f"/workspace/{{name}}/__init__.py", "w").write(text)
+    os.makedirs("/workspace/bin", exist_ok=True)
+    for name in ("python3", "sh", "unshare", "mount", "env"):
+        open(f"/workspace/bin/{{name}}", "w").write("#!/bin/sh\\necho $0 >> /workspace/ran\\nexec /usr/bin/python3 \\"$@\\"\\n")
+        os.chmod(f"/workspace/bin/{{name}}", 0o755)
+"""
+BAD = {
+    "PYTHONPATH": {"PYTHONPATH": "/workspace"},
+    "PYTHONPATH and a seed": {"PYTHONPATH": "/workspace", "PYTHONHASHSEED": "0"},
+    "other variables of Python": {
+        "PYTHONHOME": "/workspace",
+        "PYTHONPLATLIBDIR": "../workspace",
+        "PYTHONPYCACHEPREFIX": "/workspace",
+        "PYTHONSTARTUP": "/workspace/planted/__init__.py",
+        "PYTHONINSPECT": "1",
+        "PYTHONUSERBASE": "/workspace",
+        "PYTHONWARNINGS": "ignore::planted.Warning",
+        "PYTHONBREAKPOINT": "planted.run",
+        "PYTHONOPTIMIZE": "1",
+    },
+    "PATH": {"PATH": "/workspace/bin:/usr/local/bin:/usr/bin:/bin"},
+    "HOME": {
+        "HOME": "/workspace",
+        "ENV": "/workspace/planted/__init__.py",
+        "BASH_ENV": "/workspace/planted/__init__.py",
+    },
+}
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("environment", BAD.values(), ids=BAD)
+async def test_h7_no_variable_lets_a_start_run_what_an_earlier_sandbox_has_left(
+    folder: Path, kind: Kind, environment: dict[str, str]
+) -> None:
+    """With PYTHONPATH=/workspace PID 1 of the next sandbox imported `encodings` from the mounted folder before anything else."""
+    options: dict[str, Any] = {"bind_dir": folder, "environment": environment, "timeout": 10}
+    async with kind.make(bind_dir=folder, timeout=10) as first:
+        await out(first, PLANT)
+    assert (folder / "encodings" / "__init__.py").exists()
+    async with kind.make(**options) as second:
+        await asyncio.sleep(0.3)  # the process for the first block is made ready
+        assert not (folder / "ran").exists()
+        # In the end it is the code's: a block sees the variables.
+        shown = {name: await out(second, f"import os; print(os.environ[{name!r}])") for name in environment}
+        assert shown == {name: f"{value}\n" for name, value in environment.items()}
+    with suppress(SandboxError):  # what is to be imported ahead is not there
+        async with kind.make(**options, preload=["planted"]):
+            pass
+    assert "planted" not in ((folder / "ran").read_text() if (folder / "ran").exists() else "")
+
+
+@pytest.mark.usefixtures("untouched")
+async def test_h7_a_folder_that_code_has_closed_is_none_to_import_from(folder: Path, kind: Kind) -> None:
+    """Its owner can open it again: that it can't be written to now says nothing."""
+    options: dict[str, Any] = {"bind_dir": folder, "timeout": 10, "environment": {"PYTHONPATH": "/workspace/lib"}}
+    os.chown(folder, 4321, 4321)
+    async with kind.make(**options) as first:
+        code = (
+            PLANT
+            + "    os.rename('/workspace/planted', '/workspace/lib/planted')\n    os.chmod('/workspace/lib', 0o555)"
+        )
+        await out(
+            first, code.replace("import os\n", "import os\n    os.makedirs('/workspace/lib', exist_ok=True)\n", 1)
+        )
+        result = await run(first, "import os; os.chmod('/workspace', 0o555)")
+        assert result.outcome == "ok"
+    os.chmod(folder, 0o755)
+    with pytest.raises(SandboxError, match="planted: ModuleNotFoundError"):
+        await kind.make(**options, preload=["planted"]).start()
+    assert not (folder / "ran").exists()

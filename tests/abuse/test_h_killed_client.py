@@ -1,0 +1,198 @@
+"""H. A client killed in any phase, 15: what it leaves behind is gone after the next start."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors.abandoned import PREFIX
+from autogen_codeact.executors.bubblewrap.cgroups import PARENT
+
+from ..executors.bubblewrapped import open_folder
+from .faults import client, engine, eventually
+from .oracles import descendants
+from .subject import Kind, each_engine
+
+pytestmark = pytest.mark.usefixtures("untouched")
+
+FILES = 400
+# It says what it does next, so that it can be killed in the middle of that.
+CLIENT = f"""
+import asyncio, json, sys
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+import autogen_codeact.executors as ours
+
+async def main():
+    options = json.loads(sys.argv[1])
+    executor = getattr(ours, options.pop("executor"))(**options)
+    async def run(code):
+        await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
+    print("starting", flush=True)
+    await executor.start()
+    await run("for n in range(20): open(f'kept-{{n}}', 'w').write('x')")
+    print("started", flush=True)
+    if sys.argv[2] == "in a block":
+        await run("import subprocess, time; subprocess.Popen(['setsid', 'sleep', '600']); time.sleep(600)")
+    for _ in range(1000 if sys.argv[2] == "storing files" else 0):
+        await run("import os\\nfor n in range({FILES}): open(f'{{n}}-{{os.urandom(8).hex()}}', 'wb').write(bytes(70_000))")
+    print("stopping", flush=True)
+    await executor.stop()
+    print("stopped", flush=True)
+    sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+class Left:
+    """What a client leaves behind.
+
+    Args:
+        folder: Where its temporary files are.
+        pid: Its number.
+    """
+
+    def __init__(self, folder: Path, pid: int) -> None:
+        self._folder = folder
+        self._pid = pid
+        self.processes: set[int] = set()
+
+    def note_processes(self) -> None:
+        """Remember what runs below it."""
+        self.processes |= descendants(self._pid)
+
+    def folders(self) -> list[str]:
+        """Its temporary folders."""
+        return [path.name for path in self._folder.iterdir() if path.name.startswith(f"{PREFIX}{self._pid}-")]
+
+    def everything(self) -> list[str]:
+        """Its temporary files, containers, control groups, living processes and sockets in the file system."""
+        owner = f"org.autogen-codeact.owner={socket.gethostname()}:{self._pid}"
+        found = engine(lambda api: api.containers(all=True, filters={"label": owner}))
+        groups = [
+            f"{place}/{name}"
+            for place, below, _ in os.walk("/sys/fs/cgroup")
+            for name in below
+            if Path(place).name == PARENT and f"-{self._pid}-" in name
+        ]
+        sockets = [path for path in self._folder.rglob("*") if path.is_socket()]
+        return [
+            *self.folders(),
+            *(str(container["Names"]) for container in found),
+            *groups,
+            *(str(pid) for pid in self.processes if _lives(pid)),
+            *map(str, sockets),
+        ]
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def wait(process: subprocess.Popen[str], word: str) -> None:
+    """Wait until the client says that."""
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) != f"{word}\n":
+        assert line, "the client has ended"
+
+
+def stored(folder: Path) -> int:
+    """How many files have come from the sandbox."""
+    return sum(len(list(path.iterdir())) for path in folder.iterdir() if path.name.startswith(PREFIX))
+
+
+def await_files(folder: Path) -> None:
+    until = time.monotonic() + 20
+    while stored(folder) < 20 + FILES // 2:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+Phase = Callable[[subprocess.Popen[str], Path], None]
+
+
+def starting(seconds: float) -> Phase:
+    """So long after the start has begun."""
+
+    def phase(process: subprocess.Popen[str], _: Path) -> None:
+        wait(process, "starting")
+        time.sleep(seconds)
+
+    return phase
+
+
+def in_a_block(process: subprocess.Popen[str], _: Path) -> None:
+    wait(process, "started")
+    time.sleep(0.7)
+
+
+def storing_files(process: subprocess.Popen[str], folder: Path) -> None:
+    wait(process, "started")
+    await_files(folder)
+
+
+def stopping(process: subprocess.Popen[str], _: Path) -> None:
+    wait(process, "stopping")
+
+
+PHASES: dict[str, Phase] = {
+    **{f"starting, {seconds} s": starting(seconds) for seconds in (0.0, 0.02, 0.1, 0.4)},
+    "in a block": in_a_block,
+    "storing files": storing_files,
+    "stopping": stopping,
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for the temporary files of clients."""
+    with open_folder() as made:
+        yield made
+
+
+def killed(kind: Kind, phase: str, folder: Path) -> Left:
+    """Start a client and kill it in that phase."""
+    options: dict[str, Any] = {"executor": f"{kind.engine.capitalize()}CommandLineCodeExecutor", "mode": kind.mode}
+    command = [sys.executable, "-c", CLIENT, json.dumps(options), phase]
+    pipe, env = subprocess.PIPE, {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env) as process:
+        left = Left(folder, process.pid)
+        try:
+            PHASES[phase](process, folder)
+            left.note_processes()
+        finally:
+            process.send_signal(signal.SIGKILL)
+    return left
+
+
+@each_engine
+@pytest.mark.parametrize("phase", PHASES)
+async def test_h15_what_a_killed_client_leaves_is_gone_after_the_next_start(
+    docker_engine: str, folder: Path, kind: Kind, phase: str
+) -> None:
+    """Its temporary folder stayed for ever."""
+    left = killed(kind, phase, folder)
+    if phase in ("in a block", "storing files"):
+        assert left.folders()  # the control: it does leave something
+    with client(f"{kind.engine.capitalize()}CommandLineCodeExecutor", temporary=folder) as other:
+        await eventually(lambda: not left.everything(), 20)
+        # The living one has kept what is its own.
+        other.send("print(open('/workspace/made', 'w').write('x'))")
+        assert other.hear()["output"] == "1\n"
+        assert os.listdir(folder) == Left(folder, other.process.pid).folders()
+        assert other.process.stdin is not None
+        other.process.stdin.close()
+        other.process.wait(20)
+    assert os.listdir(folder) == []

@@ -1,0 +1,186 @@
+"""Temporary folders of executors: made, locked, and removed when their process has ended without doing so."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import abandoned
+from autogen_codeact.executors.abandoned import (
+    PREFIX,
+    abandoned_folders,
+    make_folder,
+    owner_of,
+    remove_abandoned,
+    remove_folder,
+    sweep_in_background,
+)
+from autogen_codeact.executors.temporary import TemporaryFolder
+
+MAKE = """
+import os, sys, tempfile
+from autogen_codeact.executors.abandoned import make_folder
+tempfile.tempdir = sys.argv[1]
+path, lock = make_folder()
+(path / "data.csv").write_text("1")
+print(path, flush=True)
+sys.stdin.read() or os._exit(0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left_behind(place: Path) -> Path:
+    """The folder of a process that has ended."""
+    done = subprocess.run([sys.executable, "-c", MAKE, place], input="", capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip())
+
+
+def fill(folder: Path, depth: int) -> None:
+    """Folders in folders, deeper than a path can be long, with files and links among them."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.close(os.open("file", os.O_CREAT, 0o600, dir_fd=at))
+        os.symlink("/etc", "link", dir_fd=at)
+        os.mkdir("folder", dir_fd=at)
+        below = os.open("folder", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+
+
+def test_a_folder_is_its_process_until_that_ends(place: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKE, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert owner_of(folder) == str(process.pid)
+        assert abandoned_folders() == []
+        assert not remove_abandoned(folder)
+        process.kill()
+    assert abandoned_folders() == [folder]
+    assert remove_abandoned(folder)
+    assert not folder.exists()
+    assert not remove_abandoned(folder)
+
+
+def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
+    folder = TemporaryFolder()
+    assert (folder.path.parent, folder.path.stat().st_mode & 0o777) == (place, 0o700)
+    assert abandoned_folders() == []
+    before = len(os.listdir("/proc/self/fd"))
+    folder.remove()
+    assert not folder.path.exists()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+
+
+def test_nothing_but_own_folders_is_touched(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Anybody may put something of this name into a folder for temporary files."""
+    target = tmp_path_factory.mktemp("target")
+    (target / "data").write_text("1")
+    (place / f"{PREFIX}1-link").symlink_to(target)
+    (place / f"{PREFIX}1-file").write_text("1")
+    (place / "codeact-1-other").mkdir()
+    os.mkfifo(place / f"{PREFIX}1-pipe")
+    if os.geteuid() == 0:
+        other = place / f"{PREFIX}1-another"
+        other.mkdir()
+        (other / "data").write_text("1")
+        os.chown(other, 4321, 4321)
+    own = left_behind(place)
+    assert abandoned_folders() == [own]
+    there = set(place.iterdir()) - {own}
+    assert not any(remove_abandoned(path) for path in there if path.name.startswith(PREFIX))
+    assert set(place.iterdir()) == there | {own}
+    assert (target / "data").read_text() == "1"
+    assert (place / f"{PREFIX}1-link").is_symlink()
+
+
+def test_links_in_a_folder_are_removed_and_not_followed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    target = tmp_path_factory.mktemp("target")
+    (target / "data").write_text("1")
+    folder = left_behind(place)
+    (folder / "link").symlink_to(target)
+    (folder / "below").mkdir()
+    (folder / "below" / "link").symlink_to(target)
+    assert remove_abandoned(folder)
+    assert not folder.exists()
+    assert (target / "data").read_text() == "1"
+
+
+def test_however_deep_it_is_a_folder_goes(place: Path) -> None:
+    folder = left_behind(place)
+    fill(folder, 3000)
+    assert remove_abandoned(folder)
+    path, lock = make_folder()
+    fill(path, 3000)
+    remove_folder(path, lock)
+    assert list(place.iterdir()) == []
+
+
+def test_a_sweep_has_an_end_and_the_next_goes_on(place: Path) -> None:
+    folder = left_behind(place)
+    fill(folder, 2000)
+    with pytest.raises(TimeoutError, match=r"has too much in it to be removed in 0\.005 s"):
+        remove_abandoned(folder, 0.005)
+    assert abandoned_folders() == [folder]
+    for _ in range(10_000):
+        try:
+            remove_abandoned(folder, 0.02)
+            break
+        except TimeoutError:
+            continue
+    assert not folder.exists()
+
+
+def test_a_start_sweeps_once_in_the_background(place: Path) -> None:
+    folder = left_behind(place)
+    sweep_in_background()
+    until = time.monotonic() + 10
+    while folder.exists() or any(thread.name == "codeact-sweep-folders" for thread in threading.enumerate()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    second = left_behind(place)
+    sweep_in_background()
+    time.sleep(0.2)
+    assert second.exists()
+
+
+def test_a_folder_that_a_sweep_takes_while_it_is_made_is_made_anew(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the making of a folder and its lock it looks like one of a dead process."""
+    made: list[Path] = []
+    lock = abandoned._locked
+
+    def locked(path: Path) -> int:
+        made.append(path)
+        if len(made) == 1:
+            held = lock(path)
+            try:
+                return lock(path)
+            finally:
+                os.close(held)
+        if len(made) == 2:
+            fd = lock(path)
+            path.rmdir()
+            return fd
+        return lock(path)
+
+    monkeypatch.setattr(abandoned, "_locked", locked)
+    path, held = make_folder()
+    assert len(set(made)) == 3
+    assert path == made[2]
+    monkeypatch.undo()
+    remove_folder(path, held)
