@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -343,12 +343,24 @@ class Sandbox:
         """
         connection = self._connected()
         ident = connection.next_ident()
+        begun = False
         waiting = b""
-        for chunk in chunks:
-            if waiting:
-                await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
-            waiting = chunk
-        await self._file_request(connection, ident, {"op": "write", "name": name, "mode": mode, "final": True}, waiting)
+        try:
+            for chunk in chunks:
+                if waiting:
+                    begun = True
+                    await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
+                waiting = chunk
+            last = {"op": "write", "name": name, "mode": mode, "final": True}
+            await self._file_request(connection, ident, last, waiting)
+        except BaseException:
+            if begun:
+                # Nobody waits for the answer. Without this, the part that was sent would keep its room in the workspace.
+                connection.request(b"F", ident, {"op": "abandon"})
+            raise
+        finally:
+            if isinstance(chunks, Generator):
+                chunks.close()  # it may hold a file open
 
     async def read_file(self, name: str) -> AsyncIterator[tuple[bytes, int]]:
         """Read a file of the sandbox.

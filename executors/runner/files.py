@@ -50,6 +50,9 @@ class Files:
         try:
             if request["op"] == "write":
                 return self._write(ident, request, data), b""
+            if request["op"] == "abandon":
+                self._drop(ident)
+                return {}, b""
             if request["op"] == "read":
                 return self._read(request)
             if request["op"] == "list":
