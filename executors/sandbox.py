@@ -356,7 +356,7 @@ class Sandbox:
         except BaseException:
             if begun:
                 # Nobody waits for the answer. Without this, the part that was sent would keep its room in the workspace.
-                connection.request(b"F", ident, {"op": "abandon"})
+                connection.request(b"F", ident, {"op": "write", "abandon": True})
             raise
         finally:
             if isinstance(chunks, Generator):
