@@ -122,7 +122,12 @@ def _read(source: str | bytes | Path, limit: int | None = None) -> Any:
     if limit is not None and len(source) > limit:
         raise ValueError(f"The configuration is larger than the {limit:,} bytes that an untrusted one may have.")
     text = source if isinstance(source, str) else source.removeprefix(b"\xef\xbb\xbf")
-    return from_json(text, allow_inf_nan=False)
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ValueError(
+            f"The configuration is not JSON ({error}). Give the text, or a pathlib.Path of a file."
+        ) from None
 
 
 class _Counter:
