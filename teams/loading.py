@@ -70,6 +70,7 @@ def load_component(
         RefusedConfigError: The configuration is untrusted and contains what is not allowed.
         ValueError: It is not a component's configuration.
         TypeError: The component is not of the expected class.
+        NotImplementedError: It was dumped by a version that the component's class can't read.
         OSError: The file can't be read.
     """
     if trusted:
