@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import protocol
+from . import forked, protocol
 from .errors import SandboxDied, SandboxError, SandboxProtocolError
 from .loops import LoopReader, Promise
 from .stream import ByteStream
@@ -83,6 +83,7 @@ class Connection:
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         self._any_thread_writes = stream.any_thread_writes
+        self._descriptors: tuple[int, ...] = ()
         self._lent: LoopReader | None = None
         self._loan_ends = 0.0
         self._trouble: Exception | None = None
@@ -97,6 +98,8 @@ class Connection:
 
     def open(self) -> None:
         """Start the thread."""
+        self._descriptors = (self._stream.read_fd, self._stream.write_fd)
+        forked.keep_from_children(*self._descriptors)
         if self._any_thread_writes:
             with contextlib.suppress(OSError):
                 self._lent = LoopReader(self._stream.read_fd, self._read_on_loop)
@@ -400,6 +403,7 @@ class Connection:
     def _end(self, error: SandboxError) -> None:
         # Nobody may use a descriptor that is closed: its number may be in use again.
         with self._writing, self._reading:
+            forked.forget(*self._descriptors)
             self._stream.close()
             if self._lent is not None:
                 self._lent.close()

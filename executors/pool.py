@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
+import threading
 import time
 from concurrent.futures import Future
 from typing import Any, Literal, Self, TypeVar
@@ -82,6 +83,7 @@ class SandboxPool:
         self._template = self._make(sandbox, options)
         self._keeper: Keeper | None = None
         self._process = os.getpid()
+        self._starting = threading.Lock()
 
     @staticmethod
     def _make(sandbox: str, options: dict[str, Any]) -> SandboxCodeExecutor:
@@ -131,15 +133,16 @@ class SandboxPool:
 
         It does not wait for them, and an engine that is away is no error yet: see `ready`.
         """
-        if self._keeper is None or self._process != os.getpid():
-            self._process = os.getpid()
-            self._keeper = Keeper(self._template, self._limits)
-            self._keeper.start()
+        with self._starting:
+            if self._own_keeper() is None:
+                self._process = os.getpid()
+                self._keeper = Keeper(self._template, self._limits)
+                self._keeper.start()
 
     async def stop(self) -> None:
         """End all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None and self._process == os.getpid():
+        keeper, self._keeper = self._own_keeper(), None
+        if keeper is not None:
             await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(keeper.stop)))
 
     async def __aenter__(self) -> Self:
@@ -152,12 +155,14 @@ class SandboxPool:
     @property
     def idle(self) -> int:
         """Sandboxes that are ready now."""
-        return self._keeper.count(leased=False) if self._keeper is not None else 0
+        keeper = self._own_keeper()
+        return keeper.count(leased=False) if keeper is not None else 0
 
     @property
     def leased(self) -> int:
         """Sandboxes that are in use now."""
-        return self._keeper.count(leased=True) if self._keeper is not None else 0
+        keeper = self._own_keeper()
+        return keeper.count(leased=True) if keeper is not None else 0
 
     async def ready(self, timeout: float | None = None) -> None:
         """Wait until as many sandboxes are ready as are to be kept ready.
@@ -188,12 +193,11 @@ class SandboxPool:
         """
         keeper = self._running()
         until = time.monotonic() + self._acquire_timeout
+        complaint = f"no sandbox of the pool was to be had within {self._acquire_timeout:g} s"
         while True:
-            sandbox = await self._wait(
-                keeper, keeper.ask(), until, f"no sandbox of the pool was to be had within {self._acquire_timeout:g} s"
-            )
+            sandbox = await self._wait(keeper, keeper.ask(), until, complaint)
             try:
-                answers = await sandbox.answers(ANSWER_TIMEOUT_S)
+                answers = await sandbox.answers(min(ANSWER_TIMEOUT_S, max(until - time.monotonic(), 0.1)))
             except BaseException:
                 keeper.give_up(sandbox)
                 raise
@@ -201,6 +205,12 @@ class SandboxPool:
                 return sandbox
             logger.info("the pooled sandbox %s no longer answers and is replaced", sandbox.name)
             keeper.give_up(sandbox)
+            if time.monotonic() > until:
+                raise SandboxTimeout(f"{complaint}: those that were ready did not answer")
+
+    def _own_keeper(self) -> Keeper | None:
+        # The parent's does not run in a process that was forked from it, and its lock may be held for ever.
+        return self._keeper if self._process == os.getpid() else None
 
     def _running(self) -> Keeper:
         if self._keeper is None:

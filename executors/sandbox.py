@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -350,12 +350,27 @@ class Sandbox:
         """
         connection = self._connected()
         ident = connection.next_ident()
+        begun = False
         waiting = b""
-        async for chunk in chunks if isinstance(chunks, AsyncIterable) else _each(chunks):
-            if waiting:
-                await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
-            waiting = chunk
-        await self._file_request(connection, ident, {"op": "write", "name": name, "mode": mode, "final": True}, waiting)
+        try:
+            async for chunk in chunks if isinstance(chunks, AsyncIterable) else _each(chunks):
+                if waiting:
+                    begun = True
+                    await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
+                waiting = chunk
+            last = {"op": "write", "name": name, "mode": mode, "final": True}
+            await self._file_request(connection, ident, last, waiting)
+        except BaseException:
+            if begun:
+                # Nobody waits for the answer. Without this, the part that was sent would keep its room in the workspace.
+                connection.request(b"F", ident, {"op": "write", "abandon": True})
+            raise
+        finally:
+            # It may hold a file open.
+            if isinstance(chunks, Generator):
+                chunks.close()
+            elif isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
 
     async def read_file(self, name: str) -> AsyncIterator[tuple[bytes, int]]:
         """Read a file of the sandbox.

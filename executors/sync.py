@@ -170,10 +170,13 @@ def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> list[bytes | S
     return contents
 
 
-async def in_pieces(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def in_pieces(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
     """Take what an iterator gives, each in a thread."""
-    while (chunk := await in_thread(next, chunks, None)) is not None:
-        yield chunk
+    try:
+        while (chunk := await in_thread(next, chunks, None)) is not None:
+            yield chunk
+    finally:
+        chunks.close()  # it may hold a file open
 
 
 @dataclass

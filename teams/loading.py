@@ -70,6 +70,7 @@ def load_component(
         RefusedConfigError: The configuration is untrusted and contains what is not allowed.
         ValueError: It is not a component's configuration.
         TypeError: The component is not of the expected class.
+        NotImplementedError: It was dumped by a version that the component's class can't read.
         OSError: The file can't be read.
     """
     if trusted:
@@ -122,7 +123,12 @@ def _read(source: str | bytes | Path, limit: int | None = None) -> Any:
     if limit is not None and len(source) > limit:
         raise ValueError(f"The configuration is larger than the {limit:,} bytes that an untrusted one may have.")
     text = source if isinstance(source, str) else source.removeprefix(b"\xef\xbb\xbf")
-    return from_json(text, allow_inf_nan=False)
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise ValueError(
+            f"The configuration is not JSON ({error}). Give the text, or a pathlib.Path of a file."
+        ) from None
 
 
 class _Counter:

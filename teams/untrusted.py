@@ -106,7 +106,7 @@ def _limits(value: Any) -> str | None:
 
 def _own_server(value: Any) -> str | None:
     # For these names AutoGen calls another vendor, and falls back to OpenAI's key where that vendor's is not set.
-    if isinstance(value, str) and not value.startswith(("gemini-", "claude-", "Llama-")):
+    if isinstance(value, str) and not value.lower().startswith(("gemini", "claude", "llama")):
         return None
     return "names a model of another vendor, who might be sent the OpenAI key; use that vendor's own client"
 

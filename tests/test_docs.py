@@ -25,6 +25,7 @@ PRINTS = {
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
     ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
     ("agents.md", 3): '"provider": "autogen_codeact.teams.Team"',
+    ("agents.md", 4): "config.bind_dir: mounts a folder of this machine",
     ("README.md", 2): "CodeActAgent: 55\n",
     (
         "network.md",

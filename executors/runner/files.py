@@ -63,6 +63,9 @@ class Files:
             return {"error": "bad request: %s" % error, "errno": 22}, b""
 
     def _write(self, ident, request, data):
+        if request.get("abandon"):
+            self._drop(ident)
+            return {}
         upload = self._uploads.get(ident)
         if upload is None:
             if len(self._uploads) >= MAX_UPLOADS:

@@ -100,7 +100,8 @@ class SecondEngine:
     def containers(self) -> set[str]:
         """Names of its containers, in whatever state."""
         with closing(connect(self.address)) as api:
-            return {item["Names"][0].lstrip("/") for item in api.containers(all=True)}
+            # One that is being removed has lost its name already.
+            return {(item["Names"] or [item["Id"]])[0].lstrip("/") for item in api.containers(all=True)}
 
     def clear(self) -> None:
         """End all of it and remove what it has on the disk."""

@@ -164,7 +164,7 @@ async def test_h19_a_missing_certificate_is_said_in_time(
             (folder / name).write_bytes((secured.good / name).read_bytes())
     monkeypatch.setenv("DOCKER_CERT_PATH", str(folder))
     began = time.monotonic()
-    with pytest.raises(SandboxUnavailable, match="No TLS connection.*DOCKER_CERT_PATH"):
+    with pytest.raises(SandboxUnavailable, match=r"No TLS connection.*DOCKER_CERT_PATH"):
         await DockerCommandLineCodeExecutor().start()
     assert time.monotonic() - began < 5
 
@@ -188,7 +188,7 @@ async def test_h19_a_port_that_never_answers_a_tls_handshake_is_said_in_time(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
-        with pytest.raises(SandboxUnavailable, match="does not answer in time|No TLS connection"):
+        with pytest.raises(SandboxUnavailable, match=r"does not answer in time|No TLS connection"):
             await DockerCommandLineCodeExecutor().start()
         assert time.monotonic() - began < 5
         with suppress(TimeoutError, OSError):

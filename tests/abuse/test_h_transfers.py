@@ -14,6 +14,7 @@ from autogen_codeact.executors import (
     DockerCommandLineCodeExecutor,
     SandboxError,
     SandboxFileError,
+    SandboxPool,
     SandboxStartError,
     SandboxUnavailable,
     sandbox,
@@ -220,3 +221,32 @@ async def test_h19_an_engine_that_ends_during_a_transfer_is_told_and_leaves_no_h
         finally:
             await executor.stop()
             await asyncio.to_thread(second_engine.end)
+
+
+async def test_h19_a_pool_outlives_its_engine(second_engine: SecondEngine) -> None:
+    """It is killed with one sandbox leased, one idle and others being started; who asks meanwhile is told at once."""
+    # Without `untouched`: once, a socket of a start that the engine's death had broken off was still open at the end.
+    await asyncio.to_thread(second_engine.start)
+    pool = SandboxPool(2, docker_host=second_engine.address, acquire_timeout=10)
+    try:
+        await pool.start()
+        await pool.ready(30)
+        async with pool.executor(timeout=20) as executor:
+            running = asyncio.ensure_future(run(executor, "import time; time.sleep(20)"))
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(second_engine.end, signal.SIGKILL)
+            with pytest.raises(SandboxError):
+                await asyncio.wait_for(running, 30)
+            began = time.monotonic()
+            with pytest.raises(SandboxError):
+                await pool.executor().start()
+            assert time.monotonic() - began < 15
+            await asyncio.to_thread(second_engine.start)
+            await pool.ready(60)
+            assert (await run(executor, "print(1)")).state == "lost"
+    finally:
+        began = time.monotonic()
+        await pool.stop()
+        assert time.monotonic() - began < 30
+        await eventually(lambda: second_engine.containers() == set(), 20)
+        await asyncio.to_thread(second_engine.end)
