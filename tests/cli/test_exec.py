@@ -70,7 +70,11 @@ def test_every_block_of_a_known_language_runs_and_the_others_are_named(page):
     lines = done.out.splitlines()
     assert lines[:2] == ["[1/2] python, line 4", "hello 42"]
     assert lines[2].startswith("ok, ")
-    assert lines[4:7] == ["[2/2] sh, line 21", "from sh", "File: note.txt (5 bytes)"]
+    assert lines[4:7] == [
+        "[2/2] sh, line 21",
+        "from sh",
+        "File: note.txt (5 bytes; not kept: --work-dir FOLDER keeps files)",
+    ]
     assert "\x1b" not in done.out
 
 
