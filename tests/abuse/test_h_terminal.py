@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from autogen_codeact.executors.docker.image_jobs import Reporter
+
 from ..cli.support import COMMAND, code, environment, replay
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
@@ -108,7 +110,9 @@ def test_h9_what_models_say_also_as_entities(options: list[str], terminal: bool,
     assert (status, "gone with the sandbox: " in text) == (0, True)
     assert r"gone with the sandbox: b\u202e.txt. --work-dir FOLDER keeps files." in text
     if terminal and "--stream" not in options:
-        assert r"B\x1b]0;t\x07\u202e\u2066\u200b\U000e0041" in text
+        # Of the entities the parser leaves controls as they were written, and gives the others.
+        assert r"\u202e\u2066\u200b\U000e0041" in re.sub(r"[│\s]+", "", text)
+        assert r"\x1b" in text
 
 
 def test_h9_what_a_run_prints_as_json_is_ascii_and_whole(tmp_path: Path) -> None:
@@ -163,9 +167,7 @@ def test_h9_what_nobody_expected_to_be_printed(terminal: bool, tmp_path: Path) -
     assert f"RuntimeError: {SHOWN}\n" in text
 
 
-def test_h9_the_log_of_an_image_build(tmp_path: Path) -> None:
-    from autogen_codeact.executors.docker.image_jobs import Reporter
-
+def test_h9_the_log_of_an_image_build() -> None:
     said: list[str] = []
     reporter = Reporter(said.append, every=60)
     reporter.say(EVIL)

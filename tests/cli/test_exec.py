@@ -134,6 +134,27 @@ def test_blocks_share_memory_in_a_session_only():
     assert done.objects[-1]["error"]["type"] == "NameError"
 
 
+def test_a_syntax_error_is_said_once():
+    for mode in ("process", "session"):
+        done = codeact("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
+        assert done.status == 1
+        assert done.out.count("was never closed") == 1
+        assert "\nfailed, SyntaxError, exit code 1, " in done.out
+
+
+def test_files_that_go_with_the_sandbox_are_named_so(tmp_path):
+    text = code("open('plot.png', 'wb').write(b'x' * 2000)")
+    assert "File: plot.png (2 kB; not kept: --work-dir FOLDER keeps files)\n" in codeact("exec", "-", stdin=text).out
+    (kept,) = codeact("exec", "-", "--json", stdin=text).objects[0]["artifacts"]
+    assert (kept["path"], kept["note"]) == (None, "not kept: --work-dir FOLDER keeps files")
+    assert "File: plot.png (2 kB)\n" in codeact("exec", "-", "--work-dir", tmp_path, stdin=text).out
+
+
+def test_a_block_labelled_ipython_is_run():
+    done = codeact("exec", "-", "--json", stdin=code("print(1)", language="ipython"))
+    assert (done.status, done.objects[0]["output"]) == (0, "1\n")
+
+
 def test_timeout_is_a_result_of_the_block():
     done = codeact(
         "exec", "-", "--timeout", "0.5", "--json", stdin=code("import time", "print('on')", "time.sleep(60)")
