@@ -1,5 +1,6 @@
 """Images on a real engine: found, pulled from a registry on loopback, derived with wheels, built from the recipe."""
 
+import ipaddress
 import os
 import socket
 import ssl
@@ -235,14 +236,15 @@ class TestPackages:
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
+        host = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        trustme.CA().issue_cert(pool["Gateway"]).configure_cert(context)
-        server = ThreadingHTTPServer((pool["Gateway"], 0), BaseHTTPRequestHandler)
+        trustme.CA().issue_cert(host).configure_cert(context)
+        server = ThreadingHTTPServer((host, 0), BaseHTTPRequestHandler)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            monkeypatch.setenv("PIP_INDEX_URL", f"https://{pool['Gateway']}:{server.server_port}/simple")
+            monkeypatch.setenv("PIP_INDEX_URL", f"https://{host}:{server.server_port}/simple")
             with pytest.raises(
                 SandboxStartError, match="The certificate of the package index is not trusted"
             ) as caught:
