@@ -99,7 +99,7 @@ def test_json_has_one_object_for_each_block(page):
     }
     assert (second["index"], second["language"], second["line"], second["output"]) == (2, "sh", 21, "from sh\n")
     assert second["artifacts"] == [
-        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": None}
+        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": "not kept: --work-dir FOLDER keeps files"}
     ]
 
 
