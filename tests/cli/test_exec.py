@@ -9,6 +9,7 @@ from tests.cli.support import code, codeact, containers_of, on_terminal, start, 
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
+NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
 PAGE = """\
 # A page
 
@@ -99,7 +100,7 @@ def test_json_has_one_object_for_each_block(page):
     }
     assert (second["index"], second["language"], second["line"], second["output"]) == (2, "sh", 21, "from sh\n")
     assert second["artifacts"] == [
-        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": "not kept: --work-dir FOLDER keeps files"}
+        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": NOT_KEPT}
     ]
 
 
@@ -146,7 +147,7 @@ def test_files_that_go_with_the_sandbox_are_named_so(tmp_path):
     text = code("open('plot.png', 'wb').write(b'x' * 2000)")
     assert "File: plot.png (2 kB; not kept: --work-dir FOLDER keeps files)\n" in codeact("exec", "-", stdin=text).out
     (kept,) = codeact("exec", "-", "--json", stdin=text).objects[0]["artifacts"]
-    assert (kept["path"], kept["note"]) == (None, "not kept: --work-dir FOLDER keeps files")
+    assert (kept["path"], kept["note"]) == (None, NOT_KEPT)
     assert "File: plot.png (2 kB)\n" in codeact("exec", "-", "--work-dir", tmp_path, stdin=text).out
 
 
