@@ -147,7 +147,7 @@ def read_picture(data: bytes) -> EncodedImage:
         raise NotShown(_BROKEN) from None
     try:
         made.image.close()
-    except Exception:  # whatever Pillow's readers raise: clients open it, too, and must not meet that
+    except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: clients open it, too, and must not meet that
         raise NotShown(_BROKEN) from None
     return made
 
@@ -228,11 +228,12 @@ def _inflated(pieces: list[bytes], most: int) -> int:
 def _jpeg(data: bytes) -> bytes:
     """The file without what is not needed to show it."""
     at, sized, kept = 2, False, [data[:2]]
-    while True:
-        while data[at] == 0xFF and data[at + 1] == 0xFF:
-            at += 1  # markers may be padded
+    for _ in range(_MOST_CHUNKS):
         if data[at] != 0xFF:
             raise NotShown(_BROKEN)
+        if data[at + 1] == 0xFF:
+            at += 1  # markers may be padded
+            continue
         marker = data[at + 1]
         (length,) = struct.unpack_from(">H", data, at + 2)
         if marker in _JPEG_FRAMES:
@@ -256,9 +257,9 @@ def _gif(data: bytes) -> bytes:
     """The file up to its first frame."""
     width, height, flags = struct.unpack_from("<HHB", data, 6)
     _check_size(width, height)
-    at = 13 + _table(flags)
-    while data[at] == 0x21:  # an extension
-        at = _after_blocks(data, at + 2)
+    at, extensions = 13 + _table(flags), 0
+    while data[at] == 0x21 and extensions < _MOST_CHUNKS:
+        at, extensions = _after_blocks(data, at + 2), extensions + 1
     if data[at] != 0x2C:
         raise NotShown(_BROKEN)
     left, top, across, down, flags = struct.unpack_from("<HHHHB", data, at + 1)

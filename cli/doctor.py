@@ -21,6 +21,7 @@ from autogen_codeact.cli.ending import CommandError, run_until_interrupted
 from autogen_codeact.cli.holes import hole_checks, versions
 from autogen_codeact.cli.leftovers import check_leftovers
 from autogen_codeact.cli.model_server import check_model, without_login
+from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen, amount, seconds
@@ -67,7 +68,7 @@ def run_doctor(image: str | None, base_url: str | None, *, as_json: bool) -> int
         return interrupted
     good = all(check.status != "lack" for check in checks)
     if screen is None:
-        print(json.dumps({"ok": good, "checks": [asdict(check) for check in checks]}))  # noqa: T201 - it is the output
+        print_json({"ok": good, "checks": [asdict(check) for check in checks]})
     else:
         screen.line()
         screen.line("All that is needed is there." if good else "Something that is needed lacks: see above.")

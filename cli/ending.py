@@ -11,6 +11,8 @@ from typing import Any
 
 import typer
 
+from autogen_codeact.cli.output import guard_streams
+
 UNUSABLE = 2
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -28,11 +30,12 @@ def say(line: str) -> None:
 
 @contextmanager
 def clean_exit() -> Iterator[None]:
-    """Turn what is expected to go wrong into a line on standard error and an exit status.
+    """Turn what is expected to go wrong into a line on standard error and an exit status; all that is printed is printable.
 
     Raises:
         typer.Exit: With 2 for something that the user can put right, with 130 after Ctrl-C.
     """
+    guard_streams()
     try:
         yield
     except KeyboardInterrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -12,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.ending import CommandError, say
+from autogen_codeact.cli.output import print_json
 from autogen_codeact.executors import SandboxError
 from autogen_codeact.executors.abandoned import abandoned_folders, owner_of, remove_abandoned
 from autogen_codeact.executors.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.executors.docker import sweep
 from autogen_codeact.executors.docker.engine import connect
 from autogen_codeact.executors.docker.owner import Fate
+from autogen_codeact.executors.filenames import printable
 
 if TYPE_CHECKING:
     import docker
@@ -156,7 +157,7 @@ def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:
         with closing(client):
             rows = _treat(find(client).items, everything=everything, dry_run=dry_run)
     if as_json:
-        print(json.dumps({"ok": not _count(rows, "failed"), "sandboxes": rows}))  # noqa: T201 - it is the output
+        print_json({"ok": not _count(rows, "failed"), "sandboxes": rows})
     else:
         _show(rows, everything=everything)
     return 1 if _count(rows, "failed") else 0
@@ -194,7 +195,7 @@ def _remove(item: Item) -> tuple[str, str]:
 def _show(rows: list[Row], *, everything: bool) -> None:
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        about = row["error"] or f"{row['state']}; {row['why']}"
+        about = printable(row["error"] or f"{row['state']}; {row['why']}", keep="\n")
         print(f"{row['action']:<16}  {row['kind']:<10}  {row['name']:<{width}}  {about}")  # noqa: T201 - it is the output
     if not rows:
         say("nothing is left of any sandbox")

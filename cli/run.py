@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from collections.abc import AsyncGenerator
@@ -18,10 +17,12 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF_NOTE
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
+from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import Message, Play
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
+from autogen_codeact.executors.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
 DEFAULT_RETRIES = 3
@@ -107,7 +108,7 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
             async for event in events:
                 await watch.see(event)
                 if play is None:
-                    print(json.dumps(_as_object(event)), flush=True)  # noqa: T201 - it is the output
+                    print_json(_as_object(event))
                 elif not isinstance(event, TaskResult):
                     play.show(event)
             files = await _left_files(executor) if job.sandbox.work_dir is None else []
@@ -120,7 +121,7 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
     if watch.silent:
         say("the model answered with nothing")
     if files:
-        say(f"gone with the sandbox: {', '.join(sorted(files))}. --work-dir FOLDER keeps files.")
+        say(f"gone with the sandbox: {', '.join(map(printable, sorted(files)))}. --work-dir FOLDER keeps files.")
     return watch.status
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,14 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks
 from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import SandboxChoice, as_result, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import headline, remarks
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
 from autogen_codeact.executors.languages import find_language
+
+NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
 
 
 def run_file(file: str, choice: SandboxChoice, *, as_json: bool) -> int:
@@ -100,8 +102,10 @@ async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *
                 screen.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
             code = CodeBlock(code=block.code, language=block.language)
             result = await _run_block(executor, code, screen)
+            if choice.work_dir is None:
+                result = _without_lost_copies(result)
             if screen is None:
-                print(json.dumps(_as_object(index, block, result, choice)), flush=True)  # noqa: T201 - it is the output
+                print_json(_as_object(index, block, result))
             else:
                 _show(screen, name, block, result)
             if result.exit_code != 0:
@@ -131,12 +135,15 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, screen: Screen | N
     return ended
 
 
-def _as_object(index: int, block: ExtractedBlock, result: ExecutionResult, choice: SandboxChoice) -> dict[str, Any]:
-    """The result as JSON has it. Copies in a folder that is gone at the end have no path."""
-    files = [
-        {**asdict(file), "path": str(file.path) if file.path is not None and choice.work_dir is not None else None}
-        for file in result.artifacts
-    ]
+def _without_lost_copies(result: ExecutionResult) -> ExecutionResult:
+    """Say of each file that goes with the temporary folder that it does."""
+    files = [replace(file, path=None, note=file.note or NOT_KEPT) for file in result.artifacts]
+    return replace(result, artifacts=tuple(files))
+
+
+def _as_object(index: int, block: ExtractedBlock, result: ExecutionResult) -> dict[str, Any]:
+    """The result as JSON has it."""
+    files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
     return {
         "index": index,
         "language": block.language,

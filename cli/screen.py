@@ -4,43 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import ClassVar, Literal, TextIO
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.box import ROUNDED
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Markdown, MarkdownElement
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.text import Text
 
+from autogen_codeact.cli.output import printable
+
+NEWLINE = "\n"
 MAX_WIDTH = 100
 MAX_LINES = 40
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _UNFINISHED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
-# Joiners are invisible too, but several scripts and most emoji are written with them.
-_HARMLESS = "\n\t\u200c\u200d"
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
-
-
-def printable(text: str) -> str:
-    """Make text fit for a terminal: what could steer it, or hide in it, is shown as an escape.
-
-    Args:
-        text: From a model or from a sandbox; neither is trusted.
-    """
-    text = _COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(
-        char
-        if char.isprintable() or (char.isspace() and char in "\n\t\xa0\u3000") or char in _HARMLESS
-        else _escape(char)
-        for char in text
-    )
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
 
 
 def seconds(duration: float) -> str:
@@ -71,7 +55,7 @@ class Screen:
     """Standard output, for a person."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=False, file=_terminal())
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
         self._held = self._last = ""
@@ -112,11 +96,11 @@ class Screen:
             style: Colour of the box.
             markdown: Whether the text is to be rendered as markdown.
         """
-        title, text = printable(title), printable(text).strip("\n")
+        title = printable(title)
         if not self.is_terminal:
-            self._console.print(Text(f"== {title} ==\n{text}\n"), soft_wrap=True)
+            self._console.print(Text(f"== {title} ==\n{printable(text).strip(NEWLINE)}\n"), soft_wrap=True)
             return
-        body = _Markdown(text) if markdown else Text(text)
+        body = _Markdown(text) if markdown else Text(printable(text).strip(NEWLINE))
         heading = Text(title, style=f"bold {style}" if style != "dim" else "dim")
         self._console.print(
             Panel(body, title=heading, title_align="left", border_style=style, box=ROUNDED, width=self._width)
@@ -145,6 +129,20 @@ class Screen:
         self._last = ""
 
 
+def _terminal() -> TextIO:
+    """Standard output for rich, which writes escape sequences of its own and nothing else that is not printable."""
+    stream: TextIO = getattr(sys.stdout, "unfiltered", sys.stdout)
+    return stream
+
+
+class _Console(Console):
+    """Whatever rich makes of a text, what it writes between its own escape sequences is printable."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True, padding=(0, 2))
@@ -165,3 +163,14 @@ class _Markdown(Markdown):
     def __init__(self, text: str) -> None:
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
         self.parsed = MarkdownIt("commonmark", {"html": False}).enable("table").parse(text)
+        _make_printable(self.parsed)
+
+
+def _make_printable(tokens: list[Token]) -> None:
+    """Only what the parser gives is what is shown: `&#x202e;` was harmless before."""
+    for token in tokens:
+        token.content, token.info = printable(token.content), printable(token.info)
+        token.attrs = {
+            name: printable(value) if isinstance(value, str) else value for name, value in token.attrs.items()
+        }
+        _make_printable(token.children or [])

@@ -14,7 +14,9 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.screen import Screen, amount, seconds, shortened
-from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.executors import Artifact, ExecutionResult
+from autogen_codeact.executors.filenames import printable
+from autogen_codeact.executors.result import written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 
@@ -31,7 +33,7 @@ def headline(result: CodeResult) -> str:
     if not isinstance(result, ExecutionResult):
         return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
     ended = _ENDINGS.get(result.outcome, "ok" if result.exit_code == 0 else "failed")
-    why = f", {result.error.type}" if result.error is not None and result.outcome == "error" else ""
+    why = f", {printable(result.error.type)}" if result.error is not None and result.outcome == "error" else ""
     code = f", exit code {result.exit_code}" if result.exit_code != 0 else ""
     return f"{ended}{why}{code}, {seconds(result.duration_s)}"
 
@@ -44,16 +46,19 @@ def remarks(result: CodeResult) -> list[str]:
     if result.value is not None and result.value not in result.output:
         lines.append(f"Value: {result.value}")
     if result.error is not None and result.error.message not in result.output:
-        lines.append(f"{result.error.type}: {result.error.message}")
+        lines.append(f"{printable(result.error.type)}: {result.error.message}")
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were too much to keep.")
     if result.state != "kept":
         lines.append(f"The session's memory was {result.state}.")
     lines += result.notes
-    lines += [
-        f"File: {file.name} ({amount(file.size)}{f'; {file.note}' if file.note else ''})" for file in result.artifacts
-    ]
-    return lines
+    return lines + list(map(_about, result.artifacts))
+
+
+def _about(file: Artifact) -> str:
+    # In one line: a line break in a name must not look like a remark of ours.
+    note = f"; {printable(file.note)}" if file.note else ""
+    return f"File: {printable(file.name)} ({amount(file.size)}{note})"
 
 
 class Play:
@@ -131,7 +136,7 @@ class Play:
             )
 
     def _show_result(self, result: CodeResult, what: str) -> None:
-        text = "\n".join([shortened(result.output.rstrip()) or "(no output)", *_apart(remarks(result))])
+        text = "\n".join([shortened(written_by_code(result).rstrip()) or "(no output)", *_apart(remarks(result))])
         self._screen.panel(f"{what}: {headline(result)}", text, "green" if result.exit_code == 0 else "red")
 
 

@@ -61,8 +61,15 @@ def _check_component(part: str, shown: str) -> None:
         raise ValueError(f"The file name `{shown}` has a part of more than {MAX_COMPONENT_BYTES} bytes; shorten it.")
 
 
-def printable(name: str) -> str:
-    """Write a name so that any terminal, log or model can take it."""
-    if name.isprintable():
-        return name
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+def printable(text: str, keep: str = "") -> str:
+    """Write text of others so that any terminal, log or model can take it, as one line.
+
+    Controls, line ends, bidirectional and zero-width characters, tags, unassigned characters and lone surrogates become escapes.
+
+    Args:
+        text: A name, or other text.
+        keep: Characters that stay as they are all the same. Default: none.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from . import sync
@@ -65,7 +65,7 @@ class FileTransfers(ABC):
         return [entry["name"] for entry in await sandbox.list_files()]
 
 
-def _chunks(source: Path) -> Iterator[bytes]:
+def _chunks(source: Path) -> Generator[bytes]:
     try:
         with source.open("rb", buffering=0) as file:
             while chunk := file.read(sync.CHUNK):

@@ -224,7 +224,7 @@ class Workspace:
         if name in self._synced:
             self._apart.add(name)
 
-    def read(self, file: HostFile) -> Iterator[bytes]:
+    def read(self, file: HostFile) -> Generator[bytes]:
         """Read a file that `outgoing` found.
 
         Args:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from autogen_codeact.executors import environment as variables
 from autogen_codeact.executors.egress.gateway import SETTINGS
 from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
+from autogen_codeact.executors.filenames import printable
 from autogen_codeact.executors.functions_module import (
     FUNCTION_PROMPT_TEMPLATE,
     CodeFunction,
@@ -378,8 +379,8 @@ def _check_network(network: object) -> None:
     """Refuse what is meant for a switch: the engine would look for a network of that name when the sandbox starts."""
     if not isinstance(network, str) or network.strip().lower() in _SWITCHES:
         raise ValueError(
-            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), or the name of one "
-            "of your own"
+            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), "
+            "or the name of one of your own"
         )
 
 
@@ -390,7 +391,7 @@ def _covers_shm(place: str) -> bool:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"codeact: {line}\n")
+    sys.stderr.write(f"codeact: {printable(line)}\n")
 
 
 def _dump_device(request: DeviceRequest) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.executors.filenames import printable
 
 from .engine import EngineFailure, classify, engine_errors
 
@@ -55,6 +56,7 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """Pass the line on now."""
+        line = printable(line)  # what packages say as they are built
         self._tail.append(line)
         self._next = time.monotonic() + self._every
         self._progress(line)
@@ -64,7 +66,7 @@ class Reporter:
         if time.monotonic() >= self._next:
             self.say(line)
         else:
-            self._tail.append(line)
+            self._tail.append(printable(line))
 
     @property
     def tail(self) -> str:

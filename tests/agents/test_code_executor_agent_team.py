@@ -17,6 +17,7 @@ from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeExecutorAgent
+from autogen_codeact.agents.pictures import EncodedImage
 from autogen_codeact.executors.result import Artifact, ExecutionResult
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, bare, decision, scripted, told
 
@@ -133,7 +134,7 @@ async def test_plots_go_to_models_that_see_and_to_no_others(tmp_path: Path, visi
         return
     assert isinstance(content, list)
     assert content[0] == words
-    assert [type(part) for part in content] == [str, Image]
+    assert [type(part) for part in content] == [str, EncodedImage]
     other = CodeExecutorAgent("coder", Plotter(tmp_path / "plot.png"), model_client=scripted("ok"))
     await other.load_state(json.loads(json.dumps(await agent.save_state())))
     await other.run(task="And?")

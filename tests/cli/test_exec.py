@@ -9,6 +9,7 @@ from tests.cli.support import code, codeact, containers_of, on_terminal, start, 
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
+NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
 PAGE = """\
 # A page
 
@@ -70,7 +71,11 @@ def test_every_block_of_a_known_language_runs_and_the_others_are_named(page):
     lines = done.out.splitlines()
     assert lines[:2] == ["[1/2] python, line 4", "hello 42"]
     assert lines[2].startswith("ok, ")
-    assert lines[4:7] == ["[2/2] sh, line 21", "from sh", "File: note.txt (5 bytes)"]
+    assert lines[4:7] == [
+        "[2/2] sh, line 21",
+        "from sh",
+        "File: note.txt (5 bytes; not kept: --work-dir FOLDER keeps files)",
+    ]
     assert "\x1b" not in done.out
 
 
@@ -95,7 +100,7 @@ def test_json_has_one_object_for_each_block(page):
     }
     assert (second["index"], second["language"], second["line"], second["output"]) == (2, "sh", 21, "from sh\n")
     assert second["artifacts"] == [
-        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": None}
+        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": NOT_KEPT}
     ]
 
 
@@ -128,6 +133,27 @@ def test_blocks_share_memory_in_a_session_only():
     done = codeact("exec", "-", "--mode", "process", "--json", stdin=blocks)
     assert done.status == 1
     assert done.objects[-1]["error"]["type"] == "NameError"
+
+
+def test_a_syntax_error_is_said_once():
+    for mode in ("process", "session"):
+        done = codeact("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
+        assert done.status == 1
+        assert done.out.count("was never closed") == 1
+        assert "\nfailed, SyntaxError, exit code 1, " in done.out
+
+
+def test_files_that_go_with_the_sandbox_are_named_so(tmp_path):
+    text = code("open('plot.png', 'wb').write(b'x' * 2000)")
+    assert "File: plot.png (2 kB; not kept: --work-dir FOLDER keeps files)\n" in codeact("exec", "-", stdin=text).out
+    (kept,) = codeact("exec", "-", "--json", stdin=text).objects[0]["artifacts"]
+    assert (kept["path"], kept["note"]) == (None, NOT_KEPT)
+    assert "File: plot.png (2 kB)\n" in codeact("exec", "-", "--work-dir", tmp_path, stdin=text).out
+
+
+def test_a_block_labelled_ipython_is_run():
+    done = codeact("exec", "-", "--json", stdin=code("print(1)", language="ipython"))
+    assert (done.status, done.objects[0]["output"]) == (0, "1\n")
 
 
 def test_timeout_is_a_result_of_the_block():

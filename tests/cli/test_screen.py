@@ -2,7 +2,8 @@
 
 import pytest
 
-from autogen_codeact.cli.screen import Screen, amount, printable, seconds, shortened
+from autogen_codeact.cli.output import printable
+from autogen_codeact.cli.screen import Screen, amount, seconds, shortened
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,20 @@
 """Images on a real engine: found, pulled from a registry on loopback, derived with wheels, built from the recipe."""
 
+import ipaddress
 import os
 import socket
+import ssl
 import subprocess
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import trustme
 from docker.api.client import APIClient
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -227,6 +231,29 @@ class TestPackages:
             resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
         assert "No matching distribution found for no-such-package-anywhere" in str(caught.value)
         assert "The end of the build log:" in str(caught.value)
+
+    def test_an_index_whose_certificate_is_not_trusted(
+        self, client: APIClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
+        host = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trustme.CA().issue_cert(host).configure_cert(context)
+        server = ThreadingHTTPServer((host, 0), BaseHTTPRequestHandler)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            monkeypatch.setenv("PIP_INDEX_URL", f"https://{host}:{server.server_port}/simple")
+            with pytest.raises(
+                SandboxStartError, match="The certificate of the package index is not trusted"
+            ) as caught:
+                resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+        assert "names and versions" not in str(caught.value)
 
     def test_what_a_wheel_needs_is_never_looked_up(self, client: APIClient, tmp_path: Path) -> None:
         wheel = make_wheel(tmp_path, "", needs="not-here-1")

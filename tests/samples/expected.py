@@ -127,7 +127,8 @@ EXPECTED = {
         turn("statistician", repaired=True),
         ["NameError: name 'sqrt' is not defined", "mean: 18.0", "population standard deviation: 12.32"],
         [
-            "Attempt number: 1\nProposed correction: `sqrt` was never imported. I will import it from `math`.",
+            "Attempt number: 1",
+            "Proposed correction: `sqrt` was never imported. I will import it from `math`.",
             "The mean is 18.0, the population standard deviation 12.32.",
         ],
         runner=(EXECUTION, "statistician"),

@@ -1,0 +1,112 @@
+"""H11. Pictures that code made are shown to a model that sees: what they cost the host, and what is looked at in them."""
+
+import gc
+import re
+from pathlib import Path
+
+import pytest
+from autogen_core import Image
+from autogen_core.models import UserMessage
+
+from autogen_codeact.agents.observation import as_message
+from autogen_codeact.executors import ExecutionResult
+
+from .lag import MOST_EXCESS_S, median_excess
+from .oracles import MIB
+from .subject import Subject, each_engine
+
+pytestmark = each_engine
+MOST_GROWTH = 64 * MIB
+
+# Sandboxes of bubblewrap may have neither Pillow nor numpy.
+MAKE = """
+    import struct, zlib
+
+    def chunk(kind, body):
+        return struct.pack("!I", len(body)) + kind + body + struct.pack("!I", zlib.crc32(kind + body))
+
+    def picture(name, width, height, rows=None, depth=8, colour=6, before=b"", after=b""):
+        packer, packed = zlib.compressobj(1), []
+        row = bytes(1 + width * depth * {0: 1, 2: 3, 6: 4}[colour] // 8)
+        for _ in range(height if rows is None else rows):
+            packed.append(packer.compress(row))
+        header = struct.pack("!IIBBBBB", width, height, depth, colour, 0, 0, 0)
+        with open(name, "wb") as file:
+            file.write(b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", header) + before)
+            file.write(chunk(b"IDAT", b"".join(packed) + packer.flush()) + after + chunk(b"IEND", b""))
+
+    def four(*arguments, count=4, **options):
+        picture("0.png", *arguments, **options)
+        for number in range(1, count):
+            open(f"{number}.png", "wb").write(open("0.png", "rb").read())
+"""
+LOADS = {
+    "40 megapixels": "four(8000, 4960, colour=2)",
+    "as large as is shown": "four(3600, 2400, depth=16)",
+    "more than the header says": "four(100, 100, rows=400_000)",
+    "two thousand million a side": "four(2**31 - 1, 2**31 - 1, rows=0)",
+    "a bomb in a comment": """
+bomb = zlib.compress(bytes(200_000_000), 9)
+four(9, 9, before=chunk(b'zTXt', b'a\\0\\0' + bomb) + chunk(b'iCCP', b'a\\0\\0' + bomb))""",
+    "many chunks": "four(9, 9, after=chunk(b'tEXt', b'') * 300_000)",
+    "many markers": "for n in range(4): open(f'{n}.jpg', 'wb').write(b'\\xff\\xd8' + b'\\xff\\xe0\\0\\2' * 900_000)",
+    "padded markers": "for n in range(4): open(f'{n}.jpg', 'wb').write(b'\\xff\\xd8' + b'\\xff' * 4_000_000)",
+    "many blocks": "for n in range(4): open(f'{n}.gif', 'wb').write(b'GIF89a\\1\\0\\1\\0\\0\\0\\0' + b'!\\xf9\\0' * 1_300_000)",
+    "a thousand files": "four(2000, 1000, count=1000)",
+}
+
+
+def peak() -> int:
+    """The most memory that this process has had since `reset_peak`, in bytes."""
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[0]) * 1024
+
+
+def reset_peak() -> int:
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+
+async def shown(result: ExecutionResult) -> UserMessage:
+    """Tell a model of the result, and send that as AutoGen's clients do."""
+    message = await as_message(result, "coder", vision=True)
+    for part in message.content:
+        if isinstance(part, Image):
+            assert part.image.size
+            part.to_openai_format()
+    return message
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=list(LOADS))
+async def test_h11_pictures_cost_the_host_neither_memory_nor_its_loop(subject: Subject, load: str) -> None:
+    await subject.start(memory="400m", workspace="64m")
+    subject.kept = 64 * MIB
+    result = await subject.run(MAKE + "\n".join(f"    {line}" for line in load.splitlines()), timeout=60)
+    assert result.outcome == "ok", result
+    assert result.artifacts
+
+    before = reset_peak()
+    await shown(result)
+    assert peak() - before < MOST_GROWTH
+    assert await median_excess(lambda: shown(result)) < MOST_EXCESS_S
+
+
+async def test_h11_what_is_too_large_or_broken_is_named_and_not_shown(subject: Subject) -> None:
+    code = """
+    picture("ok.png", 3600, 2400)
+    picture("large.png", 8000, 4960)
+    picture("short.png", 90, 90, rows=80)
+    open("drawing.svg", "w").write("<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>")
+    open("half.png", "wb").write(open("ok.png", "rb").read()[:-20])
+    open("page.eps", "w").write("%!PS-Adobe-3.0 EPSF-3.0\\n%%BoundingBox: 0 0 9 9\\n(x) run\\n")
+    """
+    await subject.start(memory="400m")
+    message = await shown(await subject.run(MAKE + code, timeout=60))
+    words, *images = message.content
+    assert [image.image.size for image in images if isinstance(image, Image)] == [(3600, 2400)]
+    assert str(words).splitlines()[-1] == (
+        "Pictures that you are not shown: drawing.svg (it is no PNG, JPEG, GIF or WebP file), "
+        "half.png (it is broken or cut off), "
+        "large.png (it has 8,000 x 4,960 pixels; at most 10 million, and 8,000 a side, are shown), "
+        "short.png (it is broken or cut off)."
+    )

@@ -1,0 +1,175 @@
+"""H9. What models, code, files and errors say never steers the terminal of who runs a command, nor hides in what it prints."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.executors.docker.image_jobs import Reporter
+
+from ..cli.support import COMMAND, code, environment, replay
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+EVIL = "\x1b]0;t\x07\x9b2J\x08\x7f\u202e\u2066\u200e\u061c\u200b\ufeff\u2028\u2029\U000e0041\x0b\x0c\x85"
+SHOWN = r"\x1b]0;t\x07\x9b2J\x08\x7f\u202e\u2066\u200e\u061c\u200b\ufeff\u2028\u2029\U000e0041\x0b\x0c\x85"
+ENTITIES = "".join(f"&#x{ord(char):x};" for char in "\x1b]0;t\x07\u202e\u2066\u200b\U000e0041\r\x85")
+SANDBOXES = pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
+TERMINAL = pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+
+
+def run(*arguments: object, terminal: bool, stdin: str = "", **options: Any) -> tuple[int, str]:
+    """Run a command; its status and exactly what it wrote, on a terminal both streams as they come."""
+    started = [str(COMMAND), *map(str, arguments)]
+    env = {**environment(), **options.pop("env", {})}
+    if not terminal:
+        done = subprocess.run(
+            started, input=stdin.encode(), capture_output=True, env=env, timeout=50, check=False, **options
+        )
+        return done.returncode, (done.stdout + done.stderr).decode()
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(started, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=env, **options)
+    os.close(theirs)
+    assert process.stdin is not None
+    process.stdin.write(stdin.encode())
+    process.stdin.close()
+    written = b""
+    with open(ours, "rb", buffering=0) as stream:
+        try:
+            while piece := stream.read(65536):
+                written += piece
+        except OSError:
+            pass  # this is how a terminal ends
+    return process.wait(50), written.decode().replace("\r\n", "\n")
+
+
+def plain(text: str) -> str:
+    """What is left without colours, which nobody but rich writes; there must be nothing in it that is not printable."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert [char for char in text if not (char.isprintable() or char in "\n\t\xa0\u3000")] == []
+    return text
+
+
+@TERMINAL
+@SANDBOXES
+def test_h9_what_code_does_and_says_in_a_file_that_is_run(sandbox: str, terminal: bool, tmp_path: Path) -> None:
+    # Names of files can hold no line ends and no controls here: such files are not copied at all.
+    page = tmp_path / f"a{EVIL}.md"
+    page.write_text(
+        code(
+            f"evil = {EVIL!r}",
+            "open('b\\u202e\\u200bc.txt', 'w').close()",
+            "open('b\\x1b]0;t\\x07.txt', 'w').close()",
+            "print(evil, end='\\r\\n')",
+            "raise type('E' + evil, (Exception,), {})('m' + evil + '\\ud800')",
+        )
+        + f"\n```x{EVIL[0]}\n1\n```\n"
+    )
+    status, written = run("exec", "--sandbox", sandbox, page, terminal=terminal)
+    text = plain(written)
+    assert status == 1
+    assert f"\n{SHOWN}\n" in text
+    assert r"File: b\u202e\u200bc.txt (0 bytes; not kept: --work-dir FOLDER keeps files)" in text
+    assert rf"failed, E{SHOWN}, exit code 1" in text
+    assert f"{SHOWN}.md:" in text
+
+
+@SANDBOXES
+def test_h9_what_is_printed_as_json_is_ascii_and_whole(sandbox: str) -> None:
+    status, written = run(
+        *("exec", "--sandbox", sandbox, "--json", "-"),
+        terminal=False,
+        stdin=code(
+            f"print({EVIL!r}, end='')\nopen('b\\u202e\\x7f.txt', 'w').close()\nopen('b\\u202e.txt', 'w').close()"
+        ),
+    )
+    line = written.splitlines()[0]
+    assert (status, line.isascii(), line.isprintable()) == (0, True, True)
+    assert json.loads(line)["output"] == EVIL
+    assert "b\u202e.txt" in [file["name"] for file in json.loads(line)["artifacts"]]
+
+
+@TERMINAL
+@pytest.mark.parametrize("options", [[], ["--stream"], ["--act"], ["--team"]], ids=str)
+def test_h9_what_models_say_also_as_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
+    words = f"A{EVIL} B{ENTITIES} [l{ENTITIES}](http://x/{ENTITIES} '{ENTITIES}') ![i](y{ENTITIES}) `{EVIL}`\n\n# {ENTITIES}\n"
+    table = f"| a{ENTITIES} |\n|---|\n| {EVIL} |\n"
+    block = code(f"print({EVIL!r}); open('b\\u202e.txt', 'w').close()")
+    answers = [f"{words}\n{table}\n{block}\n```x{ENTITIES}\n{EVIL}\n```\n", f"{words}\n{table}\nTERMINATE"]
+    model = replay(tmp_path, *answers)
+    status, written = run(
+        *("run", f"task {EVIL} {ENTITIES}", "--model", model, *options), terminal=terminal, env={"COLUMNS": "400"}
+    )
+    text = plain(written)
+    assert (status, "gone with the sandbox: " in text) == (0, True)
+    assert r"gone with the sandbox: b\u202e.txt. --work-dir FOLDER keeps files." in text
+    if terminal and "--stream" not in options:
+        # Of the entities the parser leaves controls as they were written, and gives the others.
+        assert r"\u202e\u2066\u200b\U000e0041" in re.sub(r"[│\s]+", "", text)
+        assert r"\x1b" in text
+
+
+def test_h9_what_a_run_prints_as_json_is_ascii_and_whole(tmp_path: Path) -> None:
+    model = replay(tmp_path, f"Words {EVIL} {ENTITIES}")
+    status, written = run("run", "task", "--model", model, "--json", terminal=False)
+    assert (status, written.isascii(), written.replace("\n", "").isprintable()) == (0, True, True)
+    assert json.loads(written.splitlines()[1])["content"] == f"Words {EVIL} {ENTITIES}"
+
+
+@TERMINAL
+def test_h9_errors_of_commands(terminal: bool, tmp_path: Path) -> None:
+    for arguments in (
+        ["exec", f"none{EVIL}"],
+        ["run", "x", "--model", f"{EVIL}.json"],
+        ["run", "x", "--model", f"replay:{EVIL}"],
+    ):
+        status, written = run(*arguments, terminal=terminal, cwd=tmp_path)
+        assert (status, SHOWN in plain(written)) == (2, True)
+    for arguments in (["doctor"], ["clean"], ["image", "list"], ["image", "build"]):
+        _, written = run(*arguments, terminal=terminal, env={"DOCKER_HOST": "tcp://\x1b]0;t\x07\u202e:1"})
+        assert r"\u202e" in plain(written), arguments
+
+
+@TERMINAL
+def test_h9_what_nobody_expected_to_be_printed(terminal: bool, tmp_path: Path) -> None:
+    program = (
+        "import logging, sys, warnings\n"
+        "from autogen_codeact.cli.ending import clean_exit, say\n"
+        "evil = sys.argv[1]\n"
+        "with clean_exit():\n"
+        "    print(evil, file=sys.stderr); warnings.warn(evil); logging.getLogger('x').warning(evil); say(evil)\n"
+        "    sys.stderr.writelines([evil]); sys.stdout.write(evil); raise RuntimeError(evil)\n"
+    )
+    shell = [sys.executable, "-c", program, EVIL]
+    if terminal:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(shell, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        written = b""
+        with open(ours, "rb", buffering=0) as stream:
+            try:
+                while piece := stream.read(65536):
+                    written += piece
+            except OSError:
+                pass
+        process.wait(50)
+    else:
+        done = subprocess.run(shell, capture_output=True, check=False, timeout=50)
+        written = done.stdout + done.stderr
+    text = plain(written.decode().replace("\r\n", "\n"))
+    assert text.count(SHOWN) == 7
+    assert f"RuntimeError: {SHOWN}\n" in text
+
+
+def test_h9_the_log_of_an_image_build() -> None:
+    said: list[str] = []
+    reporter = Reporter(said.append, every=60)
+    reporter.say(EVIL)
+    reporter.detail(EVIL)
+    assert (said, reporter.tail) == ([SHOWN], f"{SHOWN}\n{SHOWN}")

@@ -1,0 +1,145 @@
+"""What programs written for AutoGen's two classes look for: its sentences, the files that it leaves, what it raises."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import CodeExecutorAgent as UpstreamAgent
+from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent, TextMessage
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
+
+from ..executors.sandboxes import block
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+
+
+def fenced(code: str, language: str = "python") -> TextMessage:
+    return TextMessage(content=f"```{language}\n{code}\n```", source="assistant")
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> CodeExecutor:
+    with pytest.warns(UserWarning, match="may execute code on the local machine|local command line"):
+        return LocalCommandLineCodeExecutor(work_dir=tmp_path)
+
+
+async def answer(agent: Any, *messages: TextMessage) -> str:
+    response = await agent.on_messages(list(messages), CancellationToken())
+    assert isinstance(response.chat_message, TextMessage)
+    return response.chat_message.content
+
+
+async def test_code_that_fails_and_code_that_prints_nothing_are_told_in_autogens_sentences(local: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", local)
+    failed = await answer(agent, fenced("print('on')"), fenced("import math; math.sqrt(-1)"))
+    assert failed.startswith("The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\non\n")
+    assert "ValueError: math domain error" in failed
+    silent = (
+        "The script ran but produced no output to console. The POSIX exit code was: {}. If you were expecting output, "
+    )
+    silent += "consider revising the script to ensure content is printed to stdout."
+    assert await answer(agent, fenced("x = 1")) == silent.format(0)
+    assert silent.format(3) in await answer(agent, fenced("exit 3", "sh"))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_refusal_and_what_can_not_be_dumped_are_told_in_autogens_sentences(
+    local: CodeExecutor, is_async: bool
+) -> None:
+    def no(request: ApprovalRequest) -> ApprovalResponse:
+        return ApprovalResponse(approved=False, reason=f"no {request.code.count('```')}")
+
+    async def no_later(request: ApprovalRequest) -> ApprovalResponse:
+        return no(request)
+
+    agent = CodeExecutorAgent("runner", local, approval_func=no_later if is_async else no)
+    assert await answer(agent, fenced("print(1)")) == "Code execution was not approved. Reason: no 2"
+    with pytest.raises(ValueError, match="Cannot serialize CodeExecutorAgent with approval_func set"):
+        agent.dump_component()
+
+
+async def test_a_decision_to_try_again_has_autogens_text(local: CodeExecutor) -> None:
+    model = ReplayChatCompletionClient(
+        ["```sh\nexit 3\n```", '{"retry": "true", "reason": "again"}', "```sh\necho ok\n```", "Done."],
+        model_info={**ReplayChatCompletionClient([]).model_info, "structured_output": True, "json_output": True},
+    )
+    agent = CodeExecutorAgent("coder", local, model_client=model, max_retries_on_error=1)
+    events = [event async for event in agent.on_messages_stream([fenced("x", "text")], CancellationToken())]
+    assert [type(event) for event in events[:5]] == [CodeGenerationEvent, CodeExecutionEvent] * 1 + [
+        CodeGenerationEvent,
+        CodeGenerationEvent,
+        CodeExecutionEvent,
+    ]
+    assert isinstance(events[2], CodeGenerationEvent)
+    assert events[2].to_text() == "Attempt number: 1\nProposed correction: again"
+
+
+@pytest.mark.parametrize("mode", ["process", "session"])
+async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> None:
+    code = "print('begun', flush=True); import time; time.sleep(60)"
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=1, mode=mode) as executor:
+        result = await executor.execute_code_blocks([block(code)], CancellationToken())
+        assert (result.exit_code, result.output) == (124, "begun\n\n Timeout")
+        items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
+        assert "".join(item.text for item in items if isinstance(item, OutputChunk)) == "begun\n\n Timeout"
+        # AutoGen's own agents read nothing else, and ours tell it in their own words.
+        with pytest.warns(UserWarning, match="No approval function"):
+            upstream = UpstreamAgent("runner", executor)
+        assert (await answer(upstream, fenced(code))).endswith("begun\n\n Timeout")
+        assert "Timeout" not in await answer(CodeExecutorAgent("runner", executor), fenced(code))
+
+
+async def test_kept_apart_the_streams_are_the_codes_own(tmp_path: Path) -> None:
+    code = "print('begun', flush=True); import time; time.sleep(60)"
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=1, split_streams=True) as executor:
+        items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
+        result = items.pop()
+    assert "".join(item.text for item in items if isinstance(item, OutputChunk)) == "begun\n"
+    assert not isinstance(result, OutputChunk)
+    assert (result.stdout, result.stderr, result.output) == ("begun\n", "", "begun\n\n Timeout")
+
+
+@pytest.mark.parametrize("name", ["/tmp/x.py", "../x.py", "a/../../x.py"])
+async def test_a_file_name_outside_is_told_in_autogens_sentence(tmp_path: Path, name: str) -> None:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        result = await executor.execute_code_blocks([block(f"# filename: {name}\nprint(1)")], CancellationToken())
+    assert (result.exit_code, result.output.partition(".")[0]) == (1, "Filename is not in the workspace")
+
+
+async def test_what_the_first_command_makes_is_in_the_folder_after_the_start(tmp_path: Path) -> None:
+    command = "echo made > init.txt; mkdir sub; echo 2 > sub/two.txt"
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, init_command=command):
+        assert (tmp_path / "init.txt").read_text() == "made\n"
+        assert (tmp_path / "sub" / "two.txt").read_text() == "2\n"
+        assert len(os.listdir(tmp_path)) == 2
+
+
+async def test_code_without_a_name_is_gone_but_its_path_is_told(tmp_path: Path) -> None:
+    async def path_of(executor: DockerCommandLineCodeExecutor, code: str) -> Path:
+        result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
+        assert result.code_file is not None
+        return Path(result.code_file)
+
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path) as executor:
+        kept = await path_of(executor, "print(1)")
+        assert kept.read_text() == "print(1)"
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, delete_tmp_files=True) as executor:
+        assert await path_of(executor, "print(1)") == kept
+        assert not kept.exists()
+        assert not (await path_of(executor, "1 / 0")).exists()
+        assert (await path_of(executor, "# filename: named.py\nprint(1)")).exists()
+
+
+async def test_what_the_constructor_and_the_folder_raise_has_autogens_sentences() -> None:
+    with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1"):
+        DockerCommandLineCodeExecutor(timeout=0)
+    executor = DockerCommandLineCodeExecutor()
+    with pytest.raises(RuntimeError, match="Working directory not properly initialized"):
+        _ = executor.work_dir
