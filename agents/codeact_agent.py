@@ -37,6 +37,7 @@ from autogen_codeact.agents.config import (
     dump_type,
     load_part,
     load_type,
+    read_state,
 )
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
@@ -435,12 +436,9 @@ class CodeActAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeAc
         fresh sandbox, and calls to host tools are answered from the record.
 
         Raises:
-            ValueError: The state is another kind of component's.
+            ValueError: The state is another kind of component's, or can't be right; nothing has changed.
         """
-        loaded = CodeActAgentState.model_validate(state)
-        if loaded.type != "CodeActAgentState":
-            raise ValueError(f"This is a {loaded.type}, not the state of a CodeActAgent.")
-        await self._model_context.load_state(loaded.llm_context)
+        loaded = await read_state(CodeActAgentState, state, {"CodeActAgentState"}, self._model_context)
         self._runner.load(loaded.journal, loaded.interrupted)
 
     # Configuration

@@ -314,13 +314,21 @@ def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
 
 
 def interrupted(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
-    """Make the record of the calls of turns that were cut short: of the last 1,000, of a long result its beginning."""
+    """Make the record of the calls of turns that were cut short: of the last 1,000, of what is long its beginning."""
     made = [recorded(call, redact) for call in calls[-MAX_INTERRUPTED:]]
     for call in made:
         text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
         if len(text) > MAX_INTERRUPTED_CHARS:
-            call.result = f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
+            call.result = _beginning(text)
+        cut = {"…": _beginning(json.dumps(call.arguments, default=str))}
+        if len(cut["…"]) == MAX_INTERRUPTED_CHARS and call.arguments.keys() != cut.keys():
+            call.arguments = cut
+        call.error_message = _beginning(call.error_message)
     return made
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= MAX_INTERRUPTED_CHARS else f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
 
 
 def digest(output: str) -> str:

@@ -131,12 +131,12 @@ class Scratch:
     async def _shows_reading(self) -> bool:
         """Whether this sandbox's file system notes when a file is read."""
         await self._stand_in({PROBE: 1})
-        async for _ in self._sandbox.read_file(PROBE):
-            pass
+        unread = await self.used()
+        await self._ask("look", [{"name": PROBE, "read": True}])
         read = await self.used()
         await self._ask("remove", [{"name": PROBE}])
         self._stand_ins = {}
-        return read == [PROBE]
+        return not unread and read == [PROBE]
 
     async def _ask(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
         answers: list[Any] = []

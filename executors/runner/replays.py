@@ -68,12 +68,16 @@ def _stand_in(workspace, file):
 
 
 def _look(workspace, file):
-    """The number of a file and when it was read last, or None where there is none."""
+    """The number of a file and when it was read last, or None where there is none; with `read`, after it is read here."""
     try:
         folder = workspace._folder(file["name"])
     except OSError:
         return None
     try:
+        if file.get("read"):
+            fd = os.open(os.path.basename(file["name"]), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.read(fd, 1)
+            os.close(fd)
         info = os.stat(os.path.basename(file["name"]), dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
