@@ -27,7 +27,6 @@ MOST_ROUNDS = 10
 DRAIN_S = 15.0
 DRAIN_STEP_S = 0.02
 PROBE = "codeact-probe"
-SHUT = "is not reached while the session is rebuilt"
 _AS_ON_HOST = "as on the host"
 
 
@@ -56,12 +55,10 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
         scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)
         try:
             if sandbox.gateway is not None:
-                sandbox.gateway.shut(SHUT)
+                sandbox.gateway.shut()
             await scratch.begin(set(known_marks))
             yield scratch
             await scratch.end()
-            if sandbox.gateway is not None:
-                sandbox.gateway.reopen()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(_give_up(executor, sandbox)))
             raise

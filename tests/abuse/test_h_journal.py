@@ -16,7 +16,7 @@ from autogen_codeact.executors import SandboxCodeExecutor
 
 from ..agents.support import scripted
 from ..executors.egress.servers import Hosts, answer, read_request
-from ..executors.sandboxes import out
+from ..executors.sandboxes import out, run
 from .subject import Kind, Subject
 
 pytestmark = pytest.mark.parametrize(
@@ -58,7 +58,8 @@ if os.fork() == 0:
     os._exit(0)
 for _ in range(20):
     sock = __import__("socket").create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2])))
-    sock.sendall(b"POST http://shop.example:{port}/order HTTP/1.1\\r\\nHost: shop.example:{port}\\r\\nContent-Length: 3\\r\\n\\r\\none")
+    sock.sendall(b"POST http://shop.example:{port}/order HTTP/1.1\\r\\nHost: shop.example:{port}\\r\\n")
+    sock.sendall(b"Content-Length: 3\\r\\n\\r\\none")
     globals().setdefault("held", []).append(sock)
 try:
     pay(5)
@@ -116,10 +117,63 @@ async def test_h17_a_loaded_journal_changes_nothing_outside_the_sandbox(
     assert orders == []
     assert paid == []
     assert contents(subject.work_dir) == before
-    # Nor does it with the next block: the workspace is what the host has, and nothing runs.
-    look = "import glob\nprint(sorted(glob.glob('*')), open('prices.csv').read())"
-    if replayed.empty is None:
+    if recorded == "with files":
+        # It claims that the code made these attempts then, and was refused: it is part of the session.
+        assert replayed.not_rebuilt == ()
+    else:
+        assert replayed.not_rebuilt == (2, 3)
+        # Nor does it act in the next block: the workspace is what the host has, and nothing runs.
+        look = "import glob\nprint(sorted(glob.glob('*')), open('prices.csv').read())"
         assert (await out(executor, look)).endswith(" 100\n\n")
+        assert orders == []
+        assert contents(subject.work_dir) == before
+    # Outside of a journal the same code does all of it.
+    await run(executor, effects["code"])
+    assert orders
+    assert paid == [5]
+    assert contents(subject.work_dir) != before
+    subject._lost = True
+
+
+LATER = """
+import os, threading, time, urllib.request
+
+def later(delay):
+    time.sleep(delay)
+    with open(f"/workspace/{delay}", "w") as file:
+        file.write("hostile")
+    with open("/workspace/prices.csv", "w") as file:
+        file.write("900\n")
+    urllib.request.urlopen("http://shop.example:{port}/order", data=b"one", timeout=10).read()
+
+for number in range(20):
+    threading.Thread(target=later, args=(number / 100,)).start()
+    if number and os.fork() == 0:
+        os.setsid()
+        later(number / 50)
+        os._exit(0)
+os.register_at_fork(after_in_parent=lambda: threading.Thread(target=later, args=(0.5,)).start())
+os.register_at_fork(after_in_child=lambda: threading.Thread(target=later, args=(0.7,)).start())
+"""
+
+
+async def test_h17_what_a_loaded_journal_leaves_running_reaches_nothing(subject: Subject, hosts: Hosts) -> None:
+    orders: list[bytes] = []
+
+    def take(sock: socket.socket) -> None:
+        orders.append(read_request(sock))
+        sock.sendall(answer(b"17"))
+
+    server = hosts.serve(take, "shop.example")
+    executor = await subject.start({"allow_domains": [f"shop.example:{server.port} in 127.0.0.0/8"]}, pids=128)
+    (subject.work_dir / "prices.csv").write_text("100\n")
+    before = contents(subject.work_dir)
+    for delay in ("", "\ntime.sleep(0.05)", "\ntime.sleep(0.2)"):
+        code = LATER.replace("{port}", str(server.port)) + delay
+        agent = actor(executor)
+        await agent.load_state(state(entry("x = 1"), entry(code), entry(f"y = {len(delay)}")))
+        assert await asyncio.wait_for(agent.rebuild_session(), 30) is not None
+        await asyncio.sleep(1.5)
         assert orders == []
         assert contents(subject.work_dir) == before
     subject._lost = True
@@ -148,8 +202,9 @@ async def test_h17_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run
 async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_in_time(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "MAX_SECONDS", 5.0)
-    executor = await subject.start({"timeout": 1})
+    monkeypatch.setattr(replay, "MAX_SECONDS", 15.0)
+    executor = await subject.start()
+    executor._timeout = 1
     files = {"files": {"x": f"{10**12}:{'a' * 32}", **{f"deep/{n}/x": "5:" for n in range(900)}}}
     agent = actor(executor)
     hostile = [

@@ -63,6 +63,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a mark that is none": (entry(files={"x": "-1:"}), "journal.entries.0.files.x: "),
     "a huge size": (entry(files={"x": "9" * 16 + ":"}), "journal.entries.0.files.x: "),
     "too many files": (entry(files={f"f{n}": "1:" for n in range(2_001)}), "journal.entries.0.files: .*at most 2000"),
+    "too many files in all": (
+        {"journal": {"entries": [{**ENTRY, "files": {f"{k}/f{n}": "1:" for n in range(600)}} for k in range(2)]}},
+        "journal: .*entries.1.files: there are more than 1,000 files",
+    ),
     "negative connections": (entry(connections=-1), "journal.entries.0.connections: "),
     "a call that is none": (entry(calls=[1]), "journal.entries.0.calls.0: "),
     "another outcome of a call": (entry(calls=[{**CALL, "outcome": "x"}]), "journal.entries.0.calls.0.outcome: "),
