@@ -217,14 +217,14 @@ class _Run:
             if time.monotonic() > self._until:
                 self._leave_the_rest()
                 return
-            self._first, ran = len(self._differences), 0
+            first, ran = len(self._differences), 0
             reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
             if reason is None and files is not None and not await scratch.arrange(files):
                 reason = f"the files that it found can't be had any more: {_names(scratch.changed)}"
             if reason is None:
                 ran, reason = await self._one(scratch, entry, token, files_known=files is not None)
             if reason is not None:
-                self._differences.insert(self._first, f"block {self.number} was not rebuilt: {reason}")
+                self._differences.insert(first, f"block {self.number} was not rebuilt: {reason}")
                 self._not_rebuilt.append(self.number)
             # Also one that was not rebuilt: elsewhere it may be.
             self._record.add(entry, ran)

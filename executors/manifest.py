@@ -61,12 +61,14 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     Raises:
         SandboxError: The sandbox broke.
     """
-    if len(workspace.in_sandbox) > MAX_FILES:
+    in_sandbox = workspace.in_sandbox
+    if len(in_sandbox) > MAX_FILES:
         return None
-    sizes = {entry["name"]: entry["size"] for entry in await sandbox.list_files() if is_safe(entry["name"])}
-    if len(sizes) > MAX_FILES or sum(len(name) for name in sizes) > MAX_NAME_BYTES:
+    entries = await sandbox.list_files()
+    if len(entries) > MAX_FILES or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
-    return await asyncio.to_thread(_marks, workspace, sizes, dict(workspace.in_sandbox))
+    sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
+    return await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
 
 
 def is_safe(name: str) -> bool:

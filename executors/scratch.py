@@ -249,6 +249,7 @@ class Scratch:
         Raises:
             SandboxError: The sandbox broke.
         """
+        await self._sandbox.file_request({"op": "forget"})
         with CancelledBy(token):
             return await self._executor._execute_one(self._sandbox, block, (), None)
 

@@ -189,6 +189,32 @@ async def test_a_block_that_only_writes_or_lists_what_has_changed_is_rebuilt(mak
     assert printed == ["3 ['data.txt'] mine another\n"]
 
 
+async def test_folders_are_there_as_they_were_then(make: Make, work: Path) -> None:
+    blocks = [
+        "import os\nos.mkdir('out')\nos.makedirs('deep/er')\nopen('out/a.txt', 'w').write('a')\nNone",
+        "open('deep/er/b.txt', 'w').write('b')\nfound = sorted(os.listdir()), os.listdir('out')\nNone",
+    ]
+    state, _, _ = await turn(await make(), None, *blocks)
+    _, words, printed = await turn(await make(), state, "print(found, os.listdir('out'), os.listdir('deep/er'))")
+    assert words == SAME.format("2 blocks were")
+    assert printed == ["(['deep', 'out'], ['a.txt']) ['a.txt'] ['b.txt']\n"]
+
+
+async def test_modules_that_blocks_have_written_are_those_of_then(make: Make) -> None:
+    """Replayed blocks follow each other within the second by which Python tells a changed module."""
+    blocks = [
+        "open('mod.py', 'w').write('X = 1')\nimport mod\none = mod.X",
+        "import importlib, time\ntime.sleep(max(0, 1.2 - time.time() % 1))",
+        "open('mod.py', 'w').write('X = 2')\nimportlib.reload(mod)\ntwo = mod.X",
+    ]
+    state, _, _ = await turn(await make(), None, *blocks)
+    assert len(state["journal"]["entries"]) == 3
+    state["journal"]["entries"][1]["code"] = "import importlib"  # the model's time to think
+    _, words, printed = await turn(await make(), state, "print(one, two)")
+    assert words == SAME.format("3 blocks were")
+    assert printed == ["1 2\n"]
+
+
 async def test_what_needs_a_block_that_was_not_rebuilt_is_named_too(make: Make, work: Path) -> None:
     (work / "data.txt").write_text("old")
     blocks = ["text = open('data.txt').read()", "length = len(text)", "other = 7"]
