@@ -13,6 +13,7 @@ from .errors import SandboxFileError
 from .filenames import safe_name
 from .sandbox import Sandbox
 from .scan import Signature, signature_of
+from .sync import read_whole
 from .workspace import HostFile, Workspace
 
 Manifest = dict[str, str]
@@ -23,6 +24,9 @@ MAX_NAME_BYTES = 256 * 1024
 MAX_HASHED_BYTES = 64 * 1024**2
 # Of one look; hashing as much takes less than half a second, in a thread.
 MAX_HASHED_AT_ONCE = 256 * 1024**2
+# Of files that only the sandbox has: each is read in every block.
+MAX_READ_BYTES = 256 * 1024
+MAX_READ_FILES = 16
 _FRESH_NS = 50_000_000
 
 _KNOWN: WeakKeyDictionary[Workspace, dict[str, tuple[Signature, str]]] = WeakKeyDictionary()
@@ -68,7 +72,23 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     if len(entries) > MAX_FILES or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
     sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
-    return await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
+    manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
+    left = MAX_READ_BYTES
+    unknown = [name for name, mark in manifest.items() if not is_known(mark)]
+    for name in unknown[:MAX_READ_FILES]:
+        if sizes[name] <= left:
+            left -= sizes[name]
+            manifest[name] = await _read(sandbox, name, sizes[name])
+    return manifest
+
+
+async def _read(sandbox: Sandbox, name: str, size: int) -> str:
+    """Hash a small file that the host has not, such as the module of functions."""
+    try:
+        chunks = await read_whole(sandbox, name, size)
+    except SandboxFileError:
+        return mark_of(size)
+    return mark_of(sum(map(len, chunks)), chunks)
 
 
 def is_safe(name: str) -> bool:

@@ -215,6 +215,26 @@ async def test_modules_that_blocks_have_written_are_those_of_then(make: Make) ->
     assert printed == ["1 2\n"]
 
 
+def seven() -> int:
+    """A function for the code."""
+    return 7
+
+
+async def test_what_the_start_of_a_sandbox_makes_is_there(make: Make, work: Path) -> None:
+    options: dict[str, Any] = {"functions": [seven], "init_command": "echo begun > /workspace/begun.txt"}
+    blocks = [
+        "from functions import seven\nx = seven(), open('begun.txt').read(), open('functions.py').read()",
+        "y = open('begun.txt').read()",
+    ]
+    state, _, _ = await turn(await make(**options), None, *blocks)
+    before = contents(work)
+    look = "import subprocess, sys\nprint(x[:2], y, subprocess.getoutput(sys.executable + ' -c \"import functions\"'))"
+    _, words, printed = await turn(await make(**options), state, look)
+    assert words == SAME.format("2 blocks were")
+    assert printed == ["(7, 'begun\\n') begun\n \n"]
+    assert contents(work) == before
+
+
 async def test_what_needs_a_block_that_was_not_rebuilt_is_named_too(make: Make, work: Path) -> None:
     (work / "data.txt").write_text("old")
     blocks = ["text = open('data.txt').read()", "length = len(text)", "other = 7"]
