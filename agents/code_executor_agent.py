@@ -26,14 +26,19 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner, RebuildsSession
-from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState, dump_parts, load_part
+from autogen_codeact.agents.config import (
+    CodeExecutorAgentConfig,
+    CodeExecutorAgentState,
+    dump_parts,
+    load_part,
+    read_state,
+)
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryAsker
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
-from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
@@ -431,12 +436,10 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
         run again in a fresh sandbox, and calls to host tools are answered from the record.
 
         Raises:
-            ValueError: The state is another kind of component's.
+            ValueError: The state is another kind of component's, or can't be right; nothing has changed.
         """
-        loaded = CodeExecutorAgentState.model_validate(state)
-        if loaded.type not in {"CodeExecutorAgentState", "BaseState"}:
-            raise ValueError(f"This is a {loaded.type}, not the state of a CodeExecutorAgent.")
-        await self._model_context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
+        names = {"CodeExecutorAgentState", "BaseState"}
+        loaded = await read_state(CodeExecutorAgentState, state, names, self._model_context)
         self._runner.load(loaded.journal, loaded.interrupted)
 
     # Configuration

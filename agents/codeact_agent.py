@@ -37,13 +37,13 @@ from autogen_codeact.agents.config import (
     dump_type,
     load_part,
     load_type,
+    read_state,
 )
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadata_of
-from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -436,12 +436,9 @@ class CodeActAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeAc
         fresh sandbox, and calls to host tools are answered from the record.
 
         Raises:
-            ValueError: The state is another kind of component's.
+            ValueError: The state is another kind of component's, or can't be right; nothing has changed.
         """
-        loaded = CodeActAgentState.model_validate(state)
-        if loaded.type != "CodeActAgentState":
-            raise ValueError(f"This is a {loaded.type}, not the state of a CodeActAgent.")
-        await self._model_context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
+        loaded = await read_state(CodeActAgentState, state, {"CodeActAgentState"}, self._model_context)
         self._runner.load(loaded.journal, loaded.interrupted)
 
     # Configuration

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 from autogen_agentchat.agents import CodeExecutorAgent
 from autogen_agentchat.messages import StructuredMessageFactory
@@ -12,10 +13,19 @@ from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
-from autogen_codeact.agents.journal import Journal, RecordedCall
+from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
+from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
 from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
@@ -79,17 +89,63 @@ class CodeActAgentConfig(BaseModel):
 class CodeExecutorAgentState(BaseModel):
     """What `save_state` keeps: the conversation, what was run in the session, if any, and the calls of turns cut short."""
 
-    type: str = "CodeExecutorAgentState"
-    version: str = "1.0.0"
+    type: str = Field(default="CodeExecutorAgentState", max_length=MAX_NAME)
+    version: str = Field(default="1.0.0", max_length=MAX_NAME)
     llm_context: Mapping[str, Any] = Field(default_factory=lambda: {"messages": []})
     journal: Journal | None = None
-    interrupted: list[RecordedCall] = Field(default_factory=list)
+    interrupted: Annotated[list[RecordedCall], BeforeValidator(bounded)] = Field(default_factory=list)
 
 
 class CodeActAgentState(CodeExecutorAgentState):
     """The same of a `CodeActAgent`."""
 
-    type: str = "CodeActAgentState"
+    type: str = Field(default="CodeActAgentState", max_length=MAX_NAME)
+
+
+S = TypeVar("S", bound=CodeExecutorAgentState)
+MAX_PROBLEMS = 5
+
+
+async def read_state(kind: type[S], state: object, names: Collection[str], context: ChatCompletionContext) -> S:
+    """Check an agent's saved state, which may be large or hostile, and load its conversation.
+
+    Args:
+        kind: What it has to be.
+        state: The state.
+        names: What it may call itself.
+        context: Takes the conversation.
+
+    Returns:
+        The state.
+
+    Raises:
+        ValueError: It is another kind of component's, or can't be right; nothing has changed. The message names the field.
+    """
+    try:
+        # In a thread: a large one takes long to look through.
+        loaded = await asyncio.to_thread(kind.model_validate, state)
+    except ValidationError as error:
+        raise ValueError(f"The state can't be loaded: {problems(error)}") from None
+    if loaded.type not in names:
+        raise ValueError(f"This is a {loaded.type}, not the state of a {kind.__name__.removesuffix('State')}.")
+    before = await context.save_state()
+    try:
+        await context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        await context.load_state(before)
+        reason = (
+            problems(error) if isinstance(error, ValidationError) else f"{type(error).__name__}: {error}"[:MAX_NAME]
+        )
+        raise ValueError(f"The state can't be loaded: llm_context: {reason}") from None
+    return loaded
+
+
+def problems(error: ValidationError) -> str:
+    """Name the fields that are wrong, and what is wrong with them; not what they hold, which may be large."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    words = [f"{'.'.join(map(str, each['loc'])) or 'the state'}: {each['msg']}"[:MAX_NAME] for each in found]
+    more = f"; and {len(words) - MAX_PROBLEMS} more" if len(words) > MAX_PROBLEMS else ""
+    return "; ".join(words[:MAX_PROBLEMS]) + more
 
 
 def dump_parts(

@@ -13,7 +13,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from autogen_core.code_executor import CodeBlock
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from autogen_codeact.executors import ErrorInfo, ExecutionResult, SandboxCodeExecutor, ToolCall
 from autogen_codeact.executors.manifest import MAX_FILES, Manifest, is_safe
@@ -137,6 +137,13 @@ class Journal(BaseModel):
     left_out: Count = 0
     unrecorded: Count = 0
 
+    @model_validator(mode="after")
+    def _bounded_manifests(self) -> Journal:
+        for number, files in enumerate(self.manifests()):
+            if files is not None and len(files) > MAX_FILES:
+                raise ValueError(f"entries.{number}.files: there are more than {MAX_FILES:,} files")
+        return self
+
     def manifests(self) -> Iterator[Manifest | None]:
         """The files that each block has found; None where that is not known."""
         files: Manifest = {}
@@ -204,6 +211,7 @@ class SessionRecord:
         elif result.restored_before:
             while self._numbers and max(self._numbers) >= result.restored_before:
                 self._take_out_last()
+            self._files = next((files for files in reversed(list(self.journal.manifests())) if files is not None), {})
 
     def _take_out_last(self) -> None:
         self._numbers.pop()
@@ -211,7 +219,6 @@ class SessionRecord:
             self.journal.left_out -= 1
         else:
             self._bytes -= len(self.journal.entries.pop().model_dump_json())
-            self._files = next((files for files in reversed(list(self.journal.manifests())) if files is not None), {})
 
     def see(self, executor: SandboxCodeExecutor) -> None:
         """Take note of whether the sandbox is another one than before, and of what others did in it."""
@@ -314,13 +321,21 @@ def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
 
 
 def interrupted(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
-    """Make the record of the calls of turns that were cut short: of the last 1,000, of a long result its beginning."""
+    """Make the record of the calls of turns that were cut short: of the last 1,000, of what is long its beginning."""
     made = [recorded(call, redact) for call in calls[-MAX_INTERRUPTED:]]
     for call in made:
         text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
         if len(text) > MAX_INTERRUPTED_CHARS:
-            call.result = f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
+            call.result = _beginning(text)
+        cut = {"…": _beginning(json.dumps(call.arguments, default=str))}
+        if len(cut["…"]) == MAX_INTERRUPTED_CHARS and call.arguments.keys() != cut.keys():
+            call.arguments = cut
+        call.error_message = _beginning(call.error_message)
     return made
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= MAX_INTERRUPTED_CHARS else f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
 
 
 def digest(output: str) -> str:

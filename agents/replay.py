@@ -214,22 +214,27 @@ class _Run:
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
             self.number += 1
-            ran, reason = 0, self._reason_to_leave(unguarded)
+            if time.monotonic() > self._until:
+                self._leave_the_rest()
+                return
+            first, ran = len(self._differences), 0
+            reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
             if reason is None and files is not None and not await scratch.arrange(files):
                 reason = f"the files that it found can't be had any more: {_names(scratch.changed)}"
             if reason is None:
                 ran, reason = await self._one(scratch, entry, token, files_known=files is not None)
             if reason is not None:
-                self._differences.insert(self._first, f"block {self.number} was not rebuilt: {reason}")
+                self._differences.insert(first, f"block {self.number} was not rebuilt: {reason}")
                 self._not_rebuilt.append(self.number)
             # Also one that was not rebuilt: elsewhere it may be.
             self._record.add(entry, ran)
 
-    def _reason_to_leave(self, unguarded: str | None) -> str | None:
-        self._first = len(self._differences)
-        if time.monotonic() > self._until:
-            return f"rebuilding had taken {MAX_SECONDS:g} s by then"
-        return NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
+    def _leave_the_rest(self) -> None:
+        left = list(range(self.number, len(self._journal.entries) + 1))
+        self._differences.append(f"{named(left)} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then")
+        self._not_rebuilt += left
+        for entry in self._journal.entries[self.number - 1 :]:
+            self._record.add(entry, 0)
 
     async def _one(
         self, scratch: Scratch, entry: JournalEntry, token: CancellationToken, *, files_known: bool

@@ -438,7 +438,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         watch, scratch = watch_of(self), self._scratch
         self._unrecorded += watch is None
         workspace = self._workspace if scratch is None else None
-        mark = sandbox.gateway.ledger.mark() if sandbox.gateway is not None else 0
+        mark = sandbox.gateway.begin_block(shut=scratch is not None) if sandbox.gateway is not None else 0
         kept: list[sync.Kept] = []
         message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
         if workspace is not None:

@@ -23,6 +23,9 @@ MAX_NAME_BYTES = 256 * 1024
 MAX_HASHED_BYTES = 64 * 1024**2
 # Of one look; hashing as much takes less than half a second, in a thread.
 MAX_HASHED_AT_ONCE = 256 * 1024**2
+# Of files that only the sandbox has: each is read in every block.
+MAX_READ_BYTES = 256 * 1024
+MAX_READ_FILES = 16
 _FRESH_NS = 50_000_000
 
 _KNOWN: WeakKeyDictionary[Workspace, dict[str, tuple[Signature, str]]] = WeakKeyDictionary()
@@ -61,12 +64,43 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     Raises:
         SandboxError: The sandbox broke.
     """
-    if len(workspace.in_sandbox) > MAX_FILES:
+    in_sandbox = workspace.in_sandbox
+    if len(in_sandbox) > MAX_FILES:
         return None
-    sizes = {entry["name"]: entry["size"] for entry in await sandbox.list_files() if is_safe(entry["name"])}
-    if len(sizes) > MAX_FILES or sum(len(name) for name in sizes) > MAX_NAME_BYTES:
+    entries = await sandbox.list_files()
+    if len(entries) > MAX_FILES or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
-    return await asyncio.to_thread(_marks, workspace, sizes, dict(workspace.in_sandbox))
+    sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
+    manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
+    left = MAX_READ_BYTES
+    unknown = [name for name, mark in manifest.items() if not is_known(mark)]
+    for name in unknown[:MAX_READ_FILES]:
+        if sizes[name] <= left:
+            left -= sizes[name]
+            # A small file that the host has not, such as the module of functions.
+            manifest[name] = await mark_inside(sandbox, name, sizes[name])
+    return manifest
+
+
+async def mark_inside(sandbox: Sandbox, name: str, limit: int = MAX_HASHED_BYTES) -> str:
+    """Make the mark of a file of a sandbox, without its content where that can't be read.
+
+    Args:
+        sandbox: The sandbox.
+        name: The file's path relative to the workspace.
+        limit: Bytes above which it is not hashed. Default 64 MiB.
+    """
+    total = size = 0
+    digest = blake2b(digest_size=16)
+    try:
+        async for chunk, size in sandbox.read_file(name):
+            total += len(chunk)
+            if max(total, size) > limit:
+                return mark_of(max(total, size))
+            digest.update(chunk)
+    except SandboxFileError:
+        return mark_of(size)
+    return f"{total}:{digest.hexdigest()}"
 
 
 def is_safe(name: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from autogen_core import CancellationToken
@@ -14,9 +14,10 @@ from autogen_core.code_executor import CodeBlock
 from .connection import Reply
 from .errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
 from .loops import CancelledBy
-from .manifest import MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_of
+from .manifest import MAX_FILES, MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_inside, mark_of
 from .result import ExecutionResult
 from .sandbox import Sandbox, checked_entries
+from .scan import signature_of
 from .workspace import HostFile, Workspace
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ MOST_ROUNDS = 10
 DRAIN_S = 15.0
 DRAIN_STEP_S = 0.02
 PROBE = "codeact-probe"
-SHUT = "is not reached while the session is rebuilt"
+EMPTY_BLOCK = CodeBlock(code="", language="python")
+# Content of files that the sandbox has from its start and the host has not.
+MAX_OWN_BYTES = 16 * 1024**2
 _AS_ON_HOST = "as on the host"
 
 
@@ -53,15 +56,15 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
         sandbox = await executor._ready()
         if executor._workspace is None:
             raise BoundWorkspace
+        # What the start has made is stored on the host after the first block, as in every session.
+        await executor._execute_one(sandbox, EMPTY_BLOCK, (), None)
         scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)
         try:
             if sandbox.gateway is not None:
-                sandbox.gateway.shut(SHUT)
+                sandbox.gateway.shut()
             await scratch.begin(set(known_marks))
             yield scratch
             await scratch.end()
-            if sandbox.gateway is not None:
-                sandbox.gateway.reopen()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(_give_up(executor, sandbox)))
             raise
@@ -108,6 +111,8 @@ class Scratch:
         self._host: dict[str, HostFile] = {}
         self._host_marks: Manifest = {}
         self._by_mark: dict[str, HostFile] = {}
+        # What the sandbox has from its start and the host has not, such as the module of functions.
+        self._own: dict[str, tuple[str, int, list[bytes]]] = {}
         # What the sandbox's files are: marks as in manifests, or that they have been as on the host from the beginning.
         self._inside: Manifest = {}
         self._stand_ins: dict[str, int] = {}
@@ -117,26 +122,46 @@ class Scratch:
         """Find out which of the files that blocks are to find the host has."""
         sizes = {int(mark.partition(":")[0]) for mark in marks if is_known(mark)}
         await asyncio.to_thread(self._look_at_host, sizes)
-        self._inside = {name: self._host_marks[name] for name in self._in_sandbox if name in self._host}
+        await self._look_at_own()
         self._traces = await self._shows_reading()
+
+    async def _look_at_own(self) -> None:
+        left = MAX_OWN_BYTES
+        for entry in await self._sandbox.list_files():
+            name, size = entry["name"], entry["size"]
+            if name not in self._inside and is_safe(name) and size <= left and len(self._own) < MAX_FILES:
+                with contextlib.suppress(SandboxFileError):
+                    chunks = [chunk async for chunk, now in self._sandbox.read_file(name) if now <= size]
+                    left -= size
+                    mark = self._inside[name] = mark_of(sum(map(len, chunks)), chunks)
+                    self._own[name] = mark, entry["mode"], chunks
 
     def _look_at_host(self, sizes: set[int]) -> None:
         for file in self._reader.outgoing():
             self._host[file.name], self._host_marks[file.name] = file, f"{_AS_ON_HOST}:"
+            as_sent = self._is_as_sent(file)
             if file.size in sizes and file.size <= MAX_HASHED_BYTES:
                 with contextlib.suppress(SandboxFileError):
                     mark = self._host_marks[file.name] = mark_of(file.size, self._reader.read(file))
                     self._by_mark[mark] = file
+            if as_sent:
+                self._inside[file.name] = self._host_marks[file.name]
+
+    def _is_as_sent(self, file: HostFile) -> bool:
+        try:
+            return signature_of(os.lstat(file.path)) == self._in_sandbox.get(file.name)
+        except OSError:
+            return False
 
     async def _shows_reading(self) -> bool:
         """Whether this sandbox's file system notes when a file is read."""
         await self._stand_in({PROBE: 1})
-        async for _ in self._sandbox.read_file(PROBE):
-            pass
+        unread = await self.used()
+        await self._ask("look", [{"name": PROBE, "read": True}])
         read = await self.used()
         await self._ask("remove", [{"name": PROBE}])
         self._stand_ins = {}
-        return read == [PROBE]
+        return not unread and read == [PROBE]
 
     async def _ask(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
         answers: list[Any] = []
@@ -192,7 +217,12 @@ class Scratch:
             self._inside.pop(name, None)
 
     async def _fetch(self, name: str, mark: str) -> bool:
-        """Send a file that the host has, perhaps under another name."""
+        """Send a file that the host has, perhaps under another name, or that the sandbox had at its start."""
+        if name in self._own and self._own[name][0] == mark:
+            _, mode, chunks = self._own[name]
+            await self._sandbox.write_file(name, mode, chunks)
+            self._inside[name] = mark
+            return True
         file = self._by_mark.get(mark)
         if file is None:
             return False
@@ -238,20 +268,7 @@ class Scratch:
                 self._inside[name] = mark_of(inline, [reply.data[offset : offset + inline]])
                 offset += inline
                 continue
-            self._inside[name] = mark_of(size)
-            if is_safe(name):
-                with contextlib.suppress(SandboxFileError):
-                    self._inside[name] = await self._mark(name)
-
-    async def _mark(self, name: str) -> str:
-        """Make the mark of a file of the sandbox, without its content where it is too large to be hashed."""
-        total, digest = 0, blake2b(digest_size=16)
-        async for chunk, size in self._sandbox.read_file(name):
-            total += len(chunk)
-            if max(total, size) > MAX_HASHED_BYTES:
-                return mark_of(size)
-            digest.update(chunk)
-        return f"{total}:{digest.hexdigest()}"
+            self._inside[name] = await mark_inside(self._sandbox, name) if is_safe(name) else mark_of(size)
 
     # Blocks
 
@@ -261,6 +278,7 @@ class Scratch:
         Raises:
             SandboxError: The sandbox broke.
         """
+        await self._sandbox.file_request({"op": "forget"})
         with CancelledBy(token):
             return await self._executor._execute_one(self._sandbox, block, (), None)
 
@@ -296,15 +314,20 @@ class Scratch:
         """End what runs, and give the workspace the files that the host has."""
         await self._roll_back()
         await self._drain()
-        await self.run(CodeBlock(code="", language="python"), CancellationToken())  # which looks at all files
+        await self.run(EMPTY_BLOCK, CancellationToken())  # which looks at all files
         for _ in range(MOST_ROUNDS):
             present = await self._listing()
-            if not (foreign := [name for name in present if name not in self._host]):
+            if not (foreign := [name for name in present if name not in self._host and name not in self._own]):
                 break
             await self._remove(foreign)
         else:
             raise SandboxDied(f"the files of the sandbox {self._sandbox.name} could not be removed")
+        for name, (mark, *_) in self._own.items():
+            if name not in present or self._inside.get(name) != mark:
+                await self._fetch(name, mark)
         for name, file in self._host.items():
+            if name in self._own:
+                continue
             if name not in present or self._inside.get(name) != self._host_marks[name]:
                 chunks = await self._content(file)
                 await self._sandbox.write_file(name, file.mode, chunks)

@@ -158,7 +158,7 @@ class _Guard(Generic[P]):
         """Pass the participant's stream on; return what it raised, whatever it is, a stray `CancelledError` too."""
         try:
             await self.be_free()
-            self._before = await self._snapshot()
+            self._before = await self.snapshot()
             answered = False
             async for item in listen(token):
                 self._check(item)
@@ -168,7 +168,8 @@ class _Guard(Generic[P]):
             return error
         return None if answered else RuntimeError(f"{self.name!r} ended its turn without a {final.__name__}.")
 
-    async def _snapshot(self) -> Mapping[str, Any] | None:
+    async def snapshot(self) -> Mapping[str, Any] | None:
+        """Return a copy of the participant's state; None where it can't save one."""
         try:
             # A copy: some agents hand out the very lists that they go on appending to.
             return copy.deepcopy(await self.participant.save_state())

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, StructuredMessage
-from autogen_agentchat.state import ChatAgentContainerState, TeamState
+from autogen_agentchat.state import TeamState
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, Component
 
@@ -17,6 +17,7 @@ from autogen_codeact.teams.brake import Brake, BrakedTermination, settle
 from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants
 from autogen_codeact.teams.guard import AgentGuard, Message, Task, TeamGuard
 from autogen_codeact.teams.rewind import rewind
+from autogen_codeact.teams.saved_state import agent_states, load_whole, put_states
 
 __all__ = ["Team", "TeamConfig"]
 
@@ -355,16 +356,14 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         Raises:
             RuntimeError: The team is running.
-            ValueError: The state is not that of a team with these participants.
+            ValueError: The state is not that of a team with these participants, or can't be right; nothing has changed.
         """
         await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
         try:
+            states = await asyncio.to_thread(agent_states, state, [guard.name for guard in self._guards])
             inner = self._build()
-            await inner.load_state(state)
-            states = TeamState.model_validate(state).agent_states
-            for guard in self._guards:
-                container = ChatAgentContainerState.model_validate(states[guard.name])
-                await guard.put_state(container.agent_state)
+            await load_whole(inner, state)
+            await put_states(self._guards, states)
             self._inner = inner
         finally:
             self._brake = None

@@ -309,8 +309,8 @@ async def test_a_saved_conversation_goes_on_elsewhere(mode: str) -> None:
 
     assert heard(server)[4] == [*conversation(mode)[3], model(ANSWER), by("user", "How long was it?")]
     rebuilt = (
-        "The session was rebuilt: its 2 blocks were run again in a fresh sandbox, and host tools were not called. "
-        "All went as before."
+        "The session was rebuilt: its 2 blocks were run again in a fresh sandbox, without network and on a copy of the files. "
+        "Host tools were not called, and what the code had left running (threads, subprocesses) was ended. All went as before."
     )
     told = [("coder", rebuilt)] if mode == "session" else []
     assert said(result.messages) == [("user", "How long was it?"), *told, ("coder", "It was 5.0.")]

@@ -87,19 +87,25 @@ class Gateway:
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
 
-    def shut(self, reason: str) -> None:
-        """End every connection and refuse all that come, until `reopen`.
-
-        Args:
-            reason: Why, as the rest of a sentence that begins with the host.
-        """
-        self._outside = Nothing(reason)
+    def shut(self) -> None:
+        """End every connection and refuse all that come, until the next block that is not one of a session that is rebuilt."""
+        self._outside = Nothing()
         # What was opened before has the old rule: it is behind this in the queue of the thread.
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
-    def reopen(self) -> None:
-        """Reach again what may be reached; connections that have come meanwhile stay refused."""
-        self._outside = self._open_outside
+    def begin_block(self, *, shut: bool) -> int:
+        """Take note that a block begins.
+
+        Args:
+            shut: Whether it may reach nothing.
+
+        Returns:
+            What the ledger's `since` takes, to tell what has begun from now on.
+        """
+        # Not before: what code has left for later, such as what a fork calls, may run between two blocks.
+        if not shut:
+            self._outside = self._open_outside
+        return self.ledger.mark()
 
     @property
     def idle(self) -> bool:
@@ -164,15 +170,10 @@ class Gateway:
 
 
 class Nothing(Outside):
-    """Where no host may be reached.
+    """Where no host may be reached."""
 
-    Args:
-        reason: Why, as the rest of a sentence that begins with the host.
-    """
-
-    def __init__(self, reason: str) -> None:
+    def __init__(self) -> None:
         super().__init__(Policy(()))
-        self._reason = reason
 
     async def connect(self, host: str, port: int) -> Streams:
         """Refuse it.
@@ -180,7 +181,7 @@ class Nothing(Outside):
         Raises:
             Refused: Always.
         """
-        raise Refused(f"{with_port(host, port)} {self._reason}")
+        raise Refused(f"{with_port(host, port)} is not reached while the session is rebuilt")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -5,10 +5,11 @@ import time
 
 from . import homes
 
-OPS = ("remove", "stand_in", "look", "empty")
+OPS = ("remove", "stand_in", "look", "forget", "empty")
 # What code can write to beside the workspace.
 TEMPORARY = ("/tmp", "/dev/shm")
 EMPTY_S = 1.0
+FORGET_S = 1.0
 
 
 def handle(workspace, request):
@@ -16,7 +17,7 @@ def handle(workspace, request):
 
     Args:
         workspace: The `Files` of the workspace.
-        request: The message: `op`, and `files`, a list of files with `name` and for `stand_in` also `size`.
+        request: The message: `op`, and for the first three `files`, a list of files with `name` and for `stand_in` also `size`.
 
     Returns:
         The answer; a message with `error` when it could not be done.
@@ -24,6 +25,8 @@ def handle(workspace, request):
     try:
         if request["op"] == "empty":
             return empty()
+        if request["op"] == "forget":
+            return forget(workspace.root)
         return {"files": [_DO[request["op"]](workspace, file) for file in request["files"]]}
     except OSError as error:
         return {"error": error.strerror or str(error), "errno": error.errno or 5}
@@ -32,7 +35,7 @@ def handle(workspace, request):
 
 
 def _remove(workspace, file):
-    """Take a file away, if it is there."""
+    """Take a file away, if it is there, with the folders that are empty then."""
     try:
         folder = workspace._folder(file["name"])
     except (FileNotFoundError, NotADirectoryError):
@@ -43,6 +46,20 @@ def _remove(workspace, file):
         pass
     finally:
         os.close(folder)
+    _remove_empty(workspace, os.path.dirname(file["name"]))
+
+
+def _remove_empty(workspace, name):
+    while name:
+        try:
+            folder = workspace._folder(name)
+            try:
+                os.rmdir(os.path.basename(name), dir_fd=folder)
+            finally:
+                os.close(folder)
+        except OSError:
+            return  # something is in it
+        name = os.path.dirname(name)
 
 
 def _stand_in(workspace, file):
@@ -68,18 +85,42 @@ def _stand_in(workspace, file):
 
 
 def _look(workspace, file):
-    """The number of a file and when it was read last, or None where there is none."""
+    """The number of a file and when it was read last, or None where there is none; with `read`, after it is read here."""
     try:
         folder = workspace._folder(file["name"])
     except OSError:
         return None
     try:
+        if file.get("read"):
+            fd = os.open(os.path.basename(file["name"]), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.read(fd, 1)
+            os.close(fd)
         info = os.stat(os.path.basename(file["name"]), dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
     finally:
         os.close(folder)
     return {"inode": info.st_ino, "accessed": info.st_atime_ns}
+
+
+def forget(root):
+    """Remove compiled modules: Python takes one for that of a module that has been written again within the same second."""
+    until = time.monotonic() + FORGET_S
+    for top in (root, *TEMPORARY):
+        for folder, _, names in os.walk(top):
+            if time.monotonic() > until:
+                return {}
+            if os.path.basename(folder) == "__pycache__":
+                _remove_all(folder, names)
+    return {}
+
+
+def _remove_all(folder, names):
+    for name in names:
+        try:
+            os.unlink(os.path.join(folder, name))
+        except OSError:
+            pass  # it is none of ours
 
 
 def empty():

@@ -257,7 +257,7 @@ class Supervisor:
         return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
 
     def _may_join(self, block):
-        """Whether a block may run beside those that do; without Landlock these could call host tools in its name, or it in theirs."""
+        """Whether a block may run beside those that do; without Landlock they could call host tools in each other's name."""
         return bool(self.config["landlock"] or not self.running) or not any(
             each.request["tools"] for each in (block, *self.running.values())
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from autogen_codeact.teams import Team
 from tests.agents.support import scripted
 from tests.executors.sandboxes import out
 
-MARK = "sleep 98765.4"
+MARK = f"sleep 98765.{os.getpid()}"
 CODE = f"""```python
 import subprocess
 print("begun", flush=True)
@@ -94,6 +95,8 @@ async def test_closing_the_stream_kills_the_block(
     stream = begin(make(session, stream=True))
     await until_code_runs(stream)
     await asyncio.wait_for(stream.aclose(), GONE_WITHIN_S)
+    if begin is in_a_team:
+        await until(there=False)  # a team waits for less than a second for a turn that it ends
     assert processes() == []  # when the call has come back, not some time later
     assert await out(session, "print('usable')") == "usable\n"
 

@@ -87,7 +87,8 @@ EXPECTED = {
             "The 30th Fibonacci number is 832040. It is in the variable `fibonacci`.",
             '  "provider": "autogen_codeact.agents.CodeExecutorAgent",',
             "The loaded agent remembers 4 messages.",
-            "The session was rebuilt: its 1 block was run again in a fresh sandbox, and host tools were not called. All went as "
+            "The session was rebuilt: its 1 block was run again in a fresh sandbox, without network and on a copy of the files. "
+            "Host tools were not called, and what the code had left running (threads, subprocesses) was ended. All went as "
             "before.",
             "Twice the 30th Fibonacci number is 1664080.",
         ],

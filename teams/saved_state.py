@@ -1,0 +1,81 @@
+"""Loading a team's saved state, which may be wrong: as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autogen_agentchat.base import Team
+from autogen_agentchat.state import ChatAgentContainerState, TeamState
+from pydantic import ValidationError
+
+from autogen_codeact.agents.config import problems
+from autogen_codeact.teams.guard import AgentGuard, TeamGuard
+
+MAX_REASON = 300
+_WRONG = (ValueError, TypeError, LookupError, AttributeError)
+"""What components raise over a state that is not theirs."""
+
+
+def agent_states(state: object, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """Find the states of the participants in that of a team.
+
+    Args:
+        state: The team's.
+        names: The participants' names.
+
+    Returns:
+        Their states by name.
+
+    Raises:
+        ValueError: It is no team's, or not of one with these participants.
+    """
+    try:
+        states = TeamState.model_validate(state).agent_states
+    except ValidationError as error:
+        raise ValueError(f"The state can't be loaded: {problems(error)}") from None
+    if missing := [name for name in names if name not in states]:
+        raise ValueError(f"The state is not that of this team: it has none of {', '.join(missing)}.")
+    found = {}
+    for name in names:
+        try:
+            found[name] = ChatAgentContainerState.model_validate(states[name]).agent_state
+        except ValidationError as error:
+            raise ValueError(f"The state can't be loaded: agent_states.{name}: {problems(error)}") from None
+    return found
+
+
+async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
+    """Have AutoGen's team load its state, and say what is wrong with one that it can't load.
+
+    Raises:
+        ValueError: It can't.
+    """
+    try:
+        await team.load_state(state)
+    except _WRONG as error:
+        raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
+
+
+async def put_states(guards: Sequence[AgentGuard | TeamGuard], states: Mapping[str, Mapping[str, Any]]) -> None:
+    """Load the states of the participants; where one can't be loaded, those before are put back.
+
+    Raises:
+        ValueError: One can't be loaded; the message names it.
+    """
+    done: list[tuple[AgentGuard | TeamGuard, Mapping[str, Any] | None]] = []
+    for guard in guards:
+        before = await guard.snapshot()
+        try:
+            await guard.put_state(states[guard.name])
+        except _WRONG as error:
+            for other, old in done:
+                if old is not None:
+                    await other.put_state(old)
+            raise ValueError(f"The state can't be loaded: agent_states.{guard.name}: {_reason(error)}") from None
+        done.append((guard, before))
+
+
+def _reason(error: Exception) -> str:
+    text = problems(error) if isinstance(error, ValidationError) else str(error) or type(error).__name__
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"

@@ -1,0 +1,228 @@
+"""H. What the host does with files, results and questions, 17: a saved state from somebody else is loaded."""
+
+import asyncio
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.messages import CodeGenerationEvent
+
+from autogen_codeact.agents import CodeActAgent, replay
+from autogen_codeact.agents.journal import digest
+from autogen_codeact.executors import SandboxCodeExecutor
+
+from ..agents.support import scripted
+from ..executors.egress.servers import Hosts, answer, read_request
+from ..executors.sandboxes import out, run
+from .subject import Kind, Subject
+
+pytestmark = pytest.mark.parametrize(
+    "kind", [Kind("docker", "session"), Kind("bubblewrap", "session")], indirect=True, ids=str
+)
+
+EFFECTS = """
+import os, subprocess, sys, threading, time, urllib.request
+
+def effects():
+    for name in ("prices.csv", "new.txt", "folder/new.txt"):
+        os.makedirs(os.path.dirname("/workspace/" + name), exist_ok=True)
+        try:
+            os.remove("/workspace/" + name)
+        except OSError:
+            pass
+        with open("/workspace/" + name, "w") as file:
+            file.write("hostile")
+    try:
+        urllib.request.urlopen("http://shop.example:{port}/order", data=b"one", timeout=10).read()
+    except OSError:
+        pass
+
+def again():
+    for _ in range(200):
+        effects()
+        time.sleep(0.05)
+
+effects()
+threading.Thread(target=again).start()
+import atexit, signal
+atexit.register(effects)
+signal.signal(signal.SIGALRM, lambda *_: effects())
+signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+os.register_at_fork(after_in_child=effects)
+if os.fork() == 0:
+    os.setsid()
+    again()
+    os._exit(0)
+for _ in range(20):
+    sock = __import__("socket").create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2])))
+    sock.sendall(b"POST http://shop.example:{port}/order HTTP/1.1\\r\\nHost: shop.example:{port}\\r\\n")
+    sock.sendall(b"Content-Length: 3\\r\\n\\r\\none")
+    globals().setdefault("held", []).append(sock)
+try:
+    pay(5)
+except Exception as error:
+    print(error)
+"""
+
+
+def entry(code: str, **more: Any) -> dict[str, Any]:
+    return {"language": "python", "code": code, "outcome": "ok", "output": digest(""), **more}
+
+
+def state(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "CodeActAgentState", "journal": {"entries": list(entries), **more}}
+
+
+def actor(executor: SandboxCodeExecutor, *answers: str, **options: Any) -> CodeActAgent:
+    return CodeActAgent("actor", executor, model_client=scripted(*answers, "Done."), **options)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("recorded", ["with files", "with other files", "without"])
+async def test_h17_a_loaded_journal_changes_nothing_outside_the_sandbox(
+    subject: Subject, hosts: Hosts, recorded: str
+) -> None:
+    orders: list[bytes] = []
+    paid: list[int] = []
+
+    def take(sock: socket.socket) -> None:
+        orders.append(read_request(sock))
+        sock.sendall(answer(b"17"))
+
+    def pay(euros: int) -> str:
+        """Pay."""
+        paid.append(euros)
+        return "paid"
+
+    server = hosts.serve(take, "shop.example")
+    executor = await subject.start({"allow_domains": [f"shop.example:{server.port} in 127.0.0.0/8"]}, pids=128)
+    (subject.work_dir / "prices.csv").write_text("100\n")
+    before = contents(subject.work_dir)
+    mark = f"4:{'a' * 32}" if recorded == "with other files" else "4:10a143d3b4d72778151a32ccf5d103de"
+    known: dict[str, Any] = {} if recorded == "without" else {"files": {"prices.csv": mark}, "connections": 0}
+    effects = entry(EFFECTS.replace("{port}", str(server.port)), **known)
+    agent = actor(executor, tools=[pay])
+    await agent.load_state(state(entry("x = 1", **known), effects, effects, entry("y = 2", **known)))
+
+    replayed = await asyncio.wait_for(agent.rebuild_session(), 50)
+
+    assert replayed is not None
+    await asyncio.sleep(1.5)  # whatever has stayed would act by now
+    assert orders == []
+    assert paid == []
+    assert contents(subject.work_dir) == before
+    if recorded == "with files":
+        # It claims that the code made these attempts then, and was refused: it is part of the session.
+        assert replayed.not_rebuilt == ()
+    else:
+        assert replayed.not_rebuilt == (2, 3)
+        # Nor does it act in the next block: the workspace is what the host has, and nothing runs.
+        look = "import glob\nprint(sorted(glob.glob('*')), open('prices.csv').read())"
+        assert (await out(executor, look)).endswith(" 100\n\n")
+        assert orders == []
+        assert contents(subject.work_dir) == before
+    # Outside of a journal the same code does all of it.
+    await run(executor, effects["code"])
+    assert orders
+    assert paid == [5]
+    assert contents(subject.work_dir) != before
+    subject._lost = True
+
+
+LATER = """
+import os, threading, time, urllib.request
+
+def later(delay):
+    time.sleep(delay)
+    with open(f"/workspace/{delay}", "w") as file:
+        file.write("hostile")
+    with open("/workspace/prices.csv", "w") as file:
+        file.write("900\n")
+    urllib.request.urlopen("http://shop.example:{port}/order", data=b"one", timeout=10).read()
+
+for number in range(20):
+    threading.Thread(target=later, args=(number / 100,)).start()
+    if number and os.fork() == 0:
+        os.setsid()
+        later(number / 50)
+        os._exit(0)
+os.register_at_fork(after_in_parent=lambda: threading.Thread(target=later, args=(0.5,)).start())
+os.register_at_fork(after_in_child=lambda: threading.Thread(target=later, args=(0.7,)).start())
+"""
+
+
+async def test_h17_what_a_loaded_journal_leaves_running_reaches_nothing(subject: Subject, hosts: Hosts) -> None:
+    orders: list[bytes] = []
+
+    def take(sock: socket.socket) -> None:
+        orders.append(read_request(sock))
+        sock.sendall(answer(b"17"))
+
+    server = hosts.serve(take, "shop.example")
+    executor = await subject.start({"allow_domains": [f"shop.example:{server.port} in 127.0.0.0/8"]}, pids=128)
+    (subject.work_dir / "prices.csv").write_text("100\n")
+    before = contents(subject.work_dir)
+    for delay in ("", "\ntime.sleep(0.05)", "\ntime.sleep(0.2)"):
+        code = LATER.replace("{port}", str(server.port)) + delay
+        agent = actor(executor)
+        await agent.load_state(state(entry("x = 1"), entry(code), entry(f"y = {len(delay)}")))
+        assert await asyncio.wait_for(agent.rebuild_session(), 30) is not None
+        await asyncio.sleep(1.5)
+        assert orders == []
+        assert contents(subject.work_dir) == before
+    subject._lost = True
+
+
+async def test_h17_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run(subject: Subject) -> None:
+    executor = await subject.start()
+    starts = executor.starts
+    agent = actor(executor)
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("journal.entries: .*1,000,000 entries", state(*([entry("x = 1")] * 10**6))),
+        ("journal.left_out", state(left_out=-5)),
+        ("journal.unrecorded", state(unrecorded=-1)),
+        ("journal.entries: .*bytes", state(entry("#" * (5 << 20)))),
+        ("journal.entries.0.files", state(entry("x = 1", files={"../canary": "1:"}))),
+    ]
+    for message, hostile in wrong:
+        began = time.monotonic()
+        with pytest.raises(ValueError, match=message):
+            await agent.load_state(hostile)
+        assert time.monotonic() - began < 10
+    assert await agent.rebuild_session() is None
+    assert executor.starts == starts
+
+
+async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_in_time(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "MAX_SECONDS", 15.0)
+    executor = await subject.start()
+    executor._timeout = 1
+    files = {"files": {"x": f"{10**12}:{'a' * 32}", **{f"deep/{n}/x": "5:" for n in range(900)}}}
+    agent = actor(executor)
+    hostile = [
+        entry("while True: pass", **files),
+        entry("import os\nfor n in range(10**6):\n    open(f'/tmp/{n}', 'w').close()"),
+        entry("import os\nfor n in range(10**6):\n    os.makedirs(f'/tmp/{n}'); os.chdir(f'/tmp/{n}')"),
+        entry("import os\nos.kill(os.getppid(), 9); os.kill(1, 9)\nwhile True:\n    os.fork()"),
+        entry("open('x').read()", **files),
+        entry("heap = bytearray(10**10)"),
+        *[entry("while True: pass")] * 900,
+    ]
+    await agent.load_state(state(*hostile))
+    replayed = await asyncio.wait_for(agent.rebuild_session(), 50)
+    assert replayed is not None
+    assert len(replayed.not_rebuilt) == len(hostile)
+    assert len(replayed.describe()) < 20_000
+    assert contents(subject.work_dir) == {}
+    result = await agent.run(task="Go on.")
+    assert [message for message in result.messages if isinstance(message, CodeGenerationEvent)] == []
+    assert len(json.dumps(dict(await agent.save_state()), default=str)) < 1_000_000
+    subject._lost = True

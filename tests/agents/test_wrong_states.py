@@ -1,0 +1,185 @@
+"""Saved states that can't be right: a clear error that names the field, in bounded time, and nothing has changed."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents.journal import (
+    MAX_BLOCKS,
+    MAX_BYTES,
+    Journal,
+    SessionRecord,
+    interrupted,
+    recorded,
+)
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolCall
+from autogen_codeact.teams import Team
+from tests.agents.support import scripted
+
+ENTRY: dict[str, Any] = {"language": "python", "code": "x = 1", "outcome": "ok", "output": "0" * 32}
+CALL: dict[str, Any] = {"name": "pay", "arguments": {}, "outcome": "ok"}
+
+
+def nested(depth: int) -> Any:
+    inner: Any = 1
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+def entry(**more: Any) -> dict[str, Any]:
+    return {"journal": {"entries": [{**ENTRY, **more}]}}
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no mapping": ([1], "the state: "),
+    "another type": ({"type": "TeamState"}, "This is a TeamState, not the state of a "),
+    "a long type": ({"type": "x" * 10**6}, "type: String should have at most 200 characters"),
+    "a journal that is none": ({"journal": 7}, "journal: "),
+    "entries that are none": ({"journal": {"entries": "x"}}, "journal.entries: "),
+    "an entry that is none": ({"journal": {"entries": [7]}}, "journal.entries.0: "),
+    "too many entries": ({"journal": {"entries": [ENTRY] * 3_000}}, "journal.entries: .*3,000 entries"),
+    "a million entries": ({"journal": {"entries": [ENTRY] * 10**6}}, "journal.entries: .*1,000,000 entries"),
+    "too long a code": (entry(code="x" * (MAX_BYTES + 1)), "journal.entries: .*4,194,304 bytes"),
+    "too large a result": (entry(calls=[{**CALL, "result": [0] * 10**7}]), "journal.entries: .*4,194,304 bytes"),
+    "too deep a result": (entry(calls=[{**CALL, "result": nested(10_000)}]), "journal.entries: .*nested more than 200"),
+    "a negative count": ({"journal": {"left_out": -5}}, "journal.left_out: .*greater than or equal to 0"),
+    "a huge count": ({"journal": {"unrecorded": 10**30}}, "journal.unrecorded: "),
+    "a count of text": ({"journal": {"left_out": "5"}}, "journal.left_out: .*valid integer"),
+    "NaN": ({"journal": {"left_out": float("nan")}}, "journal.left_out: "),
+    "another outcome": (entry(outcome="denied"), "journal.entries.0.outcome: "),
+    "a field too many": (entry(approve=True), "journal.entries.0.approve: "),
+    "a name outside": (entry(files={"../x": "1:"}), "journal.entries.0.files: .*can't be a file in the workspace"),
+    "an absolute name": (entry(files={"/etc/passwd": "1:"}), "journal.entries.0.files: "),
+    "half a character": (entry(files={"\ud800": "1:"}), "journal.entries.0.files: "),
+    "a mark that is none": (entry(files={"x": "-1:"}), "journal.entries.0.files.x: "),
+    "a huge size": (entry(files={"x": "9" * 16 + ":"}), "journal.entries.0.files.x: "),
+    "too many files": (entry(files={f"f{n}": "1:" for n in range(2_001)}), "journal.entries.0.files: .*at most 2000"),
+    "too many files in all": (
+        {"journal": {"entries": [{**ENTRY, "files": {f"{k}/f{n}": "1:" for n in range(600)}} for k in range(2)]}},
+        "journal: .*entries.1.files: there are more than 1,000 files",
+    ),
+    "negative connections": (entry(connections=-1), "journal.entries.0.connections: "),
+    "a call that is none": (entry(calls=[1]), "journal.entries.0.calls.0: "),
+    "another outcome of a call": (entry(calls=[{**CALL, "outcome": "x"}]), "journal.entries.0.calls.0.outcome: "),
+    "interruptions that are none": ({"interrupted": [1]}, "interrupted.0: "),
+    "too many interruptions": ({"interrupted": [CALL] * 1_001}, "interrupted: .*1,001 entries"),
+    "a conversation that is none": ({"llm_context": 3}, "llm_context: "),
+    "messages that are none": ({"llm_context": {"messages": [{"type": "Nobody"}]}}, "llm_context: "),
+    "messages of numbers": ({"llm_context": {"messages": 5}}, "llm_context: "),
+}
+
+
+def actor() -> CodeActAgent:
+    return CodeActAgent("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted())
+
+
+def coder() -> CodeExecutorAgent:
+    return CodeExecutorAgent("coder", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted())
+
+
+def with_type(agent: Any, state: Any) -> Any:
+    return {"type": f"{type(agent).__name__}State", **state} if isinstance(state, dict) else state
+
+
+@pytest.mark.parametrize("make", [actor, coder])
+@pytest.mark.parametrize("name", WRONG)
+async def test_an_agent_refuses_it(make: Callable[[], Any], name: str) -> None:
+    state, message = WRONG[name]
+    agent = make()
+    before = await agent.save_state()
+    with pytest.raises(ValueError, match=message) as caught:
+        await agent.load_state(with_type(agent, state))
+    assert len(str(caught.value)) < 1_500
+    assert await agent.save_state() == before
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_team_refuses_it_as_a_whole(name: str) -> None:
+    state, message = WRONG[name]
+    agents = [actor(), coder()]
+    team = Team(agents, termination_condition=MaxMessageTermination(3))
+    good = json.loads(json.dumps(await team.save_state()))
+    await agents[0].model_context.add_message(scripted_message())
+    before = await team.save_state()
+    states = good["agent_states"]
+    states["coder"]["agent_state"] = with_type(agents[1], state)
+    with pytest.raises(ValueError, match=message if isinstance(state, dict) else "agent_states.coder: ") as caught:
+        await team.load_state(good)
+    assert "agent_states.coder: " in str(caught.value)
+    assert len(str(caught.value)) < 1_500
+    assert await team.save_state() == before
+
+
+def scripted_message() -> Any:
+    from autogen_core.models import UserMessage  # noqa: PLC0415
+
+    return UserMessage(content="Remember.", source="user")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"agent_states": 7}, "The state can't be loaded: agent_states: "),
+        ({"agent_states": {}}, "it has none of actor"),
+        ({"agent_states": {"actor": "x" * 10**6}}, "agent_states.actor"),
+        ({"agent_states": {"actor": {"agent_state": []}}}, "agent_states.actor: agent_state: "),
+        ([], "The state can't be loaded: the state: "),
+    ],
+)
+async def test_a_team_says_what_is_wrong_with_its_own_part(state: Any, message: str) -> None:
+    team = Team([actor()], termination_condition=MaxMessageTermination(3))
+    with pytest.raises(ValueError, match=message) as caught:
+        await team.load_state(state)
+    assert len(str(caught.value)) < 1_500
+
+
+async def test_a_hostile_state_does_not_hold_up_the_event_loop() -> None:
+    worst = 0.0
+
+    async def tick() -> None:
+        nonlocal worst
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            worst = max(worst, time.monotonic() - began - 0.01)
+
+    ticking = asyncio.ensure_future(tick())
+    await asyncio.sleep(0.05)
+    agent = actor()
+    for name in ("a million entries", "too large a result", "too deep a result", "too long a code"):
+        with pytest.raises(ValueError, match="journal"):
+            await agent.load_state(with_type(agent, WRONG[name][0]))
+    ticking.cancel()
+    assert worst < 1.0  # it would be seconds
+
+
+async def test_what_is_saved_can_be_loaded_again() -> None:
+    """Also at the bounds: as many calls and blocks as there can be, as long as they can be."""
+    record, executor = SessionRecord(), BubblewrapCommandLineCodeExecutor(mode="session")
+    call = ToolCall("pay", {"x" * 5_000: "y" * 50_000}, "ok", "z" * 50_000)
+    for number in range(MAX_BLOCKS + 2):
+        block = CodeBlock(code="x" * 4_000, language="python")
+        files = {f"{name}{'n' * 100}": f"{number}:{'a' * 32}" for name in range(10)}
+        result = ExecutionResult(
+            exit_code=0, output="", code_file=None, number=number + 1, tool_calls=(call,) * (number == 0)
+        )
+        record.note(executor, block, result, None, files)
+    assert record.journal.left_out > 0
+    saved = json.loads(json.dumps({"journal": record.journal.model_dump()}))
+    assert Journal.model_validate(saved["journal"]) == record.journal
+    cut = interrupted([call] * 1_500, None)
+    state = {"interrupted": [each.model_dump() for each in cut]}
+    agent = actor()
+    await agent.load_state(with_type(agent, json.loads(json.dumps(state))))
+    assert (await agent.save_state())["interrupted"] == state["interrupted"]
+    assert recorded(call, None).arguments == call.arguments
+    await agent.on_reset(CancellationToken())
