@@ -80,6 +80,7 @@ class Workers:
     def start_zygote(self):
         """Fork the warm interpreter."""
         ours, theirs = socket.socketpair()
+        wire.tell_senders(ours)  # it may speak before this process runs again
         try:
             pid = os.fork()
         except OSError:
