@@ -263,7 +263,7 @@ def _isolation(version: int, *, signals: bool) -> Check:
         version: Of Landlock, as the sandbox sees it; the first can't be used.
         signals: Whether a block's signals reach the processes of others.
     """
-    if version < 2:  # noqa: PLR2004 - explained above
+    if version < 2:
         advice = (
             "It takes Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a system call filter that allows it. "
             "Until then blocks that may call host tools run alone."

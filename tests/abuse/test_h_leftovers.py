@@ -12,7 +12,7 @@ in_sessions = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
 )
 BLOCKS = 8
-STOLEN = "/tmp/stolen"  # noqa: S108 - a path in the sandbox
+STOLEN = "/tmp/stolen"
 
 # What the leftover process does: it reads from each socket, also from those that come with what it has read, and answers
 # each request that it has seen. `FORK` says how it comes to be.

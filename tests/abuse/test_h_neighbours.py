@@ -132,7 +132,7 @@ PLANT = """
     home = os.environ["HOME"]
     mark = "import os; open('/tmp/ran-%s' % os.getpid(), 'w')"
     version = "python%d.%d" % sys.version_info[:2]
-    folders = [home, "/tmp/home", "/packages", home + "/.local", "/tmp/home/.local", os.environ.get("PYTHONUSERBASE", "/packages")]
+    folders = [home, "/tmp/home", "/packages", home + "/.local", "/tmp/home/.local"]
     folders += [f"{folder}/lib/{version}/site-packages" for folder in list(folders)]
     files = {f"{folder}/{name}": mark + "\\n" for folder in folders for name in
              ("x.pth", "usercustomize.py", "sitecustomize.py", "planted.py", "threading.py")}
@@ -268,13 +268,23 @@ async def test_h7_packages_are_installed_by_pip_alone_and_no_other_block_changes
     installed = await subject.run(INSTALL, "sh", timeout=60)
     assert installed.outcome == "ok", installed
     await subject.out(CLEAN)
-    assert await subject.out("import os; print(os.listdir('/packages'), os.path.exists('/tmp/planted'))") == "['lib'] False\n"
-    for look in ("import mine; print(mine.VALUE)", "import subprocess; subprocess.run(['python3', '-c', 'import mine; print(mine.VALUE)'])"):
+    assert (
+        await subject.out("import os; print(os.listdir('/packages'), os.path.exists('/tmp/planted'))")
+        == "['lib'] False\n"
+    )
+    for look in (
+        "import mine; print(mine.VALUE)",
+        "import subprocess; subprocess.run(['python3', '-c', 'import mine; print(mine.VALUE)'])",
+    ):
         assert await subject.out(look) == "7\n"
     assert await subject.out(CHANGE) == "1\n"
     assert await subject.out("import mine; print(mine.VALUE)") == "7\n"
     # What is more than that one command has no such rights, and is told how to get them.
-    for more in (INSTALL + "touch /packages/planted", "pip install ./source; true && false", "pip install $(echo ./source) || exit 1"):
+    for more in (
+        INSTALL + "touch /packages/planted",
+        "pip install ./source; true && false",
+        "pip install $(echo ./source) || exit 1",
+    ):
         refused = await subject.run(more, "bash", timeout=60)
         assert refused.outcome == "error", refused
         assert any("pip install" in note for note in refused.notes), refused
@@ -311,7 +321,9 @@ async def test_h7_what_a_shell_of_a_session_has_left_reaches_no_interpreter(subj
     python3 /tmp/reach.py"""
     assert await subject.out("\n".join(line[4:] for line in reach.splitlines()), "sh") == "True\n"
     # Blocks may still stop what earlier ones have started.
-    await subject.out("import subprocess; child = subprocess.Popen(['sleep', '60']); open('/tmp/child', 'w').write(str(child.pid))")
+    await subject.out(
+        "import subprocess; child = subprocess.Popen(['sleep', '60']); open('/tmp/child', 'w').write(str(child.pid))"
+    )
     assert await subject.out("kill $(cat /tmp/child) && echo stopped", "sh") == "stopped\n"
 
 

@@ -82,7 +82,10 @@ async def test_whether_blocks_are_isolated_from_each_other_is_said(docker_engine
     if here.status == "ok":
         assert here.detail.startswith("blocks of one sandbox are isolated from each other: Landlock ABI ")
     lacking = await isolation(DockerCommandLineCodeExecutor(seccomp=without_landlock(tmp_path)))
-    assert (lacking.status, lacking.detail) == ("note", "blocks of one sandbox are not isolated: Landlock is not available")
+    assert (lacking.status, lacking.detail) == (
+        "note",
+        "blocks of one sandbox are not isolated: Landlock is not available",
+    )
     assert "run alone" in lacking.advice
 
 

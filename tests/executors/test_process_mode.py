@@ -36,7 +36,9 @@ async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExe
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def exposed(sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+async def exposed(
+    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """A sandbox without Landlock, where a block can send signals to every process."""
     profile = without_landlock(tmp_path_factory.mktemp("profile"))
     async with DockerCommandLineCodeExecutor(timeout=10, seccomp=profile) as started:
