@@ -18,13 +18,19 @@ class Homes:
     Args:
         after: Calls something after some seconds.
         base: Path that their names begin with; None where blocks share a folder that the user has named.
+        protected: Whether blocks can't change what lies at such a path, but for their own home.
     """
 
-    def __init__(self, after, base):
+    def __init__(self, after, base, protected):
         self._after = after
         self._base = base
+        self._protected = protected
         self._folders, self._links = _plan() if base else ((), ())
         self._removing = []
+
+    def make_ahead(self):
+        """Make one for a block that is yet to come, unless those before it could leave something in it: then None."""
+        return self.make() if self._protected else None
 
     def make(self):
         """Make one like a new user's: what the image keeps in /etc/skel, which is shared and can't be changed.
@@ -44,6 +50,11 @@ class Homes:
         except OSError:
             pass  # a block may have used up all the room there is, and the next one may make some
         return home
+
+    def variables(self, worker):
+        """The environment of a worker's block, by which it finds its home, which is made if there is none yet."""
+        worker.home = worker.home or self.make()
+        return {"HOME": worker.home} if worker.home else {}
 
     def remove(self, home):
         """Remove one, in a while if there is much in it."""

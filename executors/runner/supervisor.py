@@ -43,7 +43,7 @@ class Supervisor:
         self.files = files.Files(config["workspace"])
         self._timers = []
         self._timer_order = itertools.count()
-        self.homes = homes.Homes(self.after, config["homes"])
+        self.homes = homes.Homes(self.after, config["homes"], config["closed"] is not None)
         self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal, self.homes)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
@@ -236,7 +236,7 @@ class Supervisor:
         return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
 
     def _may_join(self, block):
-        """Whether a block may run beside those that do; without Landlock these could call host tools in its name, or it in theirs."""
+        """Whether a block may run beside those that do; without Landlock one could call host tools in another's name."""
         return bool(self.config["landlock"] or not self.running) or not any(
             each.request["tools"] for each in (block, *self.running.values())
         )
@@ -405,15 +405,19 @@ def main(read_frame, path):
     system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
-    config["homes"] = prepare_home(config["mode"])
     config["landlock"] = landlock.version()
     packages.prepare_folder(config)
+    config["homes"] = prepare_home(config["mode"], config["closed"])
     os.chdir(config["workspace"])
     Supervisor(config).run()
 
 
-def prepare_home(mode):
+def prepare_home(mode, closed):
     """Give the session a home like a new user's: what the image keeps in /etc/skel.
+
+    Args:
+        mode: `process` or `session`.
+        closed: Folder that blocks can't change, or None.
 
     Returns:
         Path that the names of blocks' homes begin with; None where there is one home for all.
@@ -423,7 +427,7 @@ def prepare_home(mode):
         return None
     if mode != "session":
         os.makedirs(os.path.dirname(home), exist_ok=True)
-        return home
+        return os.path.join(closed, "home") if closed else home
     os.makedirs(home)
     if os.path.isdir(homes.SKELETON):
         files.copy_tree(homes.SKELETON, home)

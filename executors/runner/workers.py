@@ -110,11 +110,11 @@ class Workers:
             self._taught = sources
             self._zygote.send(wire.pack(b"T", 0, {"sources": sources}, limit=wire.MAX_REQUEST))
 
-    def start(self, domain=b"W"):
+    def start(self, kind=b"W"):
         """Ask for a worker; requests may be sent to it at once.
 
         Args:
-            domain: Type of the request: `W`, or `I` for a worker that may change the folder of packages.
+            kind: `W`, or `I` for a worker that may change the folder of packages.
 
         Returns:
             The `Worker`.
@@ -125,10 +125,10 @@ class Workers:
         system.free_processors((1, self.zygote_pid))
         self._connect(worker, ours)
         self._pending[worker.ident] = worker
-        self._zygote.send(wire.pack(domain, worker.ident), [theirs.fileno()])
+        worker.home = self._homes.make_ahead()
+        self._zygote.send(wire.pack(kind, worker.ident, None, os.fsencode(worker.home or "")), [theirs.fileno()])
         theirs.close()
         self.let_zygote_run()
-        worker.home = self._homes.make()
         return worker
 
     def _connect(self, worker, sock):
