@@ -59,6 +59,9 @@ class Homes:
     def remove(self, home):
         """Remove one, in a while if there is much in it."""
         try:
+            # A block may have put a link to somewhere else in the place of a folder.
+            if any(os.path.islink(os.path.join(home, name)) for name in self._folders):
+                raise NotADirectoryError(home)
             for name in self._links:
                 os.unlink(os.path.join(home, name))
             for name in reversed(self._folders):

@@ -68,6 +68,7 @@ class Workers:
         self._on_ready = on_ready
         self._on_failure = on_failure
         self._homes = homes
+        self._zygote_home = None
         self._pending = {}
         self.by_pid = {}
         self.ending = set()
@@ -81,6 +82,10 @@ class Workers:
         """Fork the warm interpreter."""
         ours, theirs = socket.socketpair()
         wire.tell_senders(ours)  # it may speak before this process runs again
+        if self._zygote_home is not None:
+            self._homes.remove(self._zygote_home)
+        # What it imports reads settings there, and it may start when blocks have run.
+        self._zygote_home = self._homes.make()
         try:
             pid = os.fork()
         except OSError:
@@ -91,10 +96,8 @@ class Workers:
             try:
                 _leave_supervisor(theirs.fileno())
                 system.set_limits(self._config.get("rlimits", {}))
-                # What it imports reads settings there, and it may start when blocks have run.
-                home = self._homes.make()
-                if home is not None:
-                    os.environ["HOME"] = home
+                if self._zygote_home is not None:
+                    os.environ["HOME"] = self._zygote_home
                 zygote.run(theirs, self._config, first=not self._warm)
             finally:
                 os._exit(71)

@@ -192,7 +192,11 @@ FULL = """
         open("file", "w").close()
     os.mkdir("closed"); open("closed/file", "w").close(); os.chmod("closed", 0)
     os.symlink("/workspace", "link")
-    open("/workspace/kept", "w").close()
+    os.chdir(os.environ["HOME"])
+    subprocess.run(["rm", "-rf", ".cache"])
+    os.symlink("/workspace", ".cache")
+    os.makedirs("/workspace/matplotlib", exist_ok=True)
+    open("/workspace/kept", "w").close(); open("/workspace/matplotlib/fontlist-v330.json", "w").close()
 """
 
 
@@ -208,7 +212,8 @@ async def test_h7_homes_are_gone_after_their_blocks_however_full_and_deep(subjec
         await asyncio.sleep(0.05)
     # The block's own, the next one's, and that of the zygote.
     assert left <= 3
-    assert await subject.out("import os; print(os.path.exists('/workspace/kept'))") == "True\n"
+    kept = "import os; print(os.path.exists('/workspace/kept'), os.listdir('/workspace/matplotlib'))"
+    assert await subject.out(kept) == "True ['fontlist-v330.json']\n"
 
 
 PACKAGE = """
