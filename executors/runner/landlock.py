@@ -92,7 +92,21 @@ class Domains:
 
 
 def _other_folders(closed):
-    return [entry.path for entry in os.scandir("/") if entry.path != closed and entry.is_dir(follow_symlinks=False)]
+    """The top-level folders in which anything can be changed; each costs each process a rule."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        mounts = [line.split(b" ", 6)[4:6] for line in file]
+    # Spaces and the like are written as octal numbers.
+    names = [
+        path.decode("unicode_escape").encode("latin-1") for path, options in mounts if b"rw" in options.split(b",")
+    ]
+    writable = [os.fsdecode(name) for name in names]
+    return [
+        entry.path
+        for entry in os.scandir("/")
+        if entry.path != closed
+        and entry.is_dir(follow_symlinks=False)
+        and ("/" in writable or any((path + "/").startswith(entry.path + "/") for path in writable))
+    ]
 
 
 def _allow(ruleset, folder, rights):
