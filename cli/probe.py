@@ -1,7 +1,7 @@
 """What code in a sandbox finds when it looks around."""
 
 PROBE = """\
-import json, os, platform, resource, socket, sys
+import ctypes, json, os, platform, resource, socket, sys
 
 def text(path):
     try:
@@ -31,6 +31,13 @@ def connects():
             return False
         return True
 
+def signals_reach_others():
+    try:
+        os.kill(1, 0)
+    except OSError:
+        return False
+    return True
+
 status = dict(line.split(":", 1) for line in text("/proc/self/status").splitlines() if ":" in line)
 group = "/sys/fs/cgroup/"
 print(json.dumps({
@@ -50,5 +57,8 @@ print(json.dumps({
     "nproc": resource.getrlimit(resource.RLIMIT_NPROC)[1],
     "address_space": resource.getrlimit(resource.RLIMIT_AS)[1],
     "executable": sys.executable,
+    # landlock_create_ruleset, asked for the version.
+    "landlock": ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1),
+    "signals_reach_others": signals_reach_others(),
 }))
 """

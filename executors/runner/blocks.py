@@ -288,8 +288,8 @@ class ProcessBlock(Block):
         self.worker = self.supervisor.take_worker(self.request)
         if self.supervisor.session is not None:
             self.request.update(self.supervisor.session.place.for_shell(self.request["cwd"]))
-        elif self.worker.home is not None and not self.request["installs"]:
-            self.request["environment"] = {"HOME": self.worker.home}
+        elif not self.request["installs"]:
+            self.request["environment"] = self.supervisor.homes.variables(self.worker)
         if not self.request["keep_state"]:
             self.open()
             return

@@ -20,13 +20,19 @@ class Homes:
     Args:
         after: Calls something after some seconds.
         base: Path that their names begin with; None where blocks share a folder that the user has named.
+        protected: Whether blocks can't change what lies at such a path, but for their own home.
     """
 
-    def __init__(self, after, base):
+    def __init__(self, after, base, protected):
         self._after = after
         self._base = base
+        self._protected = protected
         self._folders, self._links = _plan() if base else ((), ())
         self._removing = []
+
+    def make_ahead(self):
+        """Make one for a block that is yet to come, unless those before it could leave something in it: then None."""
+        return self.make() if self._protected else None
 
     def make(self):
         """Make one like a new user's: what the image keeps in /etc/skel, which is shared and can't be changed.
@@ -47,9 +53,17 @@ class Homes:
             pass  # a block may have used up all the room there is, and the next one may make some
         return home
 
+    def variables(self, worker):
+        """The environment of a worker's block, by which it finds its home, which is made if there is none yet."""
+        worker.home = worker.home or self.make()
+        return {"HOME": worker.home} if worker.home else {}
+
     def remove(self, home):
         """Remove one, in a while if there is much in it."""
         try:
+            # A block may have put a link to somewhere else in the place of a folder.
+            if any(os.path.islink(os.path.join(home, name)) for name in self._folders):
+                raise NotADirectoryError(home)
             for name in self._links:
                 os.unlink(os.path.join(home, name))
             for name in reversed(self._folders):
@@ -71,8 +85,12 @@ class Homes:
             self._after(PAUSE_S, self._go_on)
 
 
-def prepare(mode):
+def prepare(mode, closed=None):
     """Give a session a home like a new user's: what the image keeps in /etc/skel.
+
+    Args:
+        mode: `process` or `session`.
+        closed: Folder that blocks can't change, or None.
 
     Returns:
         Path that the names of blocks' homes begin with; None where there is one home for all.
@@ -82,7 +100,7 @@ def prepare(mode):
         return None
     if mode != "session":
         os.makedirs(os.path.dirname(home), exist_ok=True)
-        return home
+        return os.path.join(closed, "home") if closed else home
     os.makedirs(home)
     if os.path.isdir(SKELETON):
         files.copy_tree(SKELETON, home)

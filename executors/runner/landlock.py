@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import stat
 import struct
 
 from . import system, wire
@@ -21,6 +20,7 @@ NO_ABSTRACT_SOCKETS, NO_SIGNALS = 1, 2
 # Else the host's audit log would have a line for each refusal, as many as the code likes.
 NO_LOG = 1 | 4
 PR_SET_NO_NEW_PRIVS = 38
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
@@ -38,80 +38,79 @@ def version():
 class Domains:
     """The domains that processes of the sandbox enter. Who is in one can't trace, or open the memory of, who is not in it.
 
-    They are described here once, by who has run no user code, since that could change a description.
-
     Args:
         mode: `process` or `session`.
-        closed: Top-level folder in which ordinary blocks may change nothing, or None.
+        closed: Top-level folder in which ordinary blocks may change nothing but in their own home, or None.
     """
 
     def __init__(self, mode, closed):
-        self._rulesets = {}
-        found = self._version = version()
-        if not found:
-            return
-        system.prctl(PR_SET_NO_NEW_PRIVS, 1)
-        if mode == "session":
-            # Its blocks may stop what earlier ones have started.
-            self._rulesets["shell"] = _describe(found, 0, None)
-            return
-        scopes = NO_ABSTRACT_SOCKETS | NO_SIGNALS
-        self._rulesets["block"] = _describe(found, scopes, closed)
-        self._rulesets["install"] = _describe(found, scopes, None)
+        # In a session blocks may stop what earlier ones have started.
+        self._scopes = 0 if mode == "session" else NO_ABSTRACT_SOCKETS | NO_SIGNALS
+        self._version = version()
+        self._folders = []
+        if self._version:
+            system.prctl(PR_SET_NO_NEW_PRIVS, 1)
+            # Opened here, once, and not by each process.
+            self._folders = [os.open(path, FOLDER) for path in ["/", *(_other_folders(closed) if closed else ())]]
 
-    def enter(self, name):
-        """Enter a domain, for good and with all that this process will start; no two have the same one.
+    def enter(self, home=None, all_folders=True):
+        """Enter a domain, for good and with all that this process will start; each process that does so has another one.
 
         Args:
-            name: Of the domain; one that does not exist here is none.
+            home: The block's home, or None.
+            all_folders: Whether it may change the closed folder, too.
 
         Raises:
             OSError: The kernel refuses.
         """
-        if name in self._rulesets:
-            _call(RESTRICT_SELF, self._rulesets[name], NO_LOG if self._version >= LOG_FLAGS_SINCE else 0)
+        if self._version:
+            root, *others = self._folders
+            if all_folders or not others:
+                rights, folders = REFER, [root]
+            else:
+                rights, folders = WRITE_FILE | CHANGE_FOLDER | REFER, others
+                rights |= TRUNCATE if self._version >= TRUNCATE_SINCE else 0
+            self._restrict(rights, folders, home)
         self.forget()
 
+    def _restrict(self, rights, folders, home):
+        attributes = struct.pack("QQQ", rights, 0, self._scopes)
+        ruleset = _call(CREATE_RULESET, attributes, len(attributes) if self._version >= SCOPES_SINCE else 8, 0)
+        for folder in folders:
+            _allow(ruleset, folder, rights)
+        if home is not None and os.path.isdir(home):
+            fd = os.open(home, FOLDER)
+            _allow(ruleset, fd, rights)
+            os.close(fd)
+        _call(RESTRICT_SELF, ruleset, NO_LOG if self._version >= LOG_FLAGS_SINCE else 0)
+        os.close(ruleset)
+
     def forget(self):
-        """Keep no description: user code could change it for the processes to come."""
-        wire.close_all(self._rulesets.values())
-        self._rulesets = {}
-
-
-def _describe(found, scopes, closed):
-    """Make a ruleset.
-
-    Args:
-        found: The kernel's version.
-        scopes: What is to reach no process outside.
-        closed: Folder in which nothing may be changed, or None.
-
-    Returns:
-        Its descriptor.
-    """
-    rights = REFER
-    if closed is not None:
-        rights |= WRITE_FILE | CHANGE_FOLDER | (TRUNCATE if found >= TRUNCATE_SINCE else 0)
-    attributes = struct.pack("QQQ", rights, 0, scopes)
-    fd = _call(CREATE_RULESET, attributes, len(attributes) if found >= SCOPES_SINCE else 8, 0)
-    for path in ["/"] if closed is None else _other_folders(closed):
-        _allow(fd, path, rights)
-    return fd
+        """Close what is open for this."""
+        wire.close_all(self._folders)
+        self._folders = []
 
 
 def _other_folders(closed):
-    for entry in os.scandir("/"):
-        if entry.path != closed and entry.is_dir(follow_symlinks=False):
-            yield entry.path
+    """The top-level folders in which anything can be changed; each costs each process a rule."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        mounts = [line.split(b" ", 6)[4:6] for line in file]
+    # Spaces and the like are written as octal numbers.
+    names = [
+        path.decode("unicode_escape").encode("latin-1") for path, options in mounts if b"rw" in options.split(b",")
+    ]
+    writable = [os.fsdecode(name) for name in names]
+    return [
+        entry.path
+        for entry in os.scandir("/")
+        if entry.path != closed
+        and entry.is_dir(follow_symlinks=False)
+        and ("/" in writable or any((path + "/").startswith(entry.path + "/") for path in writable))
+    ]
 
 
-def _allow(ruleset, path, rights):
-    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            _call(ADD_RULE, ruleset, PATH_BENEATH, struct.pack("=Qi", rights, fd), 0)
-    finally:
-        os.close(fd)
+def _allow(ruleset, folder, rights):
+    _call(ADD_RULE, ruleset, PATH_BENEATH, struct.pack("=Qi", rights, folder), 0)
 
 
 def _call(number, *arguments):

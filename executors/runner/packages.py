@@ -50,7 +50,8 @@ def prepare(request, code, config):
         code: Its code, as bytes.
         config: The sandbox's configuration.
     """
-    words = _pip_command(code) if config["packages"] and request["command"] in SHELLS else None
+    shell = config["packages"] and request["command"] in SHELLS
+    words = _pip_command(code) if shell and b"pip" in code else None
     if words is not None:
         # Without a shell: of what is checked here nothing is read again, or in another way.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])

@@ -59,7 +59,7 @@ class Supervisor:
         self.files = files.Files(config["workspace"])
         self._timers = []
         self._timer_order = itertools.count()
-        self.homes = homes.Homes(self.after, config["homes"])
+        self.homes = homes.Homes(self.after, config["homes"], config["closed"] is not None)
         self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal, self.homes)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
@@ -257,7 +257,7 @@ class Supervisor:
         return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
 
     def _may_join(self, block):
-        """Whether a block may run beside those that do; without Landlock they could call host tools in each other's name."""
+        """Whether a block may run beside those that do; without Landlock one could call host tools in another's name."""
         return bool(self.config["landlock"] or not self.running) or not any(
             each.request["tools"] for each in (block, *self.running.values())
         )
@@ -429,9 +429,9 @@ def main(read_frame, path):
     system.take_spare_descriptors()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
-    config["homes"] = homes.prepare(config["mode"])
     config["landlock"] = landlock.version()
     packages.prepare_folder(config)
+    config["homes"] = homes.prepare(config["mode"], config["closed"])
     os.chdir(config["workspace"])
     Supervisor(config).run()
 

@@ -67,17 +67,18 @@ class Worker:
             return
         os._exit(70)
 
-    def serve(self, sock, domain):
+    def serve(self, sock, home, installs):
         """Take requests until there are no more; does not return.
 
         Args:
             sock: Socket to the supervisor.
-            domain: Name of the domain of the block in process mode.
+            home: Path of the block's home where it can change that one only, or None.
+            installs: Whether the block may change the folder of packages.
         """
         self.pid = os.getpid()
         self._listen_to(sock)
         if self.script is not None:
-            self.domains.enter(domain)
+            self.domains.enter(home, all_folders=installs)
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
             if not self._wait(IDLE_MS):
                 self.script.rehearse()
@@ -199,7 +200,7 @@ class Worker:
     def _become_command(self, ident, request, data, fds):
         if self.script is None:
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
-            self.domains.enter("shell")
+            self.domains.enter()
         stdio.point_at(*fds[:2])
         self._enter(request)
         command, path = request["command"], request["path"]

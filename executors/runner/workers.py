@@ -68,6 +68,7 @@ class Workers:
         self._on_ready = on_ready
         self._on_failure = on_failure
         self._homes = homes
+        self._zygote_home = None
         self._pending = {}
         self.by_pid = {}
         self.ending = set()
@@ -80,6 +81,11 @@ class Workers:
     def start_zygote(self):
         """Fork the warm interpreter."""
         ours, theirs = socket.socketpair()
+        wire.tell_senders(ours)  # it may speak before this process runs again
+        if self._zygote_home is not None:
+            self._homes.remove(self._zygote_home)
+        # What it imports reads settings there, and it may start when blocks have run.
+        self._zygote_home = self._homes.make()
         try:
             pid = os.fork()
         except OSError:
@@ -90,10 +96,8 @@ class Workers:
             try:
                 _leave_supervisor(theirs.fileno())
                 system.set_limits(self._config.get("rlimits", {}))
-                # What it imports reads settings there, and it may start when blocks have run.
-                home = self._homes.make()
-                if home is not None:
-                    os.environ["HOME"] = home
+                if self._zygote_home is not None:
+                    os.environ["HOME"] = self._zygote_home
                 zygote.run(theirs, self._config)
             finally:
                 os._exit(71)
@@ -109,11 +113,11 @@ class Workers:
             self._taught = sources
             self._zygote.send(wire.pack(b"T", 0, {"sources": sources}, limit=wire.MAX_REQUEST))
 
-    def start(self, domain=b"W"):
+    def start(self, kind=b"W"):
         """Ask for a worker; requests may be sent to it at once.
 
         Args:
-            domain: Type of the request: `W`, or `I` for a worker that may change the folder of packages.
+            kind: `W`, or `I` for a worker that may change the folder of packages.
 
         Returns:
             The `Worker`.
@@ -124,10 +128,10 @@ class Workers:
         system.free_processors((1, self.zygote_pid))
         self._connect(worker, ours)
         self._pending[worker.ident] = worker
-        self._zygote.send(wire.pack(domain, worker.ident), [theirs.fileno()])
+        worker.home = self._homes.make_ahead()
+        self._zygote.send(wire.pack(kind, worker.ident, None, os.fsencode(worker.home or "")), [theirs.fileno()])
         theirs.close()
         self.let_zygote_run()
-        worker.home = self._homes.make()
         return worker
 
     def _connect(self, worker, sock):

@@ -167,7 +167,7 @@ class Zygote:
                 if kind == b"T":
                     _learn(wire.unpack(payload)[0]["sources"])
                 else:
-                    self._fork_worker(ident, self.reader.take_fds(1)[0], "install" if kind == b"I" else "block")
+                    self._fork_worker(ident, self.reader.take_fds(1)[0], os.fsdecode(payload) or None, kind == b"I")
                 if self.reader.frames:
                     self._tell_of_the_dead()  # who wait count against what there may be
 
@@ -178,7 +178,7 @@ class Zygote:
     def _say(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
 
-    def _fork_worker(self, ident, fd, domain):
+    def _fork_worker(self, ident, fd, home, installs):
         try:
             pid = os.fork()
         except OSError as error:
@@ -190,13 +190,13 @@ class Zygote:
             os.close(fd)
             return
         try:
-            self._become_worker(fd, domain)
+            self._become_worker(fd, home, installs)
         except BaseException as error:  # a worker must never fall back into the zygote's loop
             os.write(2, ("the worker ended with %r" % error).encode())
         finally:
             os._exit(70)
 
-    def _become_worker(self, fd, domain):
+    def _become_worker(self, fd, home, installs):
         _signal.set_wakeup_fd(-1)
         _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
         # A block that held the other end of the pipe could fill it and so stop the zygote.
@@ -206,4 +206,4 @@ class Zygote:
         os.close(self.null)
         os.setsid()
         os.nice(WORKER_NICENESS)
-        self.ready.serve(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd), domain)
+        self.ready.serve(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd), home, installs)

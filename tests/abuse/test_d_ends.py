@@ -8,7 +8,13 @@ from ..executors.host_tools import Endless, Tool, in_short
 from .subject import Subject, each_engine
 
 KILLS = {
-    "PID 1": "for number in range(1, 65):\n    if number not in (32, 33): os.kill(1, number)",
+    "PID 1": "\n".join(
+        [
+            "for number in range(1, 65):",
+            "    try: number not in (32, 33) and os.kill(1, number)",
+            "    except PermissionError: pass",
+        ]
+    ),
     "the zygote": "os.kill(zygote(), 9); time.sleep(0.1)",
     "the zygote stopped": "os.kill(zygote(), signal.SIGSTOP)",
     "the parent": "os.kill(os.getppid(), 9); time.sleep(0.1)",

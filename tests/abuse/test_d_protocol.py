@@ -134,6 +134,7 @@ GARBAGE = {
     "random": "os.urandom(5000)",
     "part of a header": 'b"D\\0"',
     "part of a frame": 'struct.pack("!cII", b"D", 1, 100) + b"x" * 50',
+    "part of a long frame": 'struct.pack("!cII", b"D", 1, 1 << 20) + b"x"',
     "no message": 'struct.pack("!cII", b"D", 1, 4) + b"\\xff" * 4',
     "no JSON": 'struct.pack("!cII", b"D", 1, 8) + struct.pack("!I", 4) + b"{{{{"',
     "deep JSON": 'struct.pack("!cII", b"D", 1, 100004) + struct.pack("!I", 100000) + b"[" * 100000',

@@ -140,11 +140,12 @@ async def test_88_a_forged_checkpoint_costs_the_session_at_most(subject: Subject
     code = f"""
     {FORGE}
     import threading, time
-    sock = socket.socket(fileno=os.dup(control_socket()))
     def speak():
+        sock = socket.socket(fileno=os.dup(control_socket()))
         for _ in range(40):
             for _ in range(20):
-                sock.sendall(frame(b"C", own_ident(), {{"pid": pid}}))
+                try: sock.sendall(frame(b"C", own_ident(), {{"pid": pid}}))
+                except OSError: return
             time.sleep(0.005)
     """
     assert await subject.out(code) == ""
@@ -285,7 +286,8 @@ async def test_95_processes_without_room_and_a_dead_zygote_are_no_end(subject: S
                     except OSError:
                         time.sleep(0)
     except OSError:
-        os.kill(zygote, signal.SIGKILL)
+        try: os.kill(zygote, signal.SIGKILL)
+        except PermissionError: pass  # in process mode the block's domain ends here
     time.sleep(60)
     """
     result = await subject.run(code, timeout=2)

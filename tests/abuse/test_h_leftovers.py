@@ -59,6 +59,27 @@ FORKS = {
     "forks after the block": (
         "if os.fork() == 0:\n    os.setsid(); time.sleep(0.3)\n    for _ in range(3): os.fork()\n    take_all()"
     ),
+    # Where the interpreter is to connect after the block, it does so now, and leaves that to another process.
+    "connected ahead": (
+        "name = next(line.split()[-1] for line in open('/proc/net/unix') if '@codeact-' in line)\n"
+        "held = [socket.socket(socket.AF_UNIX) for _ in range(5)]\n"
+        "for sock in held: sock.connect(chr(0) + name[1:])\n"
+        "if os.fork() == 0: os.setsid(); take_all()\n"
+        "time.sleep(0.05)\n"
+        "more = [socket.socket(socket.AF_UNIX) for _ in range(5)]\n"
+        "for sock in more: sock.connect(chr(0) + name[1:])\n"
+        "if os.fork() == 0: os.setsid(); take_all()"
+    ),
+    "connects": (
+        "name = next(line.split()[-1] for line in open('/proc/net/unix') if '@codeact-' in line)\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0:\n"
+        "        os.setsid(); until = time.monotonic() + 20\n"
+        "        while time.monotonic() < until:\n"
+        "            try: sock = socket.socket(socket.AF_UNIX); sock.connect(chr(0) + name[1:])\n"
+        "            except OSError: pass\n"
+        "        os._exit(0)"
+    ),
     "clone": (
         "import ctypes, platform\n"
         "if ctypes.PyDLL(None).syscall({'x86_64': 56, 'aarch64': 220}[platform.machine()], 17, 0, 0, 0, 0) == 0: take_all()"

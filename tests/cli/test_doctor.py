@@ -12,11 +12,12 @@ from autogen_codeact.cli.doctor import limit_checks
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, Limits
 from tests.cli.support import codeact
+from tests.executors.sandboxes import without_landlock
 from tests.openai_server import OpenAIServer
 
 LIMITS = ["network", "capabilities", "privileges", "user", "root", "memory", "processes", "open files"]
 # Whether these are there, or what they say, depends on what this machine runs and on who else uses it.
-DEPENDS = ["Docker", "Docker Desktop", "runc", "Linux", "known holes", "leftovers"]
+DEPENDS = ["Docker", "Docker Desktop", "runc", "Linux", "known holes", "leftovers", "isolation"]
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 
 
@@ -63,11 +64,29 @@ async def test_limits_that_do_not_hold_are_found(docker_engine):
     async with loose:
         result = await loose.execute_code_blocks([CodeBlock(code=PROBE, language="python")], CancellationToken())
     found = {check.name: check for check in limit_checks(json.loads(result.output), Limits())}
-    assert list(found) == LIMITS
+    assert list(found) == [*LIMITS, "isolation"]
     lacking = [name for name, check in found.items() if check.status == "lack"]
     assert lacking == ["network", "user", "root", "memory", "processes", "open files"]
     assert all(found[name].advice for name in lacking)
     assert found["memory"].detail == "100,663,296 instead of 1,073,741,824 bytes"
+
+
+async def isolation(executor):
+    async with executor:
+        result = await executor.execute_code_blocks([CodeBlock(code=PROBE, language="python")], CancellationToken())
+    return {check.name: check for check in limit_checks(json.loads(result.output), Limits())}["isolation"]
+
+
+async def test_whether_blocks_are_isolated_from_each_other_is_said(docker_engine, tmp_path):
+    here = await isolation(DockerCommandLineCodeExecutor())
+    if here.status == "ok":
+        assert here.detail.startswith("blocks of one sandbox are isolated from each other: Landlock ABI ")
+    lacking = await isolation(DockerCommandLineCodeExecutor(seccomp=without_landlock(tmp_path)))
+    assert (lacking.status, lacking.detail) == (
+        "note",
+        "blocks of one sandbox are not isolated: Landlock is not available",
+    )
+    assert "run alone" in lacking.advice
 
 
 def test_without_any_sandbox_the_rest_is_still_looked_at(tmp_path):

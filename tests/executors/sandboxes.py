@@ -1,6 +1,8 @@
 """Running blocks in tests."""
 
+import json
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
@@ -8,6 +10,7 @@ from autogen_core.code_executor import CodeBlock
 from docker.api.client import APIClient
 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors.seccomp import PROFILE
 
 FORGE = """
     import json, os, socket, stat, struct, sys, threading
@@ -57,6 +60,16 @@ async def out(executor: SandboxCodeExecutor, code: str | CodeBlock, language: st
 def told(result: ExecutionResult) -> tuple[str, int, str]:
     """The verdict in short."""
     return result.outcome, result.exit_code, result.output
+
+
+def without_landlock(folder: Path) -> str:
+    """Path of a profile of system calls, for Docker, that takes Landlock away: as kernels have it that are too old for it."""
+    profile: dict[str, Any] = json.loads(PROFILE.read_text())
+    for entry in profile["syscalls"]:
+        entry["names"] = [name for name in entry["names"] if not name.startswith("landlock_")]
+    path = folder / "seccomp.json"
+    path.write_text(json.dumps(profile))
+    return str(path)
 
 
 async def mark_is_kept(session: SandboxCodeExecutor) -> bool:

@@ -124,7 +124,8 @@ class TestPlaces:
     async def test_only_what_programs_need_is_there(self, executor):
         places = await seen(executor, "import json, os; print(json.dumps(sorted(os.listdir('/'))))")
         assert set(places) <= {
-            *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "tmp", "usr", "workspace")
+            *("bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "tmp", "usr", "workspace"),
+            "packages",
         }
         known = await seen(executor, "import json, os; print(json.dumps(os.listdir('/etc')))")
         assert not {"shadow", "sudoers", "ssh", "hostname", "machine-id", "resolv.conf", "environment"} & set(known)
@@ -148,10 +149,11 @@ class TestPlaces:
             """
             import getpass, grp, json, os, pwd, socket
             user = pwd.getpwuid(os.getuid())
-            print(json.dumps([user.pw_name, user.pw_dir, os.path.expanduser("~"), grp.getgrgid(os.getgid()).gr_name,
+            home = os.path.expanduser("~") == os.environ["HOME"]
+            print(json.dumps([user.pw_name, user.pw_dir, home, grp.getgrgid(os.getgid()).gr_name,
                 getpass.getuser(), socket.gethostbyname("localhost"), socket.gethostbyname(socket.gethostname())]))
             """,
-        ) == ["nobody", "/tmp/home", "/tmp/home", "nogroup", "nobody", "127.0.0.1", "127.0.0.1"]
+        ) == ["nobody", "/tmp/home", True, "nogroup", "nobody", "127.0.0.1", "127.0.0.1"]
 
     @pytest.mark.parametrize(
         "path", ["/", "/usr", "/usr/bin", "/usr/lib", "/etc", "/bin", "/dev", "/sys", "/proc", "/proc/sys/kernel"]
@@ -163,9 +165,10 @@ class TestPlaces:
         # Nor may it change what is there.
         assert (await run(executor, f"chmod 777 {path}; mv {path} {path}.old", language="sh")).exit_code != 0
 
-    @pytest.mark.parametrize("path", ["/workspace", "/tmp", "/tmp/home", "/dev/shm"])
+    @pytest.mark.parametrize("path", ["/workspace", "/tmp", "~", "/dev/shm"])
     async def test_can_write_to(self, executor, path):
-        await out(executor, f"open('{path}/mine', 'w').write('x'); import os; os.remove('{path}/mine')")
+        code = f"import os; path = os.path.expanduser('{path}/mine'); open(path, 'w').write('x'); os.remove(path)"
+        await out(executor, code)
 
     @pytest.mark.parametrize(
         "path",
@@ -239,7 +242,8 @@ class TestSecrets:
         assert CANARY not in found[0]
         assert "PATH=" in found[0]  # so environments were read at all
         assert set(found[1]) - {"PWD"} == {
-            *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK")
+            *("HOME", "LANG", "MPLBACKEND", "PATH", "PIP_BREAK_SYSTEM_PACKAGES", "PIP_DISABLE_PIP_VERSION_CHECK"),
+            "PYTHONUSERBASE",
         }
 
     async def test_a_value_for_the_sandbox_is_on_no_command_line_of_the_host(self):
@@ -363,7 +367,7 @@ class TestOthers:
                 executor,
                 "ls /tmp /dev/shm; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[s]leep 77' || true",
                 language="sh",
-            ) == ("/dev/shm:\n\n/tmp:\nhome\n0\n")
+            ) == ("/dev/shm:\n\n/tmp:\n0\n")
 
 
 class TestLimits:

@@ -11,7 +11,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxStartError
 
 from .conftest import MakeExecutor
-from .sandboxes import FORGE, block, out, run, told
+from .sandboxes import FORGE, block, out, run, told, without_landlock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,6 +32,16 @@ STRANGERS = """
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     async with DockerCommandLineCodeExecutor(timeout=10) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def exposed(
+    sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[DockerCommandLineCodeExecutor]:
+    """A sandbox without Landlock, where a block can send signals to every process."""
+    profile = without_landlock(tmp_path_factory.mktemp("profile"))
+    async with DockerCommandLineCodeExecutor(timeout=10, seccomp=profile) as started:
         yield started
 
 
@@ -256,7 +266,7 @@ class TestNothingOutlivesItsBlock:
 
 
 class TestCodeThatTurnsOnTheSandbox:
-    """Everything in it has the same user, so signals can be sent; what must hold is the next block."""
+    """Without Landlock signals can be sent, since everything in it has the same user; what must hold is the next block."""
 
     @pytest.mark.parametrize(
         "code",
@@ -269,14 +279,16 @@ class TestCodeThatTurnsOnTheSandbox:
         ],
     )
     async def test_with_signals_ends_well_itself_and_the_next_block_runs(
-        self, executor: DockerCommandLineCodeExecutor, code: str
+        self, exposed: DockerCommandLineCodeExecutor, code: str
     ) -> None:
-        assert told(await run(executor, code + "\nprint('done')")) == ("ok", 0, "done\n")
+        assert told(await run(exposed, code + "\nprint('done')")) == ("ok", 0, "done\n")
         for _ in range(3):
-            assert await out(executor, "print('next')") == "next\n"
+            assert await out(exposed, "print('next')") == "next\n"
 
-    async def test_and_stops_all_others_and_itself_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(timeout=1)
+    async def test_and_stops_all_others_and_itself_ends_by_the_deadline(
+        self, make_executor: MakeExecutor, tmp_path: Path
+    ) -> None:
+        executor = await make_executor(timeout=1, seccomp=without_landlock(tmp_path))
         code = "import os; os.kill(-1, 19); os.kill(os.getpid(), 19)"
         assert (await run(executor, code)).outcome == "timeout"
         assert await out(executor, "print('next')") == "next\n"
@@ -391,7 +403,7 @@ class TestCodeThatTurnsOnTheSandbox:
         # The deadline's signal can cut a frame short, and what follows is garbage.
         assert (await flooding).outcome in {"timeout", "crashed"}
 
-    async def test_kills_the_others_again_and_again(self, executor: DockerCommandLineCodeExecutor) -> None:
+    async def test_kills_the_others_again_and_again(self, exposed: DockerCommandLineCodeExecutor) -> None:
         code = """
             import os, time
             until = time.monotonic() + 1
@@ -400,8 +412,8 @@ class TestCodeThatTurnsOnTheSandbox:
                 except ProcessLookupError: pass
             print('done')
         """
-        assert await out(executor, code) == "done\n"
-        assert await out(executor, "print('next')") == "next\n"
+        assert await out(exposed, code) == "done\n"
+        assert await out(exposed, "print('next')") == "next\n"
 
 
 class TestManyAtOnce:
@@ -424,8 +436,8 @@ class TestManyAtOnce:
 
 
 class TestPreload:
-    async def test_is_there_before_the_block(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(preload=["decimal", "xml.dom.minidom"])
+    async def test_is_there_before_the_block(self, make_executor: MakeExecutor, tmp_path: Path) -> None:
+        executor = await make_executor(preload=["decimal", "xml.dom.minidom"], seccomp=without_landlock(tmp_path))
         code = "import sys; print(*[name in sys.modules for name in ('decimal', 'xml.dom.minidom', 'fractions')])"
         assert await out(executor, code) == "True True False\n"
         # Also after the interpreter that had imported them was killed.

@@ -1,0 +1,369 @@
+"""H 7: blocks of process mode against those that run at the same time, and against those that come next."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import SandboxCodeExecutor
+
+from ..executors.host_tools import Tool
+from ..executors.sandboxes import run, without_landlock
+from .subject import SUBJECTS, Kind, Subject
+
+in_process_mode = pytest.mark.parametrize(
+    "kind", [kind for kind in SUBJECTS if kind.mode == "process"], ids=str, indirect=True
+)
+in_sessions = pytest.mark.parametrize(
+    "kind", [kind for kind in SUBJECTS if kind.mode == "session"], ids=str, indirect=True
+)
+
+VICTIM = """
+    import os, socket, threading, time
+    secret = "".join(["of the", " victim"])
+    unchanged = bytearray(b"unchanged" * 100)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind("\\0victim")
+    server.listen()
+    with open("/tmp/pid", "w") as file:
+        file.write(f"{os.getpid()} {os.getppid()}")
+    until = time.monotonic() + 8
+    while not os.path.exists("/tmp/done") and time.monotonic() < until:
+        time.sleep(0.01)
+    os.path.exists("/tmp/done") and os.remove("/tmp/done")
+    print(unchanged == b"unchanged" * 100)
+"""
+# Each attempt is also made on a child of the attacker's own, where it must work: the control.
+ATTACK = """
+    import ctypes, os, signal, socket, subprocess, time
+    while not (os.path.exists("/tmp/pid") and open("/tmp/pid").read()):
+        time.sleep(0.01)
+    pid, zygote = map(int, open("/tmp/pid").read().split())
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    def checked(code):
+        if code < 0:
+            raise OSError(ctypes.get_errno(), "refused")
+    def connect():
+        with socket.socket(socket.AF_UNIX) as sock: sock.connect("\\0victim")
+    attempts = {
+        "memory read": lambda pid: open(f"/proc/{pid}/mem", "rb"),
+        "memory written": lambda pid: open(f"/proc/{pid}/mem", "r+b"),
+        "map": lambda pid: open(f"/proc/{pid}/maps").read(),
+        "environment": lambda pid: open(f"/proc/{pid}/environ").read(),
+        "descriptors": lambda pid: os.readlink(f"/proc/{pid}/fd/1"),
+        "directory": lambda pid: os.readlink(f"/proc/{pid}/cwd"),
+        "root": lambda pid: os.listdir(f"/proc/{pid}/root/"),
+        "files mapped": lambda pid: os.listdir(f"/proc/{pid}/map_files") and None,
+        "asked": lambda pid: os.kill(pid, 0),
+        "stopped": lambda pid: os.kill(pid, signal.SIGSTOP),
+        "killed": lambda pid: os.kill(pid, signal.SIGKILL),
+    }
+    for name, attempt in attempts.items():
+        for whose, target in (("own", child), ("other", pid), ("zygote", zygote)):
+            try: attempt(target); print(name, whose, "done")
+            except PermissionError: print(name, whose, "refused")
+    try: connect(); print("socket other done")
+    except PermissionError: print("socket other refused")
+    for call in (lambda: os.kill(-1, signal.SIGKILL), lambda: os.killpg(pid, signal.SIGKILL)):
+        try: call()
+        except (PermissionError, ProcessLookupError): pass
+    open("/tmp/done", "w").close()
+"""
+
+
+@in_process_mode
+async def test_h7_concurrent_blocks_reach_no_process_of_each_other(subject: Subject) -> None:
+    executor = await subject.start({"timeout": 15})
+    victim, attack = await asyncio.gather(run(executor, VICTIM), run(executor, ATTACK))
+    assert (victim.outcome, victim.output) == ("ok", "True\n"), victim
+    assert attack.outcome == "ok", attack
+    told = dict(line.rsplit(" ", 1) for line in attack.output.splitlines())
+    assert {name: how for name, how in told.items() if not name.endswith(" own") and how != "refused"} == {}
+    # Of its own all is open but what takes a capability.
+    assert {name for name, how in told.items() if name.endswith(" own") and how != "done"} <= {"files mapped own"}
+    assert len(told) == 34
+
+
+NEEDED = """
+    import ctypes, multiprocessing, multiprocessing.shared_memory, os, signal, subprocess, sys, threading, time
+    def double(number): return number * 2
+    if __name__ == "__main__":
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            assert pool.map(double, range(4)) == [0, 2, 4, 6]
+        lock = multiprocessing.Lock()
+        with lock: pass
+        shared = multiprocessing.shared_memory.SharedMemory(create=True, size=100)
+        shared.buf[0] = 7
+        shared.close(); shared.unlink()
+        child = subprocess.Popen(["sleep", "60"])
+        child.terminate()
+        assert child.wait() == -signal.SIGTERM
+        shell = subprocess.run(["sh", "-c", "sleep 60 & kill $!; wait $!; kill -0 $$ && echo $?"], capture_output=True)
+        assert shell.stdout == b"0\\n", shell
+        group = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        os.killpg(group.pid, signal.SIGKILL)
+        assert group.wait() == -9
+        os.kill(os.getpid(), 0)
+        open("/proc/self/mem", "rb").close(); open("/proc/self/environ").read(); os.listdir("/proc/self/fd")
+        open("/dev/stderr", "w").close(); open("/dev/null", "w").close(); open("/dev/shm/x", "w").close()
+        memory = os.memfd_create("x")
+        open(f"/proc/self/fd/{memory}", "r+b").close()
+        os.makedirs("/tmp/a/b"); open("/tmp/a/b/c", "w").close()
+        os.rename("/tmp/a/b/c", "/tmp/c"); os.link("/tmp/c", "/tmp/a/c"); os.rename("/tmp/a/b", "/tmp/b")
+        os.truncate("/tmp/c", 10); os.mkfifo("/tmp/fifo"); os.symlink("a", "/tmp/link")
+        signal.signal(signal.SIGALRM, lambda *_: print("alarm"))
+        signal.setitimer(signal.ITIMER_REAL, 0.01); time.sleep(0.1)
+        threading.Thread(target=signal.pthread_kill, args=(threading.get_ident(), 0)).start()
+"""
+
+
+@in_process_mode
+async def test_h7_what_a_block_does_to_its_own_processes_and_files_works(subject: Subject) -> None:
+    """The control: the domain takes nothing away that is the block's own."""
+    assert await subject.out(NEEDED, timeout=10) == "alarm\n"
+
+
+PLANT = """
+    import glob, os, sys
+    home = os.environ["HOME"]
+    mark = "import os; open('/tmp/ran-%s' % os.getpid(), 'w')"
+    version = "python%d.%d" % sys.version_info[:2]
+    folders = [home, "/tmp/home", "/packages", home + "/.local", "/tmp/home/.local"]
+    folders += [f"{folder}/lib/{version}/site-packages" for folder in list(folders)]
+    files = {f"{folder}/{name}": mark + "\\n" for folder in folders for name in
+             ("x.pth", "usercustomize.py", "sitecustomize.py", "planted.py", "threading.py")}
+    shell = "touch /tmp/ran-shell-$$\\n"
+    # The home of the block to come may be there already.
+    homes = {home, "/tmp/home", *glob.glob(os.path.dirname(home) + "/home*"), *glob.glob("/tmp/home*")}
+    for folder in (*homes, "/tmp"):
+        for name in (".bashrc", ".bash_profile", ".profile", ".bash_login", ".zshrc", ".shrc", ".kshrc", ".bash_logout"):
+            files[f"{folder}/{name}"] = shell
+        files[f"{folder}/.config/pip/pip.conf"] = "[global]\\nindex-url = http://127.0.0.1:9/\\n"
+        files[f"{folder}/.pydistutils.cfg"] = "[install]\\nprefix=/tmp/planted\\n"
+        files[f"{folder}/.gitconfig"] = "[alias]\\nx = !touch /tmp/ran-git\\n"
+    written = 0
+    for path, text in files.items():
+        try:
+            os.path.islink(path) and os.remove(path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            open(path, "w").write(text)
+            written += 1
+        except OSError as error:
+            assert path.startswith("/packages"), error
+    print(written > 20)
+"""
+NEXT = """
+    import glob, os, subprocess, sys
+    # Whatever begins as programs begin: the interpreter, a shell of each kind.
+    for command in ([sys.executable, "-c", "import threading"], ["sh", "-c", ":"], ["sh", "-l", "-c", ":"], ["bash", "-c", ":"],
+                    ["bash", "-l", "-c", ":"], ["bash", "-i", "-c", ":"]):
+        subprocess.run(command, capture_output=True, cwd="/")
+    try:
+        import planted
+        print("imported")
+    except ImportError: pass
+    print(glob.glob("/tmp/ran-*"), [name for name in os.listdir(os.environ["HOME"]) if "planted" in name])
+"""
+
+
+@in_process_mode
+async def test_h7_nothing_planted_by_one_block_runs_in_or_before_the_next(subject: Subject) -> None:
+    """A `.pth` in the shared home ran before the next block, with that block's rights to call host tools."""
+    for _ in range(2):
+        assert await subject.out(PLANT) == "True\n"
+        assert await subject.out("ls /tmp/ran-* 2>/dev/null; true", "sh") == ""
+        assert await subject.out(NEXT, timeout=15) == "[] []\n"
+        assert await subject.out("ls /tmp/ran-* 2>/dev/null; true", "bash") == ""
+
+
+HOMES = "import glob, os; print(len(glob.glob(os.path.dirname(os.environ['HOME']) + '/home-*')))"
+FULL = """
+    import os, subprocess
+    os.chdir(os.environ["HOME"])
+    for number in range(300):
+        open(f"file-{number}", "w").close()
+    for depth in range(400):
+        os.mkdir("d" * 100)
+        os.chdir("d" * 100)
+        open("file", "w").close()
+    os.mkdir("closed"); open("closed/file", "w").close(); os.chmod("closed", 0)
+    os.symlink("/workspace", "link")
+    os.chdir(os.environ["HOME"])
+    subprocess.run(["rm", "-rf", ".cache"])
+    os.symlink("/workspace", ".cache")
+    os.makedirs("/workspace/matplotlib", exist_ok=True)
+    open("/workspace/kept", "w").close(); open("/workspace/matplotlib/fontlist-v330.json", "w").close()
+"""
+
+
+@in_process_mode
+async def test_h7_homes_are_gone_after_their_blocks_however_full_and_deep(subject: Subject) -> None:
+    await subject.start()
+    for _ in range(3):
+        await subject.out(FULL)
+    for _ in range(100):
+        left = int(await subject.out(HOMES))
+        if left <= 3:
+            break
+        await asyncio.sleep(0.05)
+    # The block's own, the next one's, and that of the zygote.
+    assert left <= 3
+    kept = "import os; print(os.path.exists('/workspace/kept'), os.listdir('/workspace/matplotlib'))"
+    assert await subject.out(kept) == "True ['fontlist-v330.json']\n"
+
+
+PACKAGE = """
+    import os
+    os.makedirs("/workspace/source/mine", exist_ok=True)
+    with open("/workspace/source/setup.py", "w") as file:
+        file.write("from setuptools import setup; setup(name='mine', version='1', packages=['mine'])")
+    with open("/workspace/source/mine/__init__.py", "w") as file:
+        file.write("VALUE = 7")
+    # What pip, its interpreter or its build could take for its own, where it runs.
+    mark = "open('/packages/planted', 'w'); open('/tmp/planted', 'w')"
+    for name in ("pip", "runpy", "sitecustomize", "usercustomize", "site", "os", "json", "encodings"):
+        with open(f"/workspace/{name}.py", "w") as file:
+            file.write(mark)
+    with open("/workspace/pip.conf", "w") as file:
+        file.write("[global]\\ntarget = /tmp/elsewhere\\n")
+"""
+CLEAN = "import glob, os\n[os.remove(path) for path in glob.glob('/workspace/*.py') + glob.glob('/workspace/pip.conf')]"
+INSTALL = "# Installs it.\npip install --no-build-isolation --no-index ./source\n"
+CHANGE = """
+    import ctypes, glob, os, subprocess, sys
+    folder = os.path.dirname(__import__("mine").__file__)
+    site = os.path.dirname(folder)
+    def attempt(call):
+        try: call(); print("done", call.__code__.co_firstlineno)
+        except OSError: pass
+    libc = ctypes.CDLL(None, use_errno=True)
+    root = "/proc/self/root"
+    os.symlink(site, "/tmp/link")
+    for path in (folder + "/__init__.py", root + folder + "/__init__.py", "/tmp/link/mine/__init__.py"):
+        attempt(lambda: open(path, "a"))
+        attempt(lambda: open(path, "r+b"))
+        attempt(lambda: os.truncate(path, 0))
+        attempt(lambda: os.remove(path))
+        attempt(lambda: os.rename(path, path + "x"))
+        attempt(lambda: os.rename(path, "/tmp/x"))
+        attempt(lambda: os.link(path, "/tmp/x"))
+    fd = os.open(folder + "/__init__.py", os.O_RDONLY)
+    attempt(lambda: open(f"/proc/self/fd/{fd}", "w"))
+    open("/tmp/new.pth", "w").close()
+    for place in (site, root + site, "/tmp/link", "/packages"):
+        attempt(lambda: open(place + "/new.pth", "w"))
+        attempt(lambda: os.mkdir(place + "/new"))
+        attempt(lambda: os.symlink("/tmp", place + "/new"))
+        attempt(lambda: os.mkfifo(place + "/new"))
+        attempt(lambda: os.rename("/tmp/new.pth", place + "/new.pth"))
+        attempt(lambda: os.link("/tmp/new.pth", place + "/new.pth"))
+    attempt(lambda: os.rename(site, site + "x"))
+    attempt(lambda: os.rename("/packages", "/tmp/packages"))
+    print(subprocess.run([sys.executable, "-c", f"open({site!r} + '/new.pth', 'w')"], capture_output=True).returncode)
+"""
+
+
+@in_process_mode
+@pytest.mark.timeout(180)
+async def test_h7_packages_are_installed_by_pip_alone_and_no_other_block_changes_them(subject: Subject) -> None:
+    await subject.start(memory="512m", tmp="64m", workspace="64m")
+    await subject.out(PACKAGE)
+    installed = await subject.run(INSTALL, "sh", timeout=60)
+    assert installed.outcome == "ok", installed
+    await subject.out(CLEAN)
+    look = "import os; print(os.path.exists('/packages/planted'), os.path.exists('/tmp/planted'))"
+    assert await subject.out(look) == "False False\n"
+    for look in (
+        "import mine; print(mine.VALUE)",
+        "import subprocess; subprocess.run(['python3', '-c', 'import mine; print(mine.VALUE)'])",
+    ):
+        assert await subject.out(look) == "7\n"
+    assert await subject.out(CHANGE) == "1\n"
+    assert await subject.out("import mine; print(mine.VALUE)") == "7\n"
+    # What is more than that one command has no such rights, and is told how to get them.
+    for more in (
+        INSTALL + "touch /packages/planted",
+        "pip install ./source; true && false",
+        "pip install $(echo ./source) || exit 1",
+    ):
+        refused = await subject.run(more, "bash", timeout=60)
+        assert refused.outcome == "error", refused
+        assert any("pip install" in note for note in refused.notes), refused
+    removed = await subject.run("python3 -m pip uninstall --yes mine", "sh", timeout=30)
+    assert removed.outcome == "ok", removed
+    assert (await subject.run("import mine")).outcome == "error"
+
+
+@in_sessions
+@pytest.mark.timeout(120)
+async def test_h7_packages_of_a_session_are_installed_by_any_block(subject: Subject) -> None:
+    """There, all blocks have one interpreter, and nothing to protect from each other."""
+    await subject.start(memory="512m", tmp="64m", workspace="64m")
+    await subject.out(PACKAGE)
+    await subject.out(CLEAN)
+    installed = await subject.run("cd /workspace && " + INSTALL.splitlines()[1], "sh", timeout=60)
+    assert installed.outcome == "ok", installed
+    assert await subject.out("import mine, os; print(mine.VALUE, os.path.exists('/tmp/planted'))") == "7 False\n"
+
+
+@in_sessions
+async def test_h7_what_a_shell_of_a_session_has_left_reaches_no_interpreter(subject: Subject) -> None:
+    """Its memory could be written to from there, as by any process of the same user."""
+    await subject.out("import os; secret = 'of the session'; open('/tmp/pid', 'w').write(str(os.getpid()))")
+    reach = """
+    cat > /tmp/reach.py <<'END'
+    import os
+    pid = open("/tmp/pid").read()
+    for path, mode in (("mem", "rb"), ("mem", "r+b"), ("environ", "rb"), ("maps", "rb")):
+        try: open(f"/proc/{pid}/{path}", mode); print("opened", path)
+        except PermissionError: pass
+    print(os.access(f"/proc/{os.getpid()}/mem", os.W_OK))
+    END
+    python3 /tmp/reach.py"""
+    assert await subject.out("\n".join(line[4:] for line in reach.splitlines()), "sh") == "True\n"
+    # Blocks may still stop what earlier ones have started.
+    await subject.out(
+        "import subprocess; child = subprocess.Popen(['sleep', '60']); open('/tmp/child', 'w').write(str(child.pid))"
+    )
+    assert await subject.out("kill $(cat /tmp/child) && echo stopped", "sh") == "stopped\n"
+
+
+async def together(executor: SandboxCodeExecutor, *codes: str) -> list[str]:
+    """Run blocks at the same time; how each ended, with its output."""
+    results = await asyncio.gather(*(run(executor, code) for code in codes))
+    return [f"{result.outcome} {result.output}".strip() for result in results]
+
+
+@pytest.mark.parametrize("kind", [Kind("docker", "process")], ids=str, indirect=True)
+async def test_h7_without_landlock_blocks_that_may_call_tools_run_alone(subject: Subject, tmp_path: Path) -> None:
+    async def note() -> str:
+        """Note it."""
+        return "noted"
+
+    def counting(name: str) -> str:
+        return f"""
+            import os, time
+            open("/tmp/running-{name}", "w").close()
+            most, until = 0, time.monotonic() + 2
+            while most < 2 and time.monotonic() < until:
+                most = max(most, len([each for each in os.listdir("/tmp") if each.startswith("running")]))
+                time.sleep(0.01)
+            time.sleep(0.1)
+            print(most)
+            os.remove("/tmp/running-{name}")
+        """
+
+    options = {"timeout": 15, "seccomp": without_landlock(tmp_path), "tools": [Tool(note)]}
+    executor = await subject.start(options)
+    assert await together(executor, *map(counting, "abc")) == ["ok 1"] * 3
+    # Elsewhere they run together.
+    async with subject.kind.make(timeout=15, tools=[Tool(note)]) as other:
+        assert await together(other, *map(counting, "ab")) == ["ok 2"] * 2
+    # Nor does what lies in the folder of packages run ahead of a block.
+    plant = PLANT.replace('assert path.startswith("/packages"), error', "raise")
+    assert await subject.out(plant) == "True\n"
+    assert await subject.out("import glob; print(glob.glob('/tmp/ran-*'))") == "[]\n"
