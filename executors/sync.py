@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .block_reply import artifact
 from .connection import Reply
@@ -30,6 +30,7 @@ WRITTEN_AT_ONCE = 4
 FILES_AT_ONCE = 256
 # Files on their way at the same time, so that many small ones don't wait for an answer each; the runner takes up to 64.
 MOVED_AT_ONCE = 32
+MOVED_BYTES = 2 * 1024**2
 MOST_REFUSED = 8
 MOST_LISTED = 50
 PAGE_BYTES = 4096
@@ -37,6 +38,7 @@ QUICK_BYTES = 64 * 1024
 Kept = str | None | asyncio.Future[str | None]
 """The file that keeps the code of a block on the host, or None where there is none; or, while it is written, that to come."""
 
+T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 
 
@@ -90,7 +92,9 @@ async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of
     refused: list[str] = []
     sent = 0
     while sent < len(files) and len(refused) < MOST_REFUSED:
-        batch = files[sent : sent + (1 if refused else MOVED_AT_ONCE)]
+        batch = (
+            files[sent : sent + 1] if refused else _batch(files[sent : sent + MOVED_AT_ONCE], lambda file: file.size)
+        )
         ended = await _send(workspace, sandbox, batch)
         workspace.mark_synced([file.name for file, error in zip(batch, ended, strict=True) if error is None])
         sent += len(batch)
@@ -102,6 +106,16 @@ async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of
             elif error is not None:
                 raise error
     return (*notes, *_notes(refused, more=len(files) - sent))
+
+
+def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
+    """As many as may be on their way at the same time; of a large one that is a piece."""
+    room = MOVED_BYTES
+    for number, item in enumerate(items):
+        room -= min(size(item), CHUNK)
+        if room < 0:
+            return items[: max(1, number)]
+    return items
 
 
 async def _outgoing(workspace: Workspace) -> list[HostFile]:
@@ -215,9 +229,11 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
         here = [(entry, content) for entry, content in batch if content is not None]
         if here:
             await in_thread(_store_all, workspace, pulled, here)
-        fetched = iter([entry for entry, content in batch if content is None])
-        while entries := list(islice(fetched, MOVED_AT_ONCE)):
+        fetched = [entry for entry, content in batch if content is None]
+        while fetched:
+            entries = _batch(fetched[:MOVED_AT_ONCE], lambda entry: int(entry["size"]))
             await _fetch(workspace, sandbox, pulled, entries)
+            fetched = fetched[len(entries) :]
     return await in_thread(_finish, workspace, pulled)
 
 
@@ -327,13 +343,11 @@ def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
         is_protected = isinstance(error, ProtectedNameError)
         if is_protected and workspace.reported(reason):
             continue
-        more = f" {len(found) - 1:,} more files stay there for this reason." if len(found) > 1 else ""
-        logger.warning("the file %s stays in the sandbox: %s%s", shown, printable(str(error)), more)
+        others = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
+        logger.warning("the file %s stays in the sandbox: %s%s", shown, printable(str(error)), others)
         room = max(0, MOST_LISTED - len(listed))
         if len(found) > room or is_protected or error.errno == errno.EDQUOT:
-            workspace.note(
-                f"Not copied to work_dir: {shown}{f' and {len(found) - 1:,} more' * (len(found) > 1)}: {reason}"
-            )
+            workspace.note(f"Not copied to work_dir: {shown}{others}: {reason}")
         for entry, error in found[:room]:
             # A model reads it, and the host's folders are none of its business.
             note = f"not copied: {error.reason or error.strerror or error}"

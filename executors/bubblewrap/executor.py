@@ -181,6 +181,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             environment=variables.resolve(self._environment),
             readable=self._readable,
             bind_dir=self._mounted.resolve() if self._mounted is not None else None,
+            write_back=self._write_back,
         )
         settings = Settings(
             mode=self._mode,

@@ -287,6 +287,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             seccomp=docker_profile(self._seccomp),
             environment=variables.resolve(self._environment),
             bind_dir=str(self._mounted.resolve()) if self._mounted is not None else None,
+            write_back=self._write_back,
             volumes=self._extra_volumes,
             extra_hosts=self._extra_hosts,
             device_requests=self._device_requests,
