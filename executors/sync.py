@@ -191,11 +191,22 @@ async def in_pieces(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 @dataclass
+class _Refused:
+    """Files that were not stored for one reason."""
+
+    number: int
+    text: str
+    reason: str
+    is_protected: bool
+    entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+
+
+@dataclass
 class _Pulled:
     """What becomes of the files of one block."""
 
     artifacts: list[Artifact] = field(default_factory=list)
-    refused: dict[tuple[int, str], list[tuple[dict[str, Any], SandboxFileError]]] = field(default_factory=dict)
+    refused: dict[tuple[int, str], _Refused] = field(default_factory=dict)
 
     def attempt(self, entry: dict[str, Any], store: Callable[[], Path]) -> None:
         """Store a file and note what became of it."""
@@ -206,10 +217,13 @@ class _Pulled:
 
     def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
         """Note that a file was not stored; those with one reason belong together."""
-        number = error.errno if error.errno in errno.errorcode else 0
+        # Not the error: it would hold the content of the file in memory.
+        reason = str(error.reason or error.strerror or error)
+        number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
-        reason = error.reason if error.reason is not None and number != errno.EINVAL else ""
-        self.refused.setdefault((number or 0, reason), []).append((entry, error))
+        key = number, reason if error.reason is not None and number != errno.EINVAL else ""
+        about = _Refused(number, printable(str(error)), printable(reason), isinstance(error, ProtectedNameError))
+        self.refused.setdefault(key, about).entries.append((entry, reason))
 
 
 async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
@@ -337,21 +351,20 @@ def _begin(begun: list[Incoming], workspace: Workspace, *about: Any) -> None:
 def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
     """Say of the files that were not stored why: to the log and in the result, in a bounded number of sentences."""
     listed: list[Artifact] = []
-    for found in pulled.refused.values():
-        entry, error = found[0]
-        shown, reason = printable(entry["name"]), printable(str(error.reason or error.strerror or error))
-        is_protected = isinstance(error, ProtectedNameError)
-        if is_protected and workspace.reported(reason):
+    for refused in pulled.refused.values():
+        if refused.is_protected and workspace.reported(refused.reason):
             continue
-        others = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
-        logger.warning("the file %s stays in the sandbox: %s%s", shown, printable(str(error)), others)
+        count, shown = len(refused.entries), printable(refused.entries[0][0]["name"])
+        others = f" (and {count - 1:,} more)" if count > 1 else ""
+        logger.warning("the file %s stays in the sandbox: %s%s", shown, refused.text, others)
         room = max(0, MOST_LISTED - len(listed))
-        if len(found) > room or is_protected or error.errno == errno.EDQUOT:
-            workspace.note(f"Not copied to work_dir: {shown}{others}: {reason}")
-        for entry, error in found[:room]:
-            # A model reads it, and the host's folders are none of its business.
-            note = f"not copied: {error.reason or error.strerror or error}"
-            listed.append(artifact({**entry, "name": printable(entry["name"])}, note=note))
+        if count > room or refused.is_protected or refused.number == errno.EDQUOT:
+            workspace.note(f"Not copied to work_dir: {shown}{others}: {refused.reason}")
+        # A model reads it, and the host's folders are none of its business.
+        listed += [
+            artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
+            for entry, reason in refused.entries[:room]
+        ]
     return (*pulled.artifacts, *listed)
 
 
