@@ -310,7 +310,7 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         finally:
             workspace, self._workspace = self._workspace, None
             if workspace is not None:
-                await in_thread(workspace.close)
+                await sync.close(workspace, let_finish=keep_folder)
             if not keep_folder:
                 await self._drop_folder()
 
@@ -443,9 +443,10 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         calls = None
         if message["command"] is None:
             calls, message["tool_sources"] = self._tools.block(block), self._tools.later()
+        name = request.filename if request.named or not self._delete_tmp_files else None
+        keep = partial(sync.keep_code, kept, workspace or self._mounted, name, request.code)
         try:
-            save = partial(self._keep_code, request, kept)
-            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, meanwhile=save)
+            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, meanwhile=keep)
         except SandboxError as error:
             error.tool_calls = calls.ledger if calls is not None else ()
             raise
@@ -463,14 +464,6 @@ class SandboxCodeExecutor(FileTransfers, CodeExecutor):
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
-
-    def _keep_code(self, request: BlockRequest, kept: list[sync.Kept]) -> None:
-        """Keep the code on the host, as AutoGen's executors do, and say where."""
-        name, workspace = request.filename, self._workspace
-        if name is None or (self._delete_tmp_files and not request.named):
-            kept.append(None)
-        else:
-            kept.append(sync.keep_code(workspace, name, request.code) if workspace else str(self.work_dir / name))
 
     async def checkpoint(self) -> None:
         """Remember the session's memory as it is now, until the next call or `stop`.

@@ -67,6 +67,20 @@ async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> t
         return await pull(workspace, sandbox, reply)
 
 
+async def close(workspace: Workspace, *, let_finish: bool) -> None:
+    """Let nothing be stored any more.
+
+    Args:
+        workspace: The host's folder.
+        let_finish: Whether a block whose files are being stored may finish that.
+    """
+    if let_finish:
+        async with workspace.turns:
+            await in_thread(workspace.close)
+    else:
+        await in_thread(workspace.close)
+
+
 async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of_them: bool = False) -> tuple[str, ...]:
     """Send what is new or changed on the host.
 
@@ -368,21 +382,23 @@ def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
     return (*pulled.artifacts, *listed)
 
 
-def keep_code(workspace: Workspace, filename: str, code: bytes) -> Kept:
+def keep_code(kept: list[Kept], place: Workspace | Path | None, filename: str | None, code: bytes) -> None:
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
-        workspace: The host's folder.
-        filename: Name of the file.
+        kept: Takes the file, or None where it is not kept; or, where it has to be written, that to come.
+        place: The host's folder; a path where it is mounted, and the sandbox writes the file itself.
+        filename: Name of the file; None where it is not to be kept.
         code: The code.
-
-    Returns:
-        The file, or None where it could not be stored; or, where it has to be written, that to come.
     """
-    path = str(workspace.root / filename)
-    if len(code) <= QUICK_BYTES and workspace.holds(filename, code):
-        return path
-    return asyncio.get_running_loop().run_in_executor(None, _keep_code, workspace, filename, code)
+    if place is None or filename is None:
+        kept.append(None)
+    elif isinstance(place, Path):
+        kept.append(str(place / filename))
+    elif len(code) <= QUICK_BYTES and place.holds(filename, code):
+        kept.append(str(place.root / filename))
+    else:
+        kept.append(asyncio.get_running_loop().run_in_executor(None, _keep_code, place, filename, code))
 
 
 def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
