@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -217,10 +216,13 @@ class _Refused:
 
 @dataclass
 class _Pulled:
-    """What becomes of the files of one block."""
+    """What becomes of the files of one block: those with their content, those to be read in the sandbox, and the outcome."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     refused: dict[tuple[int, str], _Refused] = field(default_factory=dict)
+    inline: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
+    elsewhere: list[dict[str, Any]] = field(default_factory=list)
+    result: tuple[Artifact, ...] | None = None
 
     def attempt(self, entry: dict[str, Any], store: Callable[[], Path]) -> None:
         """Store a file and note what became of it."""
@@ -251,23 +253,19 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
     Returns:
         The files; one that could not be stored says why.
     """
+    pulled = await in_thread(_begin_pull, workspace, reply)
+    while pulled.inline:
+        await in_thread(_store_some, workspace, pulled)
+    while pulled.elsewhere:
+        entries = _batch(pulled.elsewhere[:MOVED_AT_ONCE], lambda entry: int(entry["size"]))
+        await _fetch(workspace, sandbox, pulled, entries)
+        del pulled.elsewhere[: len(entries)]
+    return pulled.result if pulled.result is not None else await in_thread(_finish, workspace, pulled)
+
+
+def _begin_pull(workspace: Workspace, reply: Reply) -> _Pulled:
+    """Sort the changed files, and store what has come with the reply; mostly that is all there is to do."""
     pulled = _Pulled()
-    waiting = iter(await in_thread(_to_store, workspace, reply))
-    while batch := list(islice(waiting, FILES_AT_ONCE)):
-        here = [(entry, content) for entry, content in batch if content is not None]
-        if here:
-            await in_thread(_store_all, workspace, pulled, here)
-        fetched = [entry for entry, content in batch if content is None]
-        while fetched:
-            entries = _batch(fetched[:MOVED_AT_ONCE], lambda entry: int(entry["size"]))
-            await _fetch(workspace, sandbox, pulled, entries)
-            fetched = fetched[len(entries) :]
-    return await in_thread(_finish, workspace, pulled)
-
-
-def _to_store(workspace: Workspace, reply: Reply) -> list[tuple[dict[str, Any], bytes | None]]:
-    """The changed files, each with its content where that has come with the reply."""
-    found: list[tuple[dict[str, Any], bytes | None]] = []
     offset = 0
     told: dict[str, bool] = {}
     for entry in checked_entries(reply.message.get("files", [])):
@@ -280,9 +278,22 @@ def _to_store(workspace: Workspace, reply: Reply) -> list[tuple[dict[str, Any], 
         if name is not None:
             told.setdefault(name, workspace.reported(name))
             content = b""
-        if name is None or not told[name]:
-            found.append((entry, content))
-    return found
+        if name is not None and told[name]:
+            continue
+        if content is None:
+            pulled.elsewhere.append(entry)
+        else:
+            pulled.inline.append((entry, content))
+    _store_some(workspace, pulled)
+    if not pulled.inline and not pulled.elsewhere:
+        pulled.result = _finish(workspace, pulled)
+    return pulled
+
+
+def _store_some(workspace: Workspace, pulled: _Pulled) -> None:
+    """Store as many as may be stored at once of those whose content is here."""
+    _store_all(workspace, pulled, pulled.inline[:FILES_AT_ONCE])
+    del pulled.inline[:FILES_AT_ONCE]
 
 
 def _store_all(workspace: Workspace, pulled: _Pulled, entries: Iterable[tuple[dict[str, Any], bytes]]) -> None:
@@ -379,7 +390,7 @@ def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
             artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
             for entry, reason in refused.entries[:room]
         ]
-    return (*pulled.artifacts, *listed)
+    return tuple(sorted([*pulled.artifacts, *listed], key=lambda item: item.name))
 
 
 def keep_code(kept: list[Kept], place: Workspace | Path | None, filename: str | None, code: bytes) -> None:

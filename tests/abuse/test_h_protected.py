@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -235,6 +236,12 @@ async def test_h13_in_a_mounted_folder_they_are_read_only(kind: Kind, shared: Pa
     assert files_in(repository) == {**before, "other": b""}
     async with kind.make(bind_dir=repository, delete_tmp_files=True, write_back=["*"]) as executor:
         assert (await run(executor, "open('.git/config', 'a').close(); open('.envrc', 'w').close()")).exit_code == 0
+
+
+def test_h13_the_page_names_all_that_is_not_written_back() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "executors.md").read_text(encoding="utf-8")
+    rows = page.partition("act on them by themselves, when")[2].partition("Nor is anything written")[0]
+    assert set(re.findall(r"`([^`]+)`", rows)) == PROTECTED
 
 
 def test_h13_write_back_is_checked() -> None:
