@@ -49,6 +49,8 @@ PROTECTED = frozenset(
 GIT = ".git"
 # Longer names have such short ones on Windows' file systems.
 _SHORT = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
+# What file systems that fold case leave out as well, beside formats and marks: Default_Ignorable_Code_Point.
+_UNSEEN = re.compile("[\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
 # What makes a folder a git repository, whatever its name.
 _HEAD, _SHARED, _PARTS = "HEAD", "commondir", ("objects", "refs")
 
@@ -81,10 +83,11 @@ def protected_name(part: str) -> str | None:
 
 
 def _plain(part: str) -> str:
+    part = part.casefold()
     if not part.isascii():
-        seen = "".join(character for character in part if unicodedata.category(character) != "Cf")
-        part = unicodedata.normalize("NFKC", seen)
-    return part.partition(":")[0].rstrip(" .").casefold()
+        part = _UNSEEN.sub("", unicodedata.normalize("NFKD", part))
+        part = "".join(character for character in part if unicodedata.category(character) not in ("Cf", "Mn"))
+    return part.partition(":")[0].rstrip(" .")
 
 
 class WriteBack:

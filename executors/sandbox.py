@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -350,7 +350,7 @@ class Sandbox:
             waiting = chunk
         await self._file_request(connection, ident, {"op": "write", "name": name, "mode": mode, "final": True}, waiting)
 
-    async def read_file(self, name: str) -> AsyncIterator[tuple[bytes, int]]:
+    async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
         """Read a file of the sandbox.
 
         Args:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ MOVED_AT_ONCE = 32
 MOVED_BYTES = 2 * 1024**2
 MOST_REFUSED = 8
 MOST_LISTED = 50
+MOST_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
 Kept = str | None | asyncio.Future[str | None]
@@ -327,9 +329,9 @@ async def _fetch(workspace: Workspace, sandbox: Sandbox, pulled: _Pulled, entrie
 
 
 async def _first_chunk(sandbox: Sandbox, name: str) -> bytes:
-    async for chunk, _ in sandbox.read_file(name):
+    async with aclosing(sandbox.read_file(name)) as pieces:
+        chunk, _ = await anext(pieces)
         return chunk
-    return b""
 
 
 async def stream(workspace: Workspace, sandbox: Sandbox, name: str, target: str, mode: int) -> Path:
@@ -379,7 +381,7 @@ def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
     for refused in pulled.refused.values():
         if refused.is_protected and workspace.reported(refused.reason):
             continue
-        count, shown = len(refused.entries), printable(refused.entries[0][0]["name"])
+        count, shown = len(refused.entries), printable(refused.entries[0][0]["name"])[:MOST_SHOWN]
         others = f" (and {count - 1:,} more)" if count > 1 else ""
         logger.warning("the file %s stays in the sandbox: %s%s", shown, refused.text, others)
         room = max(0, MOST_LISTED - len(listed))
