@@ -210,9 +210,9 @@ class _Refused:
     """Files that were not stored for one reason."""
 
     number: int
-    text: str
     reason: str
     is_protected: bool
+    texts: list[str] = field(default_factory=list)
     entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
@@ -240,8 +240,13 @@ class _Pulled:
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
         key = number, reason if error.reason is not None and number != errno.EINVAL else ""
-        about = _Refused(number, printable(str(error)), printable(reason), isinstance(error, ProtectedNameError))
-        self.refused.setdefault(key, about).entries.append((entry, reason))
+        about = _Refused(number, printable(reason), isinstance(error, ProtectedNameError))
+        group = self.refused.setdefault(key, about)
+        group.entries.append((entry, reason))
+        if len(group.texts) < MOST_REFUSED:
+            group.texts.append(
+                f"the file {printable(entry['name'])[:MOST_SHOWN]} stays in the sandbox: {printable(str(error))}"
+            )
 
 
 async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
@@ -383,7 +388,8 @@ def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
             continue
         count, shown = len(refused.entries), printable(refused.entries[0][0]["name"])[:MOST_SHOWN]
         others = f" (and {count - 1:,} more)" if count > 1 else ""
-        logger.warning("the file %s stays in the sandbox: %s%s", shown, refused.text, others)
+        for text in refused.texts[:1] if count > MOST_REFUSED or refused.is_protected else refused.texts:
+            logger.warning("%s%s", text, others if count > MOST_REFUSED or refused.is_protected else "")
         room = max(0, MOST_LISTED - len(listed))
         if count > room or refused.is_protected or refused.number == errno.EDQUOT:
             workspace.note(f"Not copied to work_dir: {shown}{others}: {refused.reason}")
