@@ -315,7 +315,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         finally:
             workspace, self._workspace = self._workspace, None
             if workspace is not None:
-                await in_thread(workspace.close)
+                await sync.close(workspace, let_finish=keep_folder)
             if not keep_folder:
                 await self._drop_folder()
 
@@ -451,9 +451,10 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         calls = None
         if message["command"] is None:
             calls, message["tool_sources"] = self._tools.block(block), self._tools.later()
+        code = None if message.get("delete") else request.code
+        keep = partial(sync.keep_code, kept, workspace or self._mounted, request.filename, code)
         try:
-            save = partial(self._keep_code, request, kept)
-            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, meanwhile=save)
+            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, meanwhile=keep)
         except SandboxError as error:
             error.tool_calls = calls.ledger if calls is not None else ()
             raise
@@ -473,14 +474,6 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
-
-    def _keep_code(self, request: BlockRequest, kept: list[sync.Kept]) -> None:
-        """Keep the code on the host, as AutoGen's executors do, and say where."""
-        name, dropped = request.filename, self._delete_tmp_files and not request.named
-        if name is not None and self._workspace is not None:
-            kept.append(sync.keep_code(self._workspace, name, None if dropped else request.code))
-        else:
-            kept.append(str(self.work_dir / name) if name is not None else None)
 
 
 def _marked_lost(result: ExecutionResult) -> ExecutionResult:

@@ -71,6 +71,7 @@ class Incoming:
         doing = f"store `{printable(name)}` in"
         with workspace.folder.opened(parts[:-1], doing, made=self._made, room=room, check=check) as folder:
             self._part = PartFile(folder, parts[-1], task)
+            self._old = self._part.replaced()
             try:
                 self._check_room(len(self._made))
                 self._check_size(size)
@@ -81,7 +82,7 @@ class Incoming:
 
     def _check_room(self, more: int = 0) -> None:
         """See that there may be another entry, if there will be."""
-        old, usage, most = self._part.replaced(), self._workspace.usage, self._workspace.max_files
+        old, usage, most = self._old, self._workspace.usage, self._workspace.max_files
         if usage.files >= most and (old is None or not S_ISREG(old.st_mode)):
             reason = f"{usage.files} files are there already. Remove some of them, or use another work_dir."
             raise file_error(errno.EDQUOT, self._task, reason)
@@ -99,11 +100,9 @@ class Incoming:
 
     def _counted_bytes(self) -> int:
         """What the file in its place counts as."""
-        old = self._part.replaced()
-        return old.st_size if old is not None and S_ISREG(old.st_mode) and self._counts(old.st_size) else 0
-
-    def _counts(self, size: int) -> bool:
-        return size <= self._workspace.max_file_bytes
+        old = self._old
+        is_counted = old is not None and S_ISREG(old.st_mode) and old.st_size <= self._workspace.max_file_bytes
+        return old.st_size if old is not None and is_counted else 0
 
     def write(self, *chunks: bytes) -> None:
         """Append bytes.
@@ -131,9 +130,10 @@ class Incoming:
         """
         workspace, written = self._workspace, self._part.written
         with workspace.used():
+            old = self._old = self._part.replaced()
             self._check_room()
             self._check_size(written)
-            old, counted = self._part.replaced(), self._counted_bytes()
+            counted = self._counted_bytes()
             status = self._part.commit(self._mode)
             self._made.clear()
             usage = workspace.usage

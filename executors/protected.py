@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import unicodedata
@@ -9,8 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 
 from .errors import SandboxFileError
+
+logger = logging.getLogger("autogen_codeact")
 
 PROTECTED = frozenset(
     {
@@ -45,6 +49,8 @@ PROTECTED = frozenset(
 GIT = ".git"
 # Longer names have such short ones on Windows' file systems.
 _SHORT = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
+# What file systems that fold case leave out as well, beside formats and marks: Default_Ignorable_Code_Point.
+_UNSEEN = re.compile("[\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
 # What makes a folder a git repository, whatever its name.
 _HEAD, _SHARED, _PARTS = "HEAD", "commondir", ("objects", "refs")
 
@@ -77,10 +83,11 @@ def protected_name(part: str) -> str | None:
 
 
 def _plain(part: str) -> str:
+    part = part.casefold()
     if not part.isascii():
-        seen = "".join(character for character in part if unicodedata.category(character) != "Cf")
-        part = unicodedata.normalize("NFKC", seen)
-    return part.partition(":")[0].rstrip(" .").casefold()
+        part = _UNSEEN.sub("", unicodedata.normalize("NFKD", part))
+        part = "".join(character for character in part if unicodedata.category(character) not in ("Cf", "Mn"))
+    return part.partition(":")[0].rstrip(" .")
 
 
 class WriteBack:
@@ -144,9 +151,27 @@ class WriteBack:
 
         return there(_HEAD) and (there(_SHARED) or all(map(there, _PARTS)))
 
-    def read_only(self, names: Sequence[str]) -> list[str]:
-        """Those of a folder's entries that are protected and not to be written back."""
-        return sorted(name for name in names if self.refused(name) is not None)
+    def read_only(self, folder: Path) -> list[str]:
+        """Names in a folder that is to be mounted, which must not be written to.
+
+        Args:
+            folder: The folder on this machine; nothing where the engine's machine is another one.
+
+        Returns:
+            The protected names that are there. A symbolic link can't be mounted over, which is logged.
+        """
+        found = []
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if self.refused(entry.name) is None:
+                    continue
+                if entry.is_symlink():
+                    logger.warning(
+                        "%s can be replaced by code: it is a symbolic link, and can't be read-only", entry.path
+                    )
+                else:
+                    found.append(entry.name)
+        return sorted(found)
 
 
 class ProtectedNameError(SandboxFileError):

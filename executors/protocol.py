@@ -16,6 +16,8 @@ from .errors import SandboxProtocolError
 
 VERSION = 1
 MAX_PAYLOAD = 8 * 1024 * 1024
+# A message, without the bytes behind it: it may be parsed on an event loop. The runner's longest is a list of files of 1 MiB.
+MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
 # What the runner sends has five.
 MAX_NESTING = 32
@@ -181,13 +183,15 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
     Raises:
         SandboxProtocolError: It holds no well-formed message.
     """
+    size = int.from_bytes(payload[: _PREFIX.size], "big")
+    end = _PREFIX.size + size
+    if size > MAX_MESSAGE:
+        raise SandboxProtocolError(f"the sandbox sent a message of {size:,} bytes; {MAX_MESSAGE:,} are allowed")
     try:
-        (size,) = _PREFIX.unpack_from(payload)
-        end = _PREFIX.size + size
         head = payload[_PREFIX.size : end]
         check_nesting(head, MAX_NESTING)
         message = _from_json(head.decode())
-    except (struct.error, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise SandboxProtocolError(f"the sandbox sent a malformed message: {error}") from None
     if not isinstance(message, dict) or end > len(payload):
         raise SandboxProtocolError("the sandbox sent a message that is not an object, or longer than its frame")

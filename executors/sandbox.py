@@ -372,7 +372,7 @@ class Sandbox:
             elif isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
 
-    async def read_file(self, name: str) -> AsyncIterator[tuple[bytes, int]]:
+    async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
         """Read a file of the sandbox.
 
         Args:

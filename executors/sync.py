@@ -6,11 +6,11 @@ import asyncio
 import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .block_reply import artifact
 from .connection import Reply
@@ -30,13 +30,16 @@ WRITTEN_AT_ONCE = 4
 FILES_AT_ONCE = 256
 # Files on their way at the same time, so that many small ones don't wait for an answer each; the runner takes up to 64.
 MOVED_AT_ONCE = 32
+MOVED_BYTES = 2 * 1024**2
 MOST_REFUSED = 8
 MOST_LISTED = 50
+MOST_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
 Kept = str | None | asyncio.Future[str | None]
 """The file that keeps the code of a block on the host, or None where there is none; or, while it is written, that to come."""
 
+T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 
 
@@ -65,6 +68,20 @@ async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> t
         return await pull(workspace, sandbox, reply)
 
 
+async def close(workspace: Workspace, *, let_finish: bool) -> None:
+    """Let nothing be stored any more.
+
+    Args:
+        workspace: The host's folder.
+        let_finish: Whether a block whose files are being stored may finish that.
+    """
+    if let_finish:
+        async with workspace.turns:
+            await in_thread(workspace.close)
+    else:
+        await in_thread(workspace.close)
+
+
 async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of_them: bool = False) -> tuple[str, ...]:
     """Send what is new or changed on the host.
 
@@ -90,7 +107,9 @@ async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of
     refused: list[str] = []
     sent = 0
     while sent < len(files) and len(refused) < MOST_REFUSED:
-        batch = files[sent : sent + (1 if refused else MOVED_AT_ONCE)]
+        batch = (
+            files[sent : sent + 1] if refused else _batch(files[sent : sent + MOVED_AT_ONCE], lambda file: file.size)
+        )
         ended = await _send(workspace, sandbox, batch)
         workspace.mark_synced([file.name for file, error in zip(batch, ended, strict=True) if error is None])
         sent += len(batch)
@@ -102,6 +121,16 @@ async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of
             elif error is not None:
                 raise error
     return (*notes, *_notes(refused, more=len(files) - sent))
+
+
+def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
+    """As many as may be on their way at the same time; of a large one that is a piece."""
+    room = MOVED_BYTES
+    for number, item in enumerate(items):
+        room -= min(size(item), CHUNK)
+        if room < 0:
+            return items[: max(1, number)]
+    return items
 
 
 async def _outgoing(workspace: Workspace) -> list[HostFile]:
@@ -180,11 +209,25 @@ async def in_pieces(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
 
 
 @dataclass
+class _Refused:
+    """Files that were not stored for one reason."""
+
+    number: int
+    reason: str
+    is_protected: bool
+    texts: list[str] = field(default_factory=list)
+    entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
+
+
+@dataclass
 class _Pulled:
-    """What becomes of the files of one block."""
+    """What becomes of the files of one block: those with their content, those to be read in the sandbox, and the outcome."""
 
     artifacts: list[Artifact] = field(default_factory=list)
-    refused: dict[tuple[int, str], list[tuple[dict[str, Any], SandboxFileError]]] = field(default_factory=dict)
+    refused: dict[tuple[int, str], _Refused] = field(default_factory=dict)
+    inline: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
+    elsewhere: list[dict[str, Any]] = field(default_factory=list)
+    result: tuple[Artifact, ...] | None = None
 
     def attempt(self, entry: dict[str, Any], store: Callable[[], Path]) -> None:
         """Store a file and note what became of it."""
@@ -195,10 +238,18 @@ class _Pulled:
 
     def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
         """Note that a file was not stored; those with one reason belong together."""
-        number = error.errno if error.errno in errno.errorcode else 0
+        # Not the error: it would hold the content of the file in memory.
+        reason = str(error.reason or error.strerror or error)
+        number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
-        reason = error.reason if error.reason is not None and number != errno.EINVAL else ""
-        self.refused.setdefault((number or 0, reason), []).append((entry, error))
+        key = number, reason if error.reason is not None and number != errno.EINVAL else ""
+        about = _Refused(number, printable(reason), isinstance(error, ProtectedNameError))
+        group = self.refused.setdefault(key, about)
+        group.entries.append((entry, reason))
+        if len(group.texts) < MOST_REFUSED:
+            group.texts.append(
+                f"the file {printable(entry['name'])[:MOST_SHOWN]} stays in the sandbox: {printable(str(error))}"
+            )
 
 
 async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
@@ -212,21 +263,19 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
     Returns:
         The files; one that could not be stored says why.
     """
+    pulled = await in_thread(_begin_pull, workspace, reply)
+    while pulled.inline:
+        await in_thread(_store_some, workspace, pulled)
+    while pulled.elsewhere:
+        entries = _batch(pulled.elsewhere[:MOVED_AT_ONCE], lambda entry: int(entry["size"]))
+        await _fetch(workspace, sandbox, pulled, entries)
+        del pulled.elsewhere[: len(entries)]
+    return pulled.result if pulled.result is not None else await in_thread(_finish, workspace, pulled)
+
+
+def _begin_pull(workspace: Workspace, reply: Reply) -> _Pulled:
+    """Sort the changed files, and store what has come with the reply; mostly that is all there is to do."""
     pulled = _Pulled()
-    waiting = iter(await in_thread(_to_store, workspace, reply))
-    while batch := list(islice(waiting, FILES_AT_ONCE)):
-        here = [(entry, content) for entry, content in batch if content is not None]
-        if here:
-            await in_thread(_store_all, workspace, pulled, here)
-        fetched = iter([entry for entry, content in batch if content is None])
-        while entries := list(islice(fetched, MOVED_AT_ONCE)):
-            await _fetch(workspace, sandbox, pulled, entries)
-    return await in_thread(_finish, workspace, pulled)
-
-
-def _to_store(workspace: Workspace, reply: Reply) -> list[tuple[dict[str, Any], bytes | None]]:
-    """The changed files, each with its content where that has come with the reply."""
-    found: list[tuple[dict[str, Any], bytes | None]] = []
     offset = 0
     told: dict[str, bool] = {}
     for entry in checked_entries(reply.message.get("files", [])):
@@ -240,9 +289,22 @@ def _to_store(workspace: Workspace, reply: Reply) -> list[tuple[dict[str, Any], 
             workspace.stays_apart(entry["name"])
             told.setdefault(name, workspace.reported(name))
             content = b""
-        if name is None or not told[name]:
-            found.append((entry, content))
-    return found
+        if name is not None and told[name]:
+            continue
+        if content is None:
+            pulled.elsewhere.append(entry)
+        else:
+            pulled.inline.append((entry, content))
+    _store_some(workspace, pulled)
+    if not pulled.inline and not pulled.elsewhere:
+        pulled.result = _finish(workspace, pulled)
+    return pulled
+
+
+def _store_some(workspace: Workspace, pulled: _Pulled) -> None:
+    """Store as many as may be stored at once of those whose content is here."""
+    _store_all(workspace, pulled, pulled.inline[:FILES_AT_ONCE])
+    del pulled.inline[:FILES_AT_ONCE]
 
 
 def _store_all(workspace: Workspace, pulled: _Pulled, entries: Iterable[tuple[dict[str, Any], bytes]]) -> None:
@@ -276,9 +338,9 @@ async def _fetch(workspace: Workspace, sandbox: Sandbox, pulled: _Pulled, entrie
 
 
 async def _first_chunk(sandbox: Sandbox, name: str) -> bytes:
-    async for chunk, _ in sandbox.read_file(name):
+    async with aclosing(sandbox.read_file(name)) as pieces:
+        chunk, _ = await anext(pieces)
         return chunk
-    return b""
 
 
 async def stream(workspace: Workspace, sandbox: Sandbox, name: str, target: str, mode: int) -> Path:
@@ -325,46 +387,45 @@ def _begin(begun: list[Incoming], workspace: Workspace, *about: Any) -> None:
 def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
     """Say of the files that were not stored why: to the log and in the result, in a bounded number of sentences."""
     listed: list[Artifact] = []
-    for found in pulled.refused.values():
-        for entry, _ in found:
+    for refused in pulled.refused.values():
+        for entry, _ in refused.entries:
             workspace.stays_apart(entry["name"])
-        entry, error = found[0]
-        shown, reason = printable(entry["name"]), printable(str(error.reason or error.strerror or error))
-        is_protected = isinstance(error, ProtectedNameError)
-        if is_protected and workspace.reported(reason):
+        if refused.is_protected and workspace.reported(refused.reason):
             continue
-        more = f" {len(found) - 1:,} more files stay there for this reason." if len(found) > 1 else ""
-        logger.warning("the file %s stays in the sandbox: %s%s", shown, printable(str(error)), more)
+        count, shown = len(refused.entries), printable(refused.entries[0][0]["name"])[:MOST_SHOWN]
+        others = f" (and {count - 1:,} more)" if count > 1 else ""
+        for text in refused.texts[:1] if count > MOST_REFUSED or refused.is_protected else refused.texts:
+            logger.warning("%s%s", text, others if count > MOST_REFUSED or refused.is_protected else "")
         room = max(0, MOST_LISTED - len(listed))
-        if len(found) > room or is_protected or error.errno == errno.EDQUOT:
-            workspace.note(
-                f"Not copied to work_dir: {shown}{f' and {len(found) - 1:,} more' * (len(found) > 1)}: {reason}"
-            )
-        for entry, error in found[:room]:
-            # A model reads it, and the host's folders are none of its business.
-            note = f"not copied: {error.reason or error.strerror or error}"
-            listed.append(artifact({**entry, "name": printable(entry["name"])}, note=note))
-    return (*pulled.artifacts, *listed)
+        if count > room or refused.is_protected or refused.number == errno.EDQUOT:
+            workspace.note(f"Not copied to work_dir: {shown}{others}: {refused.reason}")
+        # A model reads it, and the host's folders are none of its business.
+        listed += [
+            artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
+            for entry, reason in refused.entries[:room]
+        ]
+    return tuple(sorted([*pulled.artifacts, *listed], key=lambda item: item.name))
 
 
-def keep_code(workspace: Workspace, filename: str, code: bytes | None) -> Kept:
+def keep_code(kept: list[Kept], place: Workspace | Path | None, filename: str | None, code: bytes | None) -> None:
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
-        workspace: The host's folder.
-        filename: Name of the file.
+        kept: Takes the file, or None where there is none; or, where it has to be written, that to come.
+        place: The host's folder; a path where it is mounted, and the sandbox writes the file itself.
+        filename: Name of the file; None where the code has none.
         code: The code; None to have no such file, also where an earlier run has left it.
-
-    Returns:
-        The file, or None where it could not be stored; or, where it has to be written, that to come.
     """
-    path = str(workspace.root / filename)
-    if code is None:
-        workspace.remove(filename)
-        return path
-    if len(code) <= QUICK_BYTES and workspace.holds(filename, code):
-        return path
-    return asyncio.get_running_loop().run_in_executor(None, _keep_code, workspace, filename, code)
+    if place is None or filename is None:
+        kept.append(None)
+    elif isinstance(place, Path):
+        kept.append(str(place / filename))
+    elif code is None or (len(code) <= QUICK_BYTES and place.holds(filename, code)):
+        if code is None:
+            place.remove(filename)
+        kept.append(str(place.root / filename))
+    else:
+        kept.append(asyncio.get_running_loop().run_in_executor(None, _keep_code, place, filename, code))
 
 
 def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:

@@ -180,6 +180,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             python=self._python,
             readable=self._readable,
             bind_dir=self._mounted.resolve() if self._mounted is not None else None,
+            write_back=self._write_back,
         )
         settings = Settings(
             mode=self._mode,

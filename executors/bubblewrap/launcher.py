@@ -19,6 +19,7 @@ from pathlib import Path
 
 from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
 from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.protected import WriteBack
 from autogen_codeact.executors.seccomp import bpf_program
 
 from .cgroups import Cgroup
@@ -80,6 +81,7 @@ class BubblewrapOptions:
         python: The interpreter asked for, or None.
         readable: Further folders of the host that can be read.
         bind_dir: Host folder mounted at /workspace, or None.
+        write_back: Which protected names in it may be written to; the others are mounted read-only.
     """
 
     name: str
@@ -87,6 +89,7 @@ class BubblewrapOptions:
     python: str | None
     readable: tuple[Path, ...]
     bind_dir: Path | None
+    write_back: WriteBack
 
 
 class _NoMountsError(Exception):
@@ -280,9 +283,16 @@ class BubblewrapLauncher:
             *(*writable["packages"], PACKAGES),
             *shown,
             *(*workspace, WORKSPACE),
+            *self._read_only(),
             *(self._cgroup.mount_arguments() if self._cgroup is not None else ()),
             *("--remount-ro", "/", "--chdir", WORKSPACE),
         ]
+
+    def _read_only(self) -> list[str]:
+        """Mount again, read-only, what programs of the host act on by themselves."""
+        folder = self._options.bind_dir
+        names = self._options.write_back.read_only(folder) if folder is not None else []
+        return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
 
     def kill(self) -> None:
         """End PID 1 of the namespaces, and with it every process in them."""

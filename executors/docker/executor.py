@@ -290,6 +290,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             read_only=self._read_only,
             seccomp=docker_profile(self._seccomp),
             bind_dir=str(self._mounted.resolve()) if self._mounted is not None else None,
+            write_back=self._write_back,
             volumes=self._extra_volumes,
             extra_hosts=self._extra_hosts,
             device_requests=self._device_requests,

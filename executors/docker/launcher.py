@@ -10,10 +10,12 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.executors.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.executors.protected import WriteBack
 
 from .engine import EngineFailure, classify, connect, knock
 from .image import Progress, resolve_image
@@ -59,6 +61,7 @@ class ContainerOptions:
         read_only: Whether its root file system is read-only.
         seccomp: Profile as JSON text, or None for the engine's own.
         bind_dir: Host folder mounted at /workspace, or None.
+        write_back: Which protected names in it may be written to; the others are mounted read-only.
         volumes: Further mounts, as Docker's SDK has them.
         extra_hosts: Names for its /etc/hosts.
         device_requests: GPUs and the like.
@@ -75,6 +78,7 @@ class ContainerOptions:
     read_only: bool
     seccomp: str | None
     bind_dir: str | None
+    write_back: WriteBack
     volumes: Mapping[str, Mapping[str, str]]
     extra_hosts: Mapping[str, str]
     device_requests: Sequence[DeviceRequest]
@@ -193,6 +197,10 @@ class DockerLauncher:
             tmpfs[PACKAGES] = temporary
         if options.bind_dir is not None:
             binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
+            taken = {mount.get("bind") for mount in binds.values()}
+            for entry in options.write_back.read_only(Path(options.bind_dir)):
+                if f"{WORKSPACE}/{entry}" not in taken:
+                    binds[f"{options.bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
         else:
             size = parse_size(limits.workspace)
             tmpfs[WORKSPACE] = f"rw,exec,nosuid,nodev,{owner}size={size},nr_inodes={limits.files},mode=0755"

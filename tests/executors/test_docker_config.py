@@ -62,6 +62,7 @@ ARGUMENTS: dict[str, Any] = {
     "allow_domains": ["api.example.com", "*.example.org:443"],
     "docker_host": "tcp://127.0.0.1:1",
     "lease": 5.5,
+    "write_back": [".git", ".vs*"],
     "tool_limits": ToolLimits(calls=9, in_flight=3, call_bytes="9k", bytes_in="1m", seconds=1.5),
 }
 

@@ -1,0 +1,144 @@
+"""H18. The host's disk is full, or `work_dir` is removed, read-only or replaced, while files are stored."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors import SandboxFileError
+
+from ..executors.sandboxes import out, run
+from .lag import MOST_EXCESS_S, median_excess
+from .oracles import MIB
+from .subject import Kind
+
+pytestmark = pytest.mark.usefixtures("untouched")
+
+FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
+REPLACED = (
+    "another folder or a symbolic link has taken the place of the work_dir since the start. Start again to use it."
+)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0755", "codeact-test", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("a small disk can be mounted as root only")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+async def test_h18_a_disk_that_is_full_in_the_middle_of_a_block_leaves_nothing_half_written(
+    kind: Kind, disk: Path
+) -> None:
+    """Small files first, then one that comes in pieces, then more small ones; the event loop goes on."""
+    work_dir = disk / "work"
+    code = f"""
+        import os
+        for n in range(100): open(f"a{{n}}", "wb").write(os.urandom(10_000))
+        open("b-large", "wb").write(os.urandom({8 * MIB}))
+        for n in range(200): open(f"c{{n}}", "wb").write(os.urandom(50_000))
+    """
+    async with kind.make(work_dir=work_dir, delete_tmp_files=True) as executor:
+
+        async def load() -> None:
+            result = await run(executor, code)
+            assert (result.outcome, result.state) == ("ok", "kept")
+            notes = {item.name: item.note for item in result.artifacts}
+            assert notes["b-large"] == f"not copied: {FULL}"
+            stored = {item.name: item.size for item in result.artifacts if item.note is None}
+            assert 100 <= len(stored) < 200
+            assert any(note.startswith("Not copied to work_dir: ") and FULL in note for note in result.notes)
+            # What was there is replaced, or whole as it was.
+            sizes = {name: os.stat(work_dir / name).st_size for name in os.listdir(work_dir)}
+            assert set(stored) <= set(sizes)
+            assert set(sizes.values()) == {10_000, 50_000}
+
+        assert await median_excess(load) < MOST_EXCESS_S
+        for name in os.listdir(work_dir):
+            (work_dir / name).unlink()
+        await out(executor, "open('last', 'w').write('last')")
+        assert (work_dir / "last").read_text() == "last"
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def replace_by_link(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    folder.symlink_to(folder.with_name("outside"))
+
+
+def replace_by_folder(folder: Path) -> None:
+    folder.rename(folder.with_name("moved"))
+    folder.mkdir()
+
+
+def replace_by_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("")
+
+
+CHANGES: list[tuple[Callable[[Path], None], str]] = [
+    (remove, "it no longer exists on the host. Create it again, or start again."),
+    (replace_by_link, REPLACED),
+    (replace_by_folder, REPLACED),
+    (replace_by_file, "a symbolic link or a file is where a folder should be. Use another name, or remove it."),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
+async def test_h18_a_work_dir_that_is_replaced_takes_nothing_and_nothing_is_written_elsewhere(
+    kind: Kind, tmp_path: Path, change: Callable[[Path], None], reason: str
+) -> None:
+    outside, work_dir = tmp_path / "outside", tmp_path / "work"
+    outside.mkdir()
+    (outside / "canary").write_text("alive")
+    executor = kind.make(work_dir=work_dir, delete_tmp_files=True)
+    await executor.start()
+    running = asyncio.ensure_future(
+        run(
+            executor,
+            "import time\ntime.sleep(0.5)\nopen('small', 'w').close()\nopen('large', 'wb').write(bytes(600_000))",
+        )
+    )
+    await asyncio.sleep(0.25)
+    change(work_dir)
+    result = await running
+    assert result.outcome == "ok"
+    assert {item.name: item.note for item in result.artifacts} == dict.fromkeys(
+        ("small", "large"), f"not copied: {reason}"
+    )
+    with pytest.raises(SandboxFileError, match=reason.partition(".")[0]):
+        await run(executor, "print(1)")
+    await executor.stop()
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"canary": "alive"}
+    if change is replace_by_folder:
+        assert os.listdir(work_dir) == []
+        async with kind.make(work_dir=work_dir, delete_tmp_files=True) as again:
+            await run(again, "open('new', 'w').close()")
+        assert os.listdir(work_dir) == ["new"]
+
+
+async def test_h18_a_work_dir_that_becomes_read_only_is_a_reason_and_no_failure(kind: Kind, disk: Path) -> None:
+    async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:
+        await out(executor, "open('old', 'w').write('old')")
+        await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(disk)], check=True)
+        result = await run(executor, "open('old', 'w').write('new')")
+        assert (result.outcome, [item.note for item in result.artifacts]) == (
+            "ok",
+            ["not copied: the file system is read-only. Use a work_dir on another one."],
+        )
+        assert (disk / "old").read_text() == "old"
+        assert await out(executor, "print(2)") == "2\n"

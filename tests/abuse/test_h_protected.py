@@ -1,0 +1,259 @@
+"""H. What programs on the host act on by themselves: it is not written back, by whatever name."""
+
+import logging
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.executors.protected import PROTECTED, WriteBack, protected_name
+
+from ..executors.sandboxes import out, run
+from .subject import Kind, Subject
+
+NOTE = "is not written back, because programs on the host act on it by themselves."
+VARIANTS = [
+    *(".git/config", "sub/.git/hooks/post-checkout", ".GIT/config", ".Git/config", ".git./config", ".git /config"),
+    *(".gi\u034ft/config", ".git\ufe0f/config", ".g\u0130t/config", ".git\u3164/config"),
+    *(".git", "deep/er/.git", ".g\u200cit/config", "\ufeff.git/config", "\uff0egit/config", "git~1/config", "GIT~2/x"),
+    *(
+        ".git::$INDEX_ALLOCATION/config",
+        ".hg/hgrc",
+        ".svn/x",
+        ".envrc",
+        "sub/.ENVRC",
+        ".direnv/x",
+        ".vscode/tasks.json",
+    ),
+    *(".idea/x.xml", ".husky/pre-commit", ".pre-commit-config.yaml", "PRE-CO~1.YAM", ".devcontainer/devcontainer.json"),
+    *(".claude/settings.json", ".mcp.json", ".bashrc", ".ssh/authorized_keys", ".pdbrc", ".exrc", ".dir-locals.el"),
+]
+HARMLESS = [
+    ".github/workflows/ci.yml",
+    ".gitignore",
+    ".gitattributes",
+    ".env",
+    "git",
+    "my.git/x",
+    "x.envrc",
+    "HEAD",
+    "a~1.txt",
+]
+WRITE = """
+import os
+for name in {names!r}:
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    if not os.path.isdir(name):
+        open(name, "w").write("planted")
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as somebody does who works in the folder."""
+    command = ["git", "-c", "safe.directory=*", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=20)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A git repository on the host."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    git(folder, "init", "-q", ".")
+    (folder / "file").write_text("text")
+    return folder
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Regular files with their content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def planted(folder: Path) -> set[str]:
+    """The files that the code has brought to the host."""
+    return {name for name, content in files_in(folder).items() if content == b"planted"}
+
+
+async def test_h13_settings_and_hooks_of_a_repository_stay_as_they_are(
+    subject: Subject, repository: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = files_in(repository)
+    canary = repository.parent / "ran"
+    await subject.start({"delete_tmp_files": True})
+    code = f"""
+        import os
+        open(".git/config", "a").write("[core]\\n\\tfsmonitor = touch {canary}; false\\n")
+        open(".git/hooks/post-index-change", "w").write("#!/bin/sh\\ntouch {canary}\\n")
+        os.chmod(".git/hooks/post-index-change", 0o755)
+        open("made", "w").write("made")
+    """
+    with caplog.at_level(logging.WARNING, "autogen_codeact"):
+        result = await subject.run(code)
+        assert result.outcome == "ok", result
+        files = {item.name: item.note for item in result.artifacts}
+        assert set(files) == {"made", ".git/config", ".git/hooks/post-index-change"}
+        assert files["made"] is None
+        assert files[".git/config"] == f"not copied: `.git` {NOTE} The executor's option write_back=['.git'] allows it."
+        assert [note for note in result.notes if NOTE in note] == list(result.notes)
+        assert len(result.notes) == 1
+        assert files_in(repository) == {**before, "made": b"made"}
+        git(repository, "status")
+        assert not canary.exists()
+        # It has been said; the next blocks need not say it again.
+        result = await subject.run(code)
+        assert [item.name for item in result.artifacts] == ["made"]
+        assert result.notes == ()
+    assert caplog.text.count("stays in the sandbox") == 1, caplog.text
+
+
+async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
+    await subject.start({"delete_tmp_files": True})
+    for name in VARIANTS:
+        result = await subject.run(
+            WRITE.format(names=[name]) + f"\nimport shutil\nshutil.rmtree({name.split('/')[0]!r}, True)"
+        )
+        assert result.outcome == "ok", result
+    result = await subject.run(WRITE.format(names=VARIANTS[1:] + HARMLESS))
+    assert result.outcome == "ok", result
+    assert planted(subject.work_dir) == set(HARMLESS)
+
+
+async def test_h13_code_is_not_kept_under_such_a_name(subject: Subject) -> None:
+    for name in (".git/hooks/post-commit", ".envrc", "sub/.vscode/tasks.json"):
+        result = await subject.run(f"# filename: {name}\nprint('ran')")
+        assert (result.outcome, result.output, result.code_file) == ("ok", "ran\n", None), result
+        assert any(name in note and NOTE in note for note in result.notes), result.notes
+    assert not (set(os.listdir(subject.work_dir)) & PROTECTED)
+    assert not (subject.work_dir / "sub").exists()
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("HEAD", "objects/x", "refs/heads/x", "config"),
+        ("refs/x", "objects/x", "config", "hooks/post-checkout", "HEAD"),
+        ("HEAD", "commondir", "config"),
+        ("sub/objects/x", "sub/refs/x", "sub/config", "sub/HEAD"),
+    ],
+)
+async def test_h13_a_folder_does_not_become_a_repository_by_its_content(
+    subject: Subject, order: tuple[str, ...]
+) -> None:
+    """Git takes a folder with HEAD, objects and refs for a repository, and runs what its config names."""
+    canary = subject.work_dir.parent / "ran"
+    folder = "sub" if order[0].startswith("sub") else "."
+    contents = {
+        "HEAD": "ref: refs/heads/main\n",
+        "config": f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch {canary}; false\n",
+        "commondir": "../work/common\n",
+    }
+    await subject.start({"delete_tmp_files": True})
+    artifacts = []
+    for name in ("common/objects/x", "common/refs/x", *order):
+        content = contents.get(name.rpartition("/")[2], "x")
+        code = f"import os\nos.makedirs(os.path.dirname({name!r}) or '.', exist_ok=True)\nopen({name!r}, 'w').write({content!r})"
+        result = await subject.run(code)
+        assert result.outcome == "ok", result
+        artifacts += result.artifacts
+    assert any(item.note is not None and "git repository" in item.note for item in artifacts), artifacts
+    git(subject.work_dir / folder, "status")
+    assert not canary.exists()
+
+
+async def test_h13_what_is_in_a_repository_without_a_name_of_its_own_stays_as_it_is(subject: Subject) -> None:
+    """A bare one, for example, or the one that a file `.git` on the host points to."""
+    bare = subject.work_dir / "bare"
+    bare.mkdir(parents=True)
+    git(bare, "init", "-q", "--bare", ".")
+    before = files_in(bare)
+    result = await subject.run("open('bare/config', 'a').write('x')\nopen('bare/hooks/update', 'w').write('x')")
+    assert all(item.path is None for item in result.artifacts), result
+    assert files_in(bare) == before
+
+
+async def test_h13_no_link_of_the_host_leads_into_such_a_folder(subject: Subject, repository: Path) -> None:
+    (repository / "link").symlink_to(".git")
+    before = files_in(repository / ".git")
+    result = await subject.run("import os\nos.mkdir('link')\nopen('link/config', 'w').write('x')")
+    assert [item.path for item in result.artifacts if item.name == "link/config"] == [None]
+    assert files_in(repository / ".git") == before
+
+
+async def test_h13_a_coding_agent_can_be_allowed_to_commit(subject: Subject, repository: Path) -> None:
+    await subject.start({"delete_tmp_files": True, "write_back": [".git"]})
+    result = await subject.run("open('.git/description', 'w').write('mine')\nopen('.envrc', 'w').write('x')")
+    assert {item.name: item.note is None for item in result.artifacts} == {".git/description": True, ".envrc": False}
+    assert (repository / ".git" / "description").read_text() == "mine"
+    assert not (repository / ".envrc").exists()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A git repository that an ordinary user can reach, and owns."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        os.chmod(place, 0o755)
+        folder = Path(place, "work")
+        folder.mkdir()
+        git(folder, "init", "-q", ".")
+        (folder / ".envrc").write_text("old")
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, 65534, 65534)
+        yield folder
+
+
+async def test_h13_in_a_mounted_folder_they_are_read_only(kind: Kind, shared: Path, untouched: None) -> None:
+    repository = shared
+    before = files_in(repository)
+    code = """
+        import errno, os, shutil
+        tries = {
+            "append": lambda: open(".git/config", "a"),
+            "create": lambda: open(".git/hooks/post-commit", "w"),
+            "rename": lambda: os.rename(".git", "moved"),
+            "remove": lambda: shutil.rmtree(".git"),
+            "file": lambda: open(".envrc", "w"),
+            "unlink": lambda: os.unlink(".envrc"),
+            "other": lambda: open("other", "w"),
+        }
+        for name, attempt in tries.items():
+            try:
+                attempt()
+                print(name, "done")
+            except OSError as error:
+                print(name, errno.errorcode[error.errno])
+    """
+    async with kind.make(bind_dir=repository, delete_tmp_files=True) as executor:
+        found = dict(line.split() for line in (await out(executor, code)).splitlines())
+    assert found == {
+        **dict.fromkeys(("append", "create", "remove", "file"), "EROFS"),
+        **dict.fromkeys(("rename", "unlink"), "EBUSY"),
+        "other": "done",
+    }
+    assert files_in(repository) == {**before, "other": b""}
+    async with kind.make(bind_dir=repository, delete_tmp_files=True, write_back=["*"]) as executor:
+        assert (await run(executor, "open('.git/config', 'a').close(); open('.envrc', 'w').close()")).exit_code == 0
+
+
+def test_h13_the_page_names_all_that_is_not_written_back() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "executors.md").read_text(encoding="utf-8")
+    rows = page.partition("act on them by themselves, when")[2].partition("Nor is anything written")[0]
+    assert set(re.findall(r"`([^`]+)`", rows)) == PROTECTED
+
+
+def test_h13_write_back_is_checked() -> None:
+    with pytest.raises(TypeError, match=r"write_back is one string: give a list, \['.git'\]"):
+        WriteBack(".git")
+    with pytest.raises(TypeError, match=r"write_back holds names such as '.git', not 7"):
+        WriteBack([7])  # type: ignore[list-item]
+    for name in ("src", ".gti", "", "sub/.git"):
+        with pytest.raises(ValueError, match="none of the names that are left out by default"):
+            WriteBack([name])
+    assert WriteBack(["*"]).refused("a/.git/b") is None
+    assert WriteBack([".GIT", ".vs*"]).refused(".vscode/.git") is None
+    assert WriteBack([".git"]).refused(".envrc") == ".envrc"
+    assert all(protected_name(name) == name for name in PROTECTED)
