@@ -26,7 +26,7 @@ def canaries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canaries]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def control() -> Iterator[Control]:
     """A ticker in another process, for oracle 6."""
     made = Control()

@@ -49,20 +49,28 @@ class Control:
     """A ticker in another process of the same run."""
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         command = [sys.executable, "-I", "-S", __file__]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
     def largest_s(self) -> float:
-        """Largest lag since the last call, in seconds."""
+        """Largest lag since the last call, in seconds; 0 where a case has killed the process, which then starts again."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+        try:
+            self._process.stdin.write(b"\n")
+            return float(self._process.stdout.readline())
+        except (BrokenPipeError, ValueError):
+            self.close()
+            self._start()
+            return 0.0
 
     def close(self) -> None:
         """End the process."""
-        self._process.communicate(timeout=10)
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate(timeout=10)
 
 
 class LoopLag:
