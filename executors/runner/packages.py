@@ -29,13 +29,15 @@ def prepare_folder(config):
 
     Args:
         config: The sandbox's configuration, with `landlock`; `packages`, the folder or None, `closed`, the folder if Landlock
-            protects it, and `trusted`, whether it can hold only what may run ahead of a block, are added.
+            protects it, `trusted`, whether it can hold only what may run ahead of a block, and `user_site`, whether the user
+            wants blocks to find it, are added.
     """
     found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
     session = config["mode"] == "session"
     # A user that may write to the root folder could not, as soon as it is left out of the rules.
     protected = found and not session and config["landlock"] and not os.access("/", os.W_OK)
     config.update(packages=found, closed=found if protected else None, trusted=bool(found and (session or protected)))
+    config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
     if found:
         os.environ["PYTHONUSERBASE"] = found
     if not config["trusted"]:

@@ -263,8 +263,8 @@ class Supervisor:
         )
 
     def _open_folders(self):
-        """A block may have closed the workspace or /tmp to its own user; the next one could not even be saved there."""
-        for folder in (self.config["workspace"], "/tmp"):
+        """A block may have closed these to its own user; the next one could not even be saved there."""
+        for folder in (self.config["workspace"], "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES):
             try:
                 mode = stat.S_IMODE(os.stat(folder).st_mode)
                 if mode & stat.S_IRWXU != stat.S_IRWXU:

@@ -98,6 +98,7 @@ class Workers:
                 system.set_limits(self._config.get("rlimits", {}))
                 if self._zygote_home is not None:
                     os.environ["HOME"] = self._zygote_home
+                    self._config["places"].pop("HOME", None)  # what is imported ahead is to use this one
                 zygote.run(theirs, self._config)
             finally:
                 os._exit(71)

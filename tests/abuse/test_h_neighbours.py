@@ -216,6 +216,49 @@ async def test_h7_homes_are_gone_after_their_blocks_however_full_and_deep(subjec
     assert await subject.out(kept) == "True ['fontlist-v330.json']\n"
 
 
+CLOSE = """
+    import glob, os, time
+    def close(path):
+        try: os.chmod(path, 0); print("closed", path)
+        except OSError: pass
+    home = os.environ["HOME"]
+    for number in range(300):
+        open(f"{home}/file-{number}", "w").close()
+    os.makedirs(home + "/.config", exist_ok=True)
+    # That of the block to come, with what is in it.
+    until = time.monotonic() + 0.1
+    while time.monotonic() < until:
+        for path in glob.glob("/packages/home-*/.*") + glob.glob("/packages/home-*"):
+            close(path)
+    for path in ("/packages", "/dev/shm", "/dev/mqueue", "/tmp", "/workspace"):
+        close(path)
+"""
+USE = """
+    import os
+    assert os.listdir("/packages") is not None
+    for folder in ("", ".cache", ".config"):
+        folder = os.path.join(os.environ["HOME"], folder)
+        os.makedirs(folder, exist_ok=True)
+        open(folder + "/file", "w").close()
+    for folder in ("/dev/shm", "/tmp", "/workspace"):
+        open(folder + "/used", "w").close()
+"""
+
+
+async def test_h7_what_a_block_has_closed_is_open_to_the_next(subject: Subject) -> None:
+    """With /dev/shm closed the supervisor ended; a closed home stayed for ever; the next block could not use its own."""
+    for _ in range(3):
+        assert "closed" in await subject.out(CLOSE)
+        await subject.out(USE)
+    if not subject.session:
+        for _ in range(100):
+            left = int(await subject.out(HOMES))
+            if left <= 3:
+                break
+            await asyncio.sleep(0.05)
+        assert left <= 3
+
+
 PACKAGE = """
     import os
     os.makedirs("/workspace/source/mine", exist_ok=True)
