@@ -53,6 +53,10 @@ class Homes:
             pass  # a block may have used up all the room there is, and the next one may make some
         return home
 
+    def lacks(self, home):
+        """Whether there was no room for one that was made ahead."""
+        return home is not None and not os.path.isdir(home)
+
     def variables(self, worker):
         """The environment of a worker's block, by which it finds its home, which is made if there is none yet."""
         ahead, worker.home = worker.home, worker.home or self.make()

@@ -305,6 +305,10 @@ class Supervisor:
         if request["installs"]:
             return self.workers.start(b"I")
         worker, self._spare = self._spare, None
+        if worker is not None and self.homes.lacks(worker.home):
+            # The block before had used up the room for it, and has ended; the domain of this worker has no rule for another home.
+            self.workers.discard(worker)
+            worker = None
         if worker is None or worker.status is not None:
             worker = self.workers.start()
         worker.let_run()

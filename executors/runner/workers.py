@@ -159,6 +159,12 @@ class Workers:
         system.send(worker.pid, signal.SIGKILL)
         worker.peer.close()
 
+    def discard(self, worker):
+        """Kill a worker that is not needed, as soon as it is known which process it is."""
+        worker.doomed = True
+        if worker.pid is not None and worker.status is None:
+            self.end(worker)
+
     def replace_zygote(self):
         """Kill a zygote that does not answer; its death starts another."""
         system.send(self.zygote_pid, signal.SIGKILL)
