@@ -288,8 +288,10 @@ class ProcessBlock(Block):
         self.worker = self.supervisor.take_worker(self.request)
         if self.supervisor.session is not None:
             self.request.update(self.supervisor.session.place.for_shell(self.request["cwd"]))
-        elif not self.request["installs"]:
+        else:
             self.request["environment"] = self.supervisor.homes.variables(self.worker)
+            if self.request["installs"]:
+                self.request["environment"] = packages.variables(self.worker.home)
         if not self.request["keep_state"]:
             self.open()
             return

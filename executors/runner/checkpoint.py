@@ -1,5 +1,6 @@
 """Taking a checkpoint: a fork of the session that sleeps until it is woken to go on in the session's place."""
 
+import _socket
 import ctypes
 import errno
 import os
@@ -221,7 +222,7 @@ def _pipes_and_sockets(*but):
 
 
 def _dead_socket():
-    dead, other = socket.socketpair()
+    dead, other = _socket.socketpair()
     other.close()
     return dead.detach()
 

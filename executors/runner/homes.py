@@ -8,8 +8,8 @@ from . import files
 
 SKELETON = "/etc/skel"
 # Removing a full one must not keep PID 1 from anything else.
-PAUSE_S = 0.005
-SLICE_S = 0.001
+PAUSE_S = 0.002
+SLICE_S = 0.002
 BATCH = 64
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -46,17 +46,31 @@ class Homes:
         try:
             os.mkdir(home, 0o700)
             for name in self._folders:
-                os.mkdir(os.path.join(home, name))
+                os.mkdir(os.path.join(home, name), 0o700)
             for name in self._links:
                 os.symlink(os.path.join(SKELETON, name), os.path.join(home, name))
         except OSError:
             pass  # a block may have used up all the room there is, and the next one may make some
         return home
 
+    def lacks(self, home):
+        """Whether there was no room for one that was made ahead."""
+        return home is not None and not os.path.isdir(home)
+
     def variables(self, worker):
         """The environment of a worker's block, by which it finds its home, which is made if there is none yet."""
-        worker.home = worker.home or self.make()
+        ahead, worker.home = worker.home, worker.home or self.make()
+        if ahead:
+            self._open(ahead)
         return {"HOME": worker.home} if worker.home else {}
+
+    def _open(self, home):
+        """Open one that was made ahead to its user, who all blocks are: Landlock keeps none of them from `chmod`."""
+        try:
+            for name in ("", *self._folders):
+                os.chmod(os.path.join(home, name), 0o700)
+        except OSError:
+            pass  # there was no room for all of it
 
     def remove(self, home):
         """Remove one, in a while if there is much in it."""
@@ -93,15 +107,20 @@ def prepare(mode, closed=None):
         closed: Folder that blocks can't change, or None.
 
     Returns:
-        Path that the names of blocks' homes begin with; None where there is one home for all.
+        Path that the names of blocks' homes begin with; None where there is one home for all, or none can be made.
     """
     home = os.environ.get("HOME")
     if not home or os.path.exists(home):
         return None
-    if mode != "session":
-        os.makedirs(os.path.dirname(home), exist_ok=True)
-        return os.path.join(closed, "home") if closed else home
-    os.makedirs(home)
+    if mode != "session" and closed:
+        return os.path.join(closed, "home")
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(home)), exist_ok=True)
+        if mode != "session":
+            return home
+        os.mkdir(home)
+    except OSError:
+        return None  # the user has named a place where nothing can be made
     if os.path.isdir(SKELETON):
         files.copy_tree(SKELETON, home)
     return None
@@ -125,6 +144,7 @@ def _dismantle(home):
     A folder in a folder is first moved to the outermost one, so it does not matter how deep they are.
     """
     number, prefix = 0, os.urandom(8).hex()
+    os.chmod(home, 0o700)
     top = os.open(home, FOLDER)
     try:
         while True:

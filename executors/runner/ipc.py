@@ -47,8 +47,11 @@ def remove_files(spare):
     """
     until = time.monotonic() + LONGEST_S
     while time.monotonic() < until:
-        with os.scandir(POSIX_MEMORY) as found:
-            entries = list(itertools.islice((entry for entry in found if entry.name not in spare), AT_ONCE))
+        try:
+            with os.scandir(POSIX_MEMORY) as found:
+                entries = list(itertools.islice((entry for entry in found if entry.name not in spare), AT_ONCE))
+        except OSError:
+            return  # it is somebody else's, who has closed it
         # The list is complete before the first is removed: there may be no end of them, and no memory for all of their names.
         if not sum(_remove_some(entry, until) for entry in entries):
             return

@@ -1,6 +1,8 @@
 """The folder of packages that blocks install; in process mode no block may change it but one that is a `pip install` command."""
 
+import itertools
 import os
+import re
 import shlex
 import sys
 
@@ -9,15 +11,15 @@ SHELLS = (["sh", "{file}"], ["bash", "{file}"])
 PYTHONS = ("python", "python3")
 PIPS = ("pip", "pip3")
 # What a shell would expand.
-EXPANDED = frozenset("$`\\*?~{}!\n")
+EXPANDED = frozenset("$`\\*?{}")
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
+COMMENT = re.compile(r"\s#")
 PUNCTUATION = frozenset("();<>|&")
 # The directory of the command may hold modules that an earlier block has put there.
 RUN_PIP = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
     "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 )
-# What pip reads and unpacks is out of reach of the blocks that run at the same time.
-ENVIRONMENT = {"HOME": FOLDER, "TMPDIR": FOLDER, "PIP_NO_CACHE_DIR": "1"}
 HOW_TO = (
     "In this sandbox only a shell block that is one line `pip install ...` and nothing else can install packages; "
     "blocks after it can import them."
@@ -29,13 +31,15 @@ def prepare_folder(config):
 
     Args:
         config: The sandbox's configuration, with `landlock`; `packages`, the folder or None, `closed`, the folder if Landlock
-            protects it, and `trusted`, whether it can hold only what may run ahead of a block, are added.
+            protects it, `trusted`, whether it can hold only what may run ahead of a block, and `user_site`, whether the user
+            wants blocks to find it, are added.
     """
     found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
     session = config["mode"] == "session"
     # A user that may write to the root folder could not, as soon as it is left out of the rules.
     protected = found and not session and config["landlock"] and not os.access("/", os.W_OK)
     config.update(packages=found, closed=found if protected else None, trusted=bool(found and (session or protected)))
+    config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
     if found:
         os.environ["PYTHONUSERBASE"] = found
     if not config["trusted"]:
@@ -55,7 +59,18 @@ def prepare(request, code, config):
     if words is not None:
         # Without a shell: of what is checked here nothing is read again, or in another way.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])
-        request.update(environment=dict(ENVIRONMENT), unset=["PYTHONPATH", "PYTHONNOUSERSITE"])
+        request["unset"] = ["PYTHONPATH", "PYTHONNOUSERSITE"]
+
+
+def variables(home):
+    """The environment of a block that installs packages.
+
+    Args:
+        home: The block's home, or None where blocks share one.
+    """
+    # What pip reads and unpacks is out of reach of other blocks, and gone after this one, also where that is killed.
+    folder = home or FOLDER
+    return {"HOME": folder, "TMPDIR": folder, "PIP_NO_CACHE_DIR": "1"}
 
 
 def may_have_tried(request, code, config):
@@ -69,14 +84,14 @@ def _pip_command(code):
     try:
         lines = [line.strip() for line in code.decode("utf-8").split("\n")]
         lines = [line for line in lines if line and not line.startswith("#")]
-        if len(lines) != 1 or not EXPANDED.isdisjoint(lines[0]):
+        if len(lines) != 1 or not EXPANDED.isdisjoint(COMMENT.split(QUOTED.sub("", lines[0]))[0]):
             return None
         lexer = shlex.shlex(lines[0], posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
-        words = list(lexer)
+        words = list(itertools.takewhile(lambda word: not word.startswith("#"), lexer))
     except ValueError:
         return None
-    if any(word and PUNCTUATION.issuperset(word) for word in words):
+    if any(word.startswith("~") or (word and PUNCTUATION.issuperset(word)) for word in words):
         return None
     if words[:1] and words[0] in PYTHONS and words[1:3] == ["-m", "pip"]:
         words = words[2:]

@@ -263,8 +263,8 @@ class Supervisor:
         )
 
     def _open_folders(self):
-        """A block may have closed the workspace or /tmp to its own user; the next one could not even be saved there."""
-        for folder in (self.config["workspace"], "/tmp"):
+        """A block may have closed these to its own user; the next one could not even be saved there."""
+        for folder in (self.config["workspace"], "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES):
             try:
                 mode = stat.S_IMODE(os.stat(folder).st_mode)
                 if mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -305,6 +305,10 @@ class Supervisor:
         if request["installs"]:
             return self.workers.start(b"I")
         worker, self._spare = self._spare, None
+        if worker is not None and self.homes.lacks(worker.home):
+            # The block before had used up the room for it, and has ended; the domain of this worker has no rule for another home.
+            self.workers.discard(worker)
+            worker = None
         if worker is None or worker.status is not None:
             worker = self.workers.start()
         worker.let_run()

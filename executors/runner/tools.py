@@ -1,5 +1,6 @@
 """The module `host_tools` of the code: functions of the host, and the exceptions that come back."""
 
+import _socket
 import ast
 import builtins
 import copy
@@ -7,7 +8,6 @@ import functools
 import importlib.machinery
 import json
 import linecache
-import socket
 import sys
 import types
 
@@ -25,6 +25,9 @@ _UNFIT = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationErro
 }
 
 BROKEN = "def %s(*arguments, **named):\n    raise RuntimeError(%r)"
+
+# Not the class of the module socket: programs change that, for example to have no network.
+Socket = _socket.socket
 
 _made = {}
 _public = {}
@@ -195,7 +198,7 @@ def open_client(fd, config):
         fd: Its socket.
         config: The sandbox's configuration.
     """
-    _Running.client = calls.Client(socket.socket(fileno=fd), config["tools"]["call_bytes"])
+    _Running.client = calls.Client(Socket(fileno=fd), config["tools"]["call_bytes"])
 
 
 def close_client():

@@ -1,12 +1,12 @@
 """A process that runs blocks: one and exits (process mode), or one after the other in a live namespace (session mode)."""
 
+import _socket
 import atexit
 import builtins
 import fcntl
 import os
 import signal
 import site
-import socket
 import sys
 import threading
 import time
@@ -19,8 +19,8 @@ RESERVED = 8
 MOST_CONNECTS = 5
 REHEARSED = "<rehearsal>"
 REHEARSAL = b"x = str(1)\nx and None"
-# Taken here, because user code may come to replace what the module holds.
-_Socket = socket.socket
+# Not the class of the module socket: programs change that, for example to have no network.
+Socket = _socket.socket
 # A process whose block has not come by then has the time to make itself ready.
 IDLE_MS = 2
 
@@ -43,6 +43,7 @@ class Worker:
         self.domains = landlock.Domains(config["mode"], config["closed"])
 
     def _listen_to(self, sock):
+        sock.setblocking(True)  # user code may have set another default
         self.sock = sock
         self.reader = wire.BlockingReader(sock)
 
@@ -50,7 +51,7 @@ class Worker:
         """Get another socket when the supervisor has hung up: what the block has started holds the one of now, too."""
         try:
             # If the block has sent part of a frame, the supervisor must not wait for the rest.
-            self.sock.shutdown(socket.SHUT_WR)
+            self.sock.shutdown(_socket.SHUT_WR)
         except OSError:
             pass  # it has hung up already
         self._wait(None, POLLHUP)
@@ -58,25 +59,26 @@ class Worker:
         self.sock.close()
         for _ in range(MOST_CONNECTS):
             try:
-                sock = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                sock = Socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+                sock.setblocking(True)
                 sock.connect("\0" + self.config["listener"])
                 fd = wire.keep_clear(sock.detach())
             except BaseException:
                 continue  # also of a signal's handler
-            self._listen_to(_Socket(fileno=fd))
+            self._listen_to(Socket(fileno=fd))
             return
         os._exit(70)
 
-    def serve(self, sock, home, installs):
+    def serve(self, fd, home, installs):
         """Take requests until there are no more; does not return.
 
         Args:
-            sock: Socket to the supervisor.
+            fd: Socket to the supervisor.
             home: Path of the block's home where it can change that one only, or None.
             installs: Whether the block may change the folder of packages.
         """
         self.pid = os.getpid()
-        self._listen_to(sock)
+        self._listen_to(Socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd))
         if self.script is not None:
             self.domains.enter(home, all_folders=installs)
             system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
@@ -230,7 +232,7 @@ class Worker:
         """Give a descriptor a number that a shell can redirect to, which may be taken by the socket."""
         fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number + 1)
         if self.sock.fileno() == number:
-            self.sock = socket.socket(fileno=fcntl.fcntl(self.sock.detach(), fcntl.F_DUPFD_CLOEXEC, number + 1))
+            self.sock = Socket(fileno=fcntl.fcntl(self.sock.detach(), fcntl.F_DUPFD_CLOEXEC, number + 1))
         os.dup2(fd, number, inheritable=True)
 
     def _enter(self, request):
@@ -275,7 +277,7 @@ class Worker:
                 said = {"skipped": str(error)}
         if said.get("pid") == 0:
             self.sock.detach()
-            self._listen_to(socket.socket(fileno=fd))
+            self._listen_to(Socket(fileno=fd))
             self.reader.read()
             self.pid, self.ahead = os.getpid(), False
             self._send(b"G", 0, {})
@@ -437,7 +439,7 @@ class Session:
 
 def _see_packages(config):
     """Find what a block before this one has installed with pip."""
-    folder = site.getusersitepackages() if config["packages"] else None
+    folder = site.getusersitepackages() if config["packages"] and config["user_site"] else None
     if not folder or folder in sys.path or not os.path.isdir(folder):
         return
     if config["trusted"]:

@@ -98,6 +98,7 @@ class Workers:
                 system.set_limits(self._config.get("rlimits", {}))
                 if self._zygote_home is not None:
                     os.environ["HOME"] = self._zygote_home
+                    self._config["places"].pop("HOME", None)  # what is imported ahead is to use this one
                 zygote.run(theirs, self._config)
             finally:
                 os._exit(71)
@@ -157,6 +158,12 @@ class Workers:
         self.ending.add(worker.pid)
         system.send(worker.pid, signal.SIGKILL)
         worker.peer.close()
+
+    def discard(self, worker):
+        """Kill a worker that is not needed, as soon as it is known which process it is."""
+        worker.doomed = True
+        if worker.pid is not None and worker.status is None:
+            self.end(worker)
 
     def replace_zygote(self):
         """Kill a zygote that does not answer; its death starts another."""

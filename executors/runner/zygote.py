@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import site
-import socket
 import sys
 import time
 import warnings
@@ -87,6 +86,7 @@ def _warm_up(config):
 
 def _take_python_variables():
     """Do what the isolated interpreter has left out: the variables of Python that take effect when it runs already."""
+    site.ENABLE_USER_SITE = not os.environ.get("PYTHONNOUSERSITE")
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     if os.environ.get("PYTHONWARNINGS"):
         sys.warnoptions[:] = os.environ["PYTHONWARNINGS"].split(",")
@@ -206,4 +206,4 @@ class Zygote:
         os.close(self.null)
         os.setsid()
         os.nice(WORKER_NICENESS)
-        self.ready.serve(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=fd), home, installs)
+        self.ready.serve(fd, home, installs)

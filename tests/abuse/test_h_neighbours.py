@@ -216,6 +216,113 @@ async def test_h7_homes_are_gone_after_their_blocks_however_full_and_deep(subjec
     assert await subject.out(kept) == "True ['fontlist-v330.json']\n"
 
 
+CLOSE = """
+    import glob, os, time
+    def close(path):
+        try: os.chmod(path, 0); print("closed", path)
+        except OSError: pass
+    home = os.environ["HOME"]
+    for number in range(300):
+        open(f"{home}/file-{number}", "w").close()
+    os.makedirs(home + "/.config", exist_ok=True)
+    # That of the block to come, with what is in it.
+    until = time.monotonic() + 0.1
+    while time.monotonic() < until:
+        for path in glob.glob("/packages/home-*/.*") + glob.glob("/packages/home-*"):
+            close(path)
+    for path in ("/packages", "/dev/shm", "/dev/mqueue", "/tmp", "/workspace"):
+        close(path)
+"""
+USE = """
+    import os
+    assert os.listdir("/packages") is not None
+    for folder in ("", ".cache", ".config"):
+        folder = os.path.join(os.environ["HOME"], folder)
+        os.makedirs(folder, exist_ok=True)
+        open(folder + "/file", "w").close()
+    for folder in ("/dev/shm", "/tmp", "/workspace"):
+        open(folder + "/used", "w").close()
+"""
+
+
+async def test_h7_what_a_block_has_closed_is_open_to_the_next(subject: Subject) -> None:
+    """With /dev/shm closed the supervisor ended; a closed home stayed for ever; the next block could not use its own."""
+    for _ in range(3):
+        assert "closed" in await subject.out(CLOSE)
+        await subject.out(USE)
+    if not subject.session:
+        for _ in range(100):
+            left = int(await subject.out(HOMES))
+            if left <= 3:
+                break
+            await asyncio.sleep(0.05)
+        assert left <= 3
+
+
+FILL = """
+    import os, time
+    time.sleep(0.1)  # until the next home has been made, or not
+    def fill():
+        for number in range(100_000): open(f"{os.environ['HOME']}/file-{number}", "w").close()
+    for _ in range(3):
+        try: fill()
+        except OSError as error: print(error.errno)
+        time.sleep(0.1)
+"""
+HAS_HOME = "import os; print(os.path.isdir(os.environ['HOME']) and os.listdir(os.environ['HOME']) != ['file-0'])"
+
+
+@in_process_mode
+async def test_h7_each_block_has_a_home_after_one_that_used_up_the_room_for_it(subject: Subject) -> None:
+    for _ in range(2):
+        assert await subject.out(FILL) == "28\n" * 3
+        for _ in range(5):
+            assert await subject.out(HAS_HOME) == "True\n"
+
+
+SLOW = """
+    import os
+    os.makedirs("/workspace/slow", exist_ok=True)
+    with open("/workspace/slow/setup.py", "w") as file:
+        file.write("import os, time; open(os.environ['TMPDIR'] + '/left', 'w'); time.sleep(60)")
+"""
+WHAT_IS_LEFT = "import os; print([name for name in os.listdir('/packages') if not name.startswith('home-')])"
+
+
+@in_process_mode
+async def test_h7_pip_that_is_killed_leaves_nothing_in_the_folder_of_packages(subject: Subject) -> None:
+    await subject.out(SLOW)
+    killed = await subject.run("pip install --no-build-isolation --no-index ./slow", "sh", timeout=5)
+    assert killed.outcome == "timeout", killed
+    assert await subject.out(WHAT_IS_LEFT) == "[]\n"
+    # The block's home, in which it worked, goes in a moment.
+    for _ in range(100):
+        left = int(await subject.out(HOMES))
+        if left <= 3:
+            break
+        await asyncio.sleep(0.05)
+    assert left <= 3
+
+
+@in_process_mode
+async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: Subject) -> None:
+    for wanted in (
+        "'absent==1.*'",
+        '"absent~=1.0" absent!=2',
+        "absent  # what's this? {no} $(command)",
+        "'a$(touch /tmp/x)'",
+    ):
+        result = await subject.run(f"pip install --no-index {wanted}", "sh", timeout=15)
+        assert result.outcome == "error", result
+        assert result.notes == (), result
+    made = "import os; print(os.path.exists('/tmp/x'))"
+    assert await subject.out(made) == "False\n"
+    for other in ("*.whl", "~/absent", "$HOME", '"$(touch /tmp/x)"', "{a,b}", "absent; true"):
+        result = await subject.run(f"pip install --no-index {other}", "sh", timeout=15)
+        assert any("pip install" in note for note in result.notes) or result.outcome == "ok", result
+    assert await subject.out(made) == "True\n"
+
+
 PACKAGE = """
     import os
     os.makedirs("/workspace/source/mine", exist_ok=True)
