@@ -82,13 +82,13 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     return manifest
 
 
-async def mark_inside(sandbox: Sandbox, name: str, limit: int = MAX_HASHED_BYTES) -> str:
+async def mark_inside(sandbox: Sandbox, name: str, limit: int) -> str:
     """Make the mark of a file of a sandbox, without its content where that can't be read.
 
     Args:
         sandbox: The sandbox.
         name: The file's path relative to the workspace.
-        limit: Bytes above which it is not hashed. Default 64 MiB.
+        limit: Bytes above which it is not hashed.
     """
     total = size = 0
     digest = blake2b(digest_size=16)
