@@ -131,7 +131,7 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
     before = await context.save_state()
     try:
         await context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError) as error:
         await context.load_state(before)
         reason = (
             problems(error) if isinstance(error, ValidationError) else f"{type(error).__name__}: {error}"[:MAX_NAME]

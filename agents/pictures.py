@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,9 @@ _PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"gAMA", b"sRGB", b"pH
 _MOST_CHUNKS = 10_000
 _JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
 _JPEG_DROPPED = (*range(0xE1, 0xEE), 0xEF, 0xFE)
+# Parts of our agents' states; what tools gave code is in there.
+_NO_MESSAGES = ("journal", "interrupted")
+_KINDS = ("PNG", "JPEG", "GIF", "WEBP")
 _STEP = 256 * 1024
 _BROKEN = "it is broken or cut off"
 
@@ -152,27 +155,47 @@ def read_picture(data: bytes) -> EncodedImage:
     return made
 
 
-def with_encoded_images(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take the pictures in a saved conversation as they are, before AutoGen decodes them all.
+def with_encoded_images(state: Any) -> Any:
+    """Take the pictures in saved messages as they are, before AutoGen decodes them all.
 
     Args:
-        state: What a model context saved.
+        state: What a model context or a team saved.
+
+    Raises:
+        ValueError: A picture is of a kind that only a decoder could read.
     """
-    return {name: _encoded(item) for name, item in state.items()}
+    if isinstance(state, list):
+        return [with_encoded_images(each) for each in state]
+    if not isinstance(state, dict):
+        return state
+    return {
+        name: [_saved(part) for part in each]
+        if name == "content" and isinstance(each, list)
+        else (each if name in _NO_MESSAGES else with_encoded_images(each))
+        for name, each in state.items()
+    }
 
 
-def _encoded(item: Any) -> Any:
-    if isinstance(item, list):
-        return [_encoded(each) for each in item]
-    if not isinstance(item, dict):
-        return item
-    data = item.get("data")
-    if set(item) != {"data"} or not isinstance(data, str):
-        return {name: _encoded(each) for name, each in item.items()}
+def _saved(part: Any) -> Any:
+    """A part of a message; AutoGen takes each that has `data` for a picture, whatever else it has."""
+    text = part.get("data") if isinstance(part, dict) else None
+    if not isinstance(text, str):
+        return with_encoded_images(part)
     try:
-        return read_picture(base64.b64decode(data))
-    except ValueError:  # what AutoGen makes of it, then: it is none that code made
-        return item
+        data = base64.b64decode(text)
+        return read_picture(data)
+    except NotShown:
+        pass  # a large one of the user's own, perhaps
+    except ValueError:
+        return part
+    try:
+        with PILImage.open(BytesIO(data)) as picture:
+            kind = str(picture.format)
+    except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: AutoGen's attempt ends in the same way
+        return part
+    if kind not in _KINDS:
+        raise ValueError(f"a picture in it is a {kind} file; only {', '.join(_KINDS)} can be loaded")
+    return EncodedImage(data, f"image/{kind.lower()}")
 
 
 def _check_size(width: int, height: int) -> None:

@@ -11,6 +11,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -25,6 +26,8 @@ if sys.platform != "win32":
 logger = logging.getLogger("autogen_codeact")
 
 PREFIX = "codeact-work-"
+# Whole, since a folder that somebody else has made, and perhaps called codeact-work-1, must not be taken for one.
+_NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
 SWEEP_TIMEOUT_S = 5.0
 REMOVE_TIMEOUT_S = 60.0
 _AT_ONCE = 1000
@@ -133,7 +136,7 @@ def _find(until: float = math.inf) -> Iterator[Path]:
         for entry in found:
             if time.monotonic() > until:
                 return
-            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
                 path = Path(place, entry.name)
                 with _taken(path) as lock:
                     abandoned = lock is not None

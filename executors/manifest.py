@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from .errors import SandboxFileError
 from .filenames import safe_name
-from .sandbox import Sandbox
+from .sandbox import Sandbox, checked_entries
 from .scan import Signature, signature_of
 from .workspace import HostFile, Workspace
 
@@ -59,7 +59,7 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
         sandbox: The sandbox.
 
     Returns:
-        The manifest; None where there are more than 1,000 files.
+        The manifest; None where there are more than 1,000 files, or folders too deep or too many to look through.
 
     Raises:
         SandboxError: The sandbox broke.
@@ -67,8 +67,9 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     in_sandbox = workspace.in_sandbox
     if len(in_sandbox) > MAX_FILES:
         return None
-    entries = await sandbox.list_files()
-    if len(entries) > MAX_FILES or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
+    listing = await sandbox.file_request({"op": "list", "most": MAX_FILES + 1})
+    entries = checked_entries(listing.get("files"))
+    if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None
     sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
     manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
@@ -82,13 +83,13 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     return manifest
 
 
-async def mark_inside(sandbox: Sandbox, name: str, limit: int = MAX_HASHED_BYTES) -> str:
+async def mark_inside(sandbox: Sandbox, name: str, limit: int) -> str:
     """Make the mark of a file of a sandbox, without its content where that can't be read.
 
     Args:
         sandbox: The sandbox.
         name: The file's path relative to the workspace.
-        limit: Bytes above which it is not hashed. Default 64 MiB.
+        limit: Bytes above which it is not hashed.
     """
     total = size = 0
     digest = blake2b(digest_size=16)

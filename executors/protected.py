@@ -85,7 +85,8 @@ def protected_name(part: str) -> str | None:
 def _plain(part: str) -> str:
     part = part.casefold()
     if not part.isascii():
-        part = _UNSEEN.sub("", unicodedata.normalize("NFKD", part))
+        # Such a form may have capitals again.
+        part = _UNSEEN.sub("", unicodedata.normalize("NFKD", part).casefold())
         part = "".join(character for character in part if unicodedata.category(character) not in ("Cf", "Mn"))
     return part.partition(":")[0].rstrip(" .")
 

@@ -14,7 +14,7 @@ from autogen_core.code_executor import CodeBlock
 from .connection import Reply
 from .errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
 from .loops import CancelledBy
-from .manifest import MAX_FILES, MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_inside, mark_of
+from .manifest import MAX_FILES, MAX_HASHED_AT_ONCE, MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_inside, mark_of
 from .result import ExecutionResult
 from .sandbox import Sandbox, checked_entries
 from .scan import signature_of
@@ -228,7 +228,8 @@ class Scratch:
             return False
         try:
             chunks = await self._content(file)
-            if mark_of(file.size, chunks) != mark:
+            # In a thread: hashing 64 MiB would hold up the event loop.
+            if await asyncio.to_thread(mark_of, file.size, chunks) != mark:
                 return False
             await self._sandbox.write_file(name, file.mode, chunks)
         except SandboxFileError:
@@ -257,7 +258,8 @@ class Scratch:
             reply: What came back.
             code_file: The file with its code, which is not in there, or None.
         """
-        offset = 0
+        # Files with holes may be larger than all that the sandbox can hold.
+        offset, left = 0, MAX_HASHED_AT_ONCE
         if code_file is not None:
             self._inside.pop(code_file, None)
         if reply.message.get("files_cut"):
@@ -268,7 +270,9 @@ class Scratch:
                 self._inside[name] = mark_of(inline, [reply.data[offset : offset + inline]])
                 offset += inline
                 continue
-            self._inside[name] = await mark_inside(self._sandbox, name) if is_safe(name) else mark_of(size)
+            hashed = is_safe(name) and size <= min(left, MAX_HASHED_BYTES)
+            left -= size if hashed else 0
+            self._inside[name] = await mark_inside(self._sandbox, name, size) if hashed else mark_of(size)
 
     # Blocks
 
@@ -301,6 +305,7 @@ class Scratch:
             SandboxDied: That can't be done.
         """
         await self._roll_back()
+        await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.
         await self._sandbox.file_request({"op": "empty"})
 

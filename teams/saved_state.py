@@ -10,30 +10,32 @@ from autogen_agentchat.state import ChatAgentContainerState, TeamState
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import problems
+from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.teams.guard import AgentGuard, TeamGuard
 
 MAX_REASON = 300
-_WRONG = (ValueError, TypeError, LookupError, AttributeError)
+_WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError)
 """What components raise over a state that is not theirs."""
 
 
-def agent_states(state: object, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Find the states of the participants in that of a team.
+def checked_state(state: Any, names: Sequence[str]) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]:
+    """Check the state of a team, and find those of its participants in it.
 
     Args:
         state: The team's.
         names: The participants' names.
 
     Returns:
-        Their states by name.
+        The state, its pictures not to be decoded, and those of the participants by name.
 
     Raises:
         ValueError: It is no team's, or not of one with these participants.
     """
     try:
+        state = with_encoded_images(state)
         states = TeamState.model_validate(state).agent_states
-    except ValidationError as error:
-        raise ValueError(f"The state can't be loaded: {problems(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
     if missing := [name for name in names if name not in states]:
         raise ValueError(f"The state is not that of this team: it has none of {', '.join(missing)}.")
     found = {}
@@ -42,7 +44,7 @@ def agent_states(state: object, names: Sequence[str]) -> dict[str, Mapping[str, 
             found[name] = ChatAgentContainerState.model_validate(states[name]).agent_state
         except ValidationError as error:
             raise ValueError(f"The state can't be loaded: agent_states.{name}: {problems(error)}") from None
-    return found
+    return state, found
 
 
 async def load_whole(team: Team, state: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from autogen_codeact.teams.brake import Brake, BrakedTermination, settle
 from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants
 from autogen_codeact.teams.guard import AgentGuard, Message, Task, TeamGuard
 from autogen_codeact.teams.rewind import rewind
-from autogen_codeact.teams.saved_state import agent_states, load_whole, put_states
+from autogen_codeact.teams.saved_state import checked_state, load_whole, put_states
 
 __all__ = ["Team", "TeamConfig"]
 
@@ -360,7 +360,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         """
         await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
         try:
-            states = await asyncio.to_thread(agent_states, state, [guard.name for guard in self._guards])
+            state, states = await asyncio.to_thread(checked_state, state, [guard.name for guard in self._guards])
             inner = self._build()
             await load_whole(inner, state)
             await put_states(self._guards, states)

@@ -53,7 +53,7 @@ class Files:
             if request["op"] == "read":
                 return self._read(request)
             if request["op"] == "list":
-                return {"files": self._listing()}, b""
+                return self._listing(request.get("most", SCAN_LIMIT)), b""
             return {"error": "unknown operation", "errno": 22}, b""
         except OSError as error:
             self._drop(ident)
@@ -184,14 +184,15 @@ class Files:
         finally:
             os.close(fd)
 
-    def _listing(self):
-        found, listed = [], 0
-        for name, info in Look(self.root).files():
+    def _listing(self, most):
+        look, found, listed = Look(self.root), [], 0
+        for name, info in look.files():
             found.append(_entry(name, info))
             listed += _length(found[-1])
-            if len(found) >= SCAN_LIMIT or listed > LIST_LIMIT:
+            if len(found) >= most or listed > LIST_LIMIT:
+                look.cut = True
                 break
-        return found
+        return {"files": found, "cut": look.cut}
 
 
 class Look:

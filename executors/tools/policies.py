@@ -123,7 +123,6 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
                 self._always.add(request.name)
 
         name = request.name
-        name = request.name
         text = f"The code wants to call {call_text(request)}\n"
         prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
         try:

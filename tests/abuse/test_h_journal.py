@@ -226,3 +226,14 @@ async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_i
     assert [message for message in result.messages if isinstance(message, CodeGenerationEvent)] == []
     assert len(json.dumps(dict(await agent.save_state()), default=str)) < 1_000_000
     subject._lost = True
+
+
+async def test_h17_what_a_loaded_journal_writes_is_looked_at_within_bounds(subject: Subject) -> None:
+    # Files with holes: 40 GB that take no room in the sandbox.
+    holes = "for number in range(700):\n    open(f'{number}', 'wb').truncate(60 << 20)"
+    agent = actor(await subject.start())
+    await agent.load_state(state(entry(holes, files={}, connections=0), entry("y = 2", files={}, connections=0)))
+    replayed = await asyncio.wait_for(agent.rebuild_session(), 30)
+    assert replayed is not None
+    assert replayed.same
+    subject._lost = True

@@ -19,7 +19,16 @@ NOTE = "is not written back, because programs on the host act on it by themselve
 VARIANTS = [
     *(".git/config", "sub/.git/hooks/post-checkout", ".GIT/config", ".Git/config", ".git./config", ".git /config"),
     *(".gi\u034ft/config", ".git\ufe0f/config", ".g\u0130t/config", ".git\u3164/config"),
-    *(".git", "deep/er/.git", ".g\u200cit/config", "\ufeff.git/config", "\uff0egit/config", "git~1/config", "GIT~2/x"),
+    *(
+        ".git",
+        "deep/er/.git",
+        ".g\u200cit/config",
+        "\ufeff.git/config",
+        "\uff0egit/config",
+        ".\U0001d406it/config",
+        "git~1/config",
+        "GIT~2/x",
+    ),
     *(
         ".git::$INDEX_ALLOCATION/config",
         ".hg/hgrc",

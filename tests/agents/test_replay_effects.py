@@ -150,6 +150,17 @@ async def test_blocks_find_the_files_that_they_found_then(make: Make, work: Path
     assert contents(work) == {**before, "later.txt": b"later"}
 
 
+async def test_it_is_told_that_files_too_deep_to_be_listed_may_be_others(make: Make, work: Path) -> None:
+    deep = work / "/".join("d" * 40)
+    deep.mkdir(parents=True)
+    (deep / "data.txt").write_text("old")
+    state, _, _ = await turn(await make(), None, f"x = open('{'d/' * 40}data.txt').read()")
+    (deep / "data.txt").write_text("new")
+    _, words, printed = await turn(await make(), state, "print(x)")
+    assert words == DIFFERENT.format("1 block was") + replay.FILES_UNKNOWN.format(blocks="block 1")
+    assert printed == ["new\n"]
+
+
 @pytest.mark.parametrize(
     "code",
     [

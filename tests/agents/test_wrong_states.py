@@ -1,15 +1,18 @@
 """Saved states that can't be right: a clear error that names the field, in bounded time, and nothing has changed."""
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
+from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.journal import (
@@ -183,3 +186,47 @@ async def test_what_is_saved_can_be_loaded_again() -> None:
     assert (await agent.save_state())["interrupted"] == state["interrupted"]
     assert recorded(call, None).arguments == call.arguments
     await agent.on_reset(CancellationToken())
+
+
+def picture(width: int, height: int, kind: str = "PNG") -> dict[str, str]:
+    file = BytesIO()
+    PILImage.new("1", (width, height)).save(file, kind)
+    return {"data": base64.b64encode(file.getvalue()).decode()}
+
+
+@pytest.mark.parametrize("more", [{}, {"detail": "low"}], ids=["as AutoGen saves it", "with another key"])
+async def test_no_picture_of_a_saved_state_is_decoded(more: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ["Look.", {**picture(9_000, 9_000), **more}, {**picture(10, 10), **more}]
+    monkeypatch.setattr(PILImage.Image, "convert", lambda *_: pytest.fail("decoded"))
+    agent = CodeActAgent("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done."))
+    messages = [{"type": "UserMessage", "source": "user", "content": parts}]
+    await agent.load_state({"type": "CodeActAgentState", "llm_context": {"messages": messages}})
+    loaded = (await agent.save_state())["llm_context"]["messages"][0]["content"]
+    assert [part if isinstance(part, str) else part.keys() for part in loaded] == ["Look.", {"data"}, {"data"}]
+
+    team = Team([agent], name="team")
+    state = json.loads(json.dumps(await team.save_state()))
+    manager = next(each for each in state["agent_states"].values() if "message_thread" in each)
+    message = {"type": "MultiModalMessage", "id": "1", "created_at": "2026-01-01T00:00:00Z", "source": "user"}
+    manager["message_thread"] = [{**message, "metadata": {"data": "plain"}, "content": parts}]
+    await team.load_state(state)
+    kept = next(each for each in (await team.save_state())["agent_states"].values() if "message_thread" in each)
+    assert kept["message_thread"][0]["metadata"] == {"data": "plain"}
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        (picture(10, 10, "BMP"), "ValueError: a picture in it is a BMP file; only PNG, JPEG, GIF, WEBP can be loaded"),
+        ({"data": base64.b64encode(b"no picture").decode()}, "UnidentifiedImageError: "),
+        ({"data": "="}, ""),
+    ],
+    ids=["another kind", "none at all", "no base64"],
+)
+async def test_a_state_with_a_wrong_picture_changes_nothing(part: dict[str, str], reason: str) -> None:
+    agent = CodeActAgent("actor", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=scripted("Done."))
+    before = await agent.save_state()
+    messages = [{"type": "UserMessage", "source": "user", "content": [part]}]
+    with pytest.raises(ValueError, match=f"The state can't be loaded: llm_context: {reason}"):
+        await agent.load_state({"type": "CodeActAgentState", "llm_context": {"messages": messages}})
+    assert await agent.save_state() == before

@@ -75,12 +75,12 @@ def test_a_folder_is_its_process_until_that_ends(place: Path) -> None:
     assert not remove_abandoned(folder)
 
 
-def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
+async def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
     folder = TemporaryFolder()
     assert (folder.path.parent, folder.path.stat().st_mode & 0o777) == (place, 0o700)
     assert abandoned_folders() == []
     before = len(os.listdir("/proc/self/fd"))
-    folder.remove()
+    await folder.remove()
     assert not folder.path.exists()
     assert len(os.listdir("/proc/self/fd")) == before - 1
 
@@ -89,12 +89,12 @@ def test_nothing_but_own_folders_is_touched(place: Path, tmp_path_factory: pytes
     """Anybody may put something of this name into a folder for temporary files."""
     target = tmp_path_factory.mktemp("target")
     (target / "data").write_text("1")
-    (place / f"{PREFIX}1-link").symlink_to(target)
-    (place / f"{PREFIX}1-file").write_text("1")
+    (place / f"{PREFIX}1-symblink").symlink_to(target)
+    (place / f"{PREFIX}1-somefile").write_text("1")
     (place / "codeact-1-other").mkdir()
-    os.mkfifo(place / f"{PREFIX}1-pipe")
+    os.mkfifo(place / f"{PREFIX}1-fifopipe")
     if os.geteuid() == 0:
-        other = place / f"{PREFIX}1-another"
+        other = place / f"{PREFIX}1-someones"
         other.mkdir()
         (other / "data").write_text("1")
         os.chown(other, 4321, 4321)
@@ -104,7 +104,20 @@ def test_nothing_but_own_folders_is_touched(place: Path, tmp_path_factory: pytes
     assert not any(remove_abandoned(path) for path in there if path.name.startswith(PREFIX))
     assert set(place.iterdir()) == there | {own}
     assert (target / "data").read_text() == "1"
-    assert (place / f"{PREFIX}1-link").is_symlink()
+    assert (place / f"{PREFIX}1-symblink").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["1", "mine", "1-mine", "1-fourteen14", "x-abcdefgh", "1-abcdefgh.old"])
+def test_a_folder_that_a_user_calls_alike_is_not_touched(place: Path, name: str) -> None:
+    kept = place / f"{PREFIX}{name}" / "data"
+    kept.parent.mkdir()
+    kept.write_text("1")
+    assert abandoned_folders() == []
+    sweep_in_background()
+    for thread in threading.enumerate():
+        if thread.name == "codeact-sweep-folders":
+            thread.join()
+    assert kept.read_text() == "1"
 
 
 def test_links_in_a_folder_are_removed_and_not_followed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
