@@ -140,6 +140,7 @@ REASONS = {
     "structured_message_factory": "carries a JSON schema; AutoGen evaluates names in it in this process",
     "user": "names a user",
     "work_dir": "names a folder of this machine; pass work_dir= when you load it",
+    "write_back": "writes files that programs of this machine act on by themselves",
 }
 """Why a field is refused that is not on the list of its component."""
 

@@ -20,6 +20,7 @@ NO_ABSTRACT_SOCKETS, NO_SIGNALS = 1, 2
 # Else the host's audit log would have a line for each refusal, as many as the code likes.
 NO_LOG = 1 | 4
 PR_SET_NO_NEW_PRIVS = 38
+MESSAGE_QUEUES = "/dev/mqueue"
 FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -100,7 +101,9 @@ def _other_folders(closed):
         path.decode("unicode_escape").encode("latin-1") for path, options in mounts if b"rw" in options.split(b",")
     ]
     writable = [os.fsdecode(name) for name in names]
-    return [
+    # mq_open reaches the file system of message queues by a mount of the kernel's own, which lies in no folder.
+    queues = [MESSAGE_QUEUES] if os.path.isdir(MESSAGE_QUEUES) else []
+    return queues + [
         entry.path
         for entry in os.scandir("/")
         if entry.path != closed

@@ -159,7 +159,10 @@ async def test_04_full_workspace_and_what_the_host_wants_to_put_there(subject: S
     (subject.work_dir / "new.txt").write_bytes(b"n" * 100_000)
     result = await subject.run("import os; print(os.path.exists('/workspace/new.txt'))")
     assert (result.outcome, result.output) == ("ok", "False\n")
-    missing = "Not sent to the sandbox: new.txt could not be written there (No space left on device)."
+    missing = (
+        "Not sent to the sandbox: new.txt could not be written there (No space left on device; "
+        "limits=Limits(workspace=..., files=...) makes room)."
+    )
     assert missing in result.notes
     with pytest.raises(SandboxFileError, match="No space left on device"):
         await subject.executor.upload(subject.work_dir / "new.txt", "target.bin")

@@ -177,7 +177,7 @@ async def test_50_a_length_of_4_gb_allocates_nothing(subject: Subject) -> None:
     try:
         with pytest.raises(SandboxProtocolError, match="announced a frame of 4,294,967,295 bytes"):
             protocol.Parser().feed(struct.pack("!cII", b"D", 1, 2**32 - 1))
-        with pytest.raises(SandboxProtocolError, match=r"longer than its frame|malformed"):
+        with pytest.raises(SandboxProtocolError, match=r"a message of 4,294,967,295 bytes; 2,097,152 are allowed"):
             protocol.unpack(struct.pack("!I", 2**32 - 1) + b"{}")
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:

@@ -146,7 +146,6 @@ BAD = {
         "PYTHONPYCACHEPREFIX": "/workspace",
         "PYTHONSTARTUP": "/workspace/planted/__init__.py",
         "PYTHONINSPECT": "1",
-        "PYTHONUSERBASE": "/workspace",
         "PYTHONWARNINGS": "ignore::planted.Warning",
         "PYTHONBREAKPOINT": "planted.run",
         "PYTHONOPTIMIZE": "1",

@@ -27,7 +27,7 @@ class TestTheEndOfABlock:
         endless = Endless()
         executor = await make(endless.endless, add, timeout=1)
         result = await run(executor, "print(add(1))\nendless()")
-        assert told(result) == ("timeout", 124, "2\n")
+        assert told(result) == ("timeout", 124, "2\n\n Timeout")
         assert in_short(result) == [("add", {"a": 1, "b": 1}, "ok", 2), ("endless", {}, "cancelled", "CancelledError")]
         assert endless.ended == ["cancelled"]
         assert await out(executor, "print(add(2))") == "3\n"
