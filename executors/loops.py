@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from autogen_core import CancellationToken
 
+from . import forked
 from .errors import SandboxTimeout
 
 T = TypeVar("T")
@@ -212,6 +213,7 @@ class LoopReader:
         """Whether something was read since somebody last said that nothing was."""
         # One of its own: a loop that still watches a descriptor when it is closed takes the next one of that number for it.
         self._fd = os.dup(fd)
+        forked.keep_from_children(self._fd)
         self._read = read
         self._lock = threading.Lock()
         self._watching: set[asyncio.AbstractEventLoop] = set()
@@ -257,4 +259,5 @@ class LoopReader:
     def _close_if_left(self) -> None:
         self._watching = {loop for loop in self._watching if not loop.is_closed()}
         if self._closed and not self._watching:
+            forked.forget(self._fd)
             os.close(self._fd)
