@@ -241,7 +241,7 @@ async def test_h13_in_a_mounted_folder_they_are_read_only(kind: Kind, shared: Pa
 
 def test_h13_the_page_names_all_that_is_not_written_back() -> None:
     page = (Path(__file__).parents[2] / "docs" / "executors.md").read_text(encoding="utf-8")
-    rows = page.partition("act on them by themselves, when")[2].partition("Nor is anything written")[0]
+    rows = page.partition("act on them automatically: when")[2].partition("Nothing is written to a folder")[0]
     assert set(re.findall(r"`([^`]+)`", rows)) == PROTECTED
 
 
