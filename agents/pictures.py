@@ -1,4 +1,4 @@
-"""Pictures that code made, for models that can see: looked at, but never decoded here, since their bytes are hostile."""
+"""Pictures that code made, for models with vision: checked, but never decoded here, because their bytes are untrusted."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_PIXELS = 10_000_000
 """A figure of 12 x 8 inches at 300 dots per inch has 8.6 million."""
 MAX_SIDE = 8_000
 MAX_BYTES = 4 * 1024 * 1024
-"""Of all pictures of a result together."""
+"""For all pictures of a result together."""
 
 MAX_TOOL_SIDE = 1536
-"""Of a picture that a host tool gave, which is scaled down to it."""
+"""A larger picture from a host tool is scaled down to this."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-# What else there is only describes the picture, and a decoder would unpack some of it.
+# Other chunks contain only metadata, and a decoder would decompress some of them.
 _PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"gAMA", b"sRGB", b"pHYs")
 _MOST_CHUNKS = 10_000
 _JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
@@ -39,14 +39,14 @@ _BROKEN = "it is broken or cut off"
 
 
 class NotShown(ValueError):
-    """Why a picture can't be shown to a model, as the rest of a sentence that begins with its name."""
+    """A picture can't be shown to a model; the message completes a sentence that begins with its name."""
 
 
 class EncodedImage(Image):
-    """An AutoGen image that stays the file that it was: AutoGen's own decodes each one, and encodes it for each request.
+    """An AutoGen image that keeps the original file: AutoGen's own class decodes it, and encodes it for each request.
 
     Args:
-        data: A whole picture, as `read_picture` gives it.
+        data: A whole picture, as `read_picture` returns it.
         media_type: Its type.
     """
 
@@ -55,7 +55,7 @@ class EncodedImage(Image):
 
     @property
     def image(self) -> PILImage.Image:  # type: ignore[override]
-        """The picture; clients ask for its size, for which it is not decoded."""
+        """The picture. Clients read its size, which does not decode it."""
         formats = (self._uri.partition(";")[0].removeprefix("data:image/").upper(),)
         return PILImage.open(BytesIO(base64.b64decode(self.to_base64())), formats=formats)
 
@@ -70,13 +70,13 @@ class EncodedImage(Image):
 
 
 def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
-    """Load the first four pictures that code made or host tools gave it. It reads files: call it in a thread.
+    """Load the first four pictures that code made or host tools returned. It reads files: call it in a thread.
 
     Args:
         result: The result.
 
     Returns:
-        The pictures, and of each one that can't be shown its name and why.
+        The pictures, and the name and reason of each one that can't be shown.
     """
     if not isinstance(result, ExecutionResult):
         return [], []
@@ -121,13 +121,13 @@ def _scaled(image: Image) -> Image:
 
 
 def read_picture(data: bytes) -> EncodedImage:
-    """Check that bytes are a whole picture of a bounded size, without decoding it.
+    """Check that bytes are a complete picture of a limited size, without decoding it.
 
     Args:
         data: The file.
 
     Returns:
-        The picture; of an animated GIF its first frame.
+        The picture; for an animated GIF its first frame.
 
     Raises:
         NotShown: It is too large, broken or of another kind.
@@ -153,7 +153,7 @@ def read_picture(data: bytes) -> EncodedImage:
 
 
 def with_encoded_images(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take the pictures in a saved conversation as they are, before AutoGen decodes them all.
+    """Load the pictures in a saved conversation without decoding; otherwise AutoGen decodes them all.
 
     Args:
         state: What a model context saved.
@@ -171,7 +171,7 @@ def _encoded(item: Any) -> Any:
         return {name: _encoded(each) for name, each in item.items()}
     try:
         return read_picture(base64.b64decode(data))
-    except ValueError:  # what AutoGen makes of it, then: it is none that code made
+    except ValueError:  # not a picture that code made: AutoGen loads it
         return item
 
 
@@ -184,7 +184,7 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _png(data: bytes) -> bytes:
-    """The file without what is not needed to show it."""
+    """The file without its metadata."""
     chunks = list(islice(_png_chunks(data), _MOST_CHUNKS))
     if chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
         raise NotShown(_BROKEN)
@@ -211,11 +211,11 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _inflated(pieces: list[bytes], most: int) -> int:
-    """How many bytes a stream unpacks to, none of which are kept; zlib.error where it does not."""
+    """Count the bytes that a stream decompresses to, without keeping them; zlib.error if it is broken."""
     stream, total = zlib.decompressobj(), 0
     for piece in pieces:
         rest, unpacked = piece, _STEP
-        while not stream.eof and (rest or unpacked == _STEP):  # what fills a step may not be all of it
+        while not stream.eof and (rest or unpacked == _STEP):  # a full step may have left some output
             unpacked = len(stream.decompress(rest, _STEP))
             total, rest = total + unpacked, stream.unconsumed_tail
             if total > most:
@@ -226,7 +226,7 @@ def _inflated(pieces: list[bytes], most: int) -> int:
 
 
 def _jpeg(data: bytes) -> bytes:
-    """The file without what is not needed to show it."""
+    """The file without its metadata."""
     at, sized, kept = 2, False, [data[:2]]
     for _ in range(_MOST_CHUNKS):
         if data[at] != 0xFF:
@@ -269,7 +269,7 @@ def _gif(data: bytes) -> bytes:
 
 
 def _table(flags: int) -> int:
-    """Bytes of a table of colours."""
+    """Size of a colour table in bytes."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 

@@ -258,10 +258,10 @@ def limit_checks(seen: dict[str, Any], limits: Limits) -> Iterable[Check]:
 
 
 def _isolation(version: int, *, signals: bool) -> Check:
-    """Whether blocks that run at the same time in one sandbox can reach each other.
+    """Check whether blocks that run at the same time in one sandbox are isolated from each other.
 
     Args:
-        version: Of Landlock, as the sandbox sees it; the first can't be used.
+        version: Landlock's version in the sandbox; version 1 can't be used.
         signals: Whether a block's signals reach the processes of others.
     """
     if version < 2:
