@@ -299,7 +299,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> Reply:
         request = self._request(CodeBlock(code=code, language=language))
         assert isinstance(request, BlockRequest)
-        scan = self._workspace is not None and language == "sh"  # not the files that an import creates, such as __pycache__
+        scan = self._workspace is not None and language == "sh"  # not what an import writes, such as __pycache__
         message = {**request.message, "scan": scan, "delete": request.filename is not None}
         reply = await sandbox.run(message, request.code, INIT_TIMEOUT_S)
         result = to_result(reply, split_streams=self._split_streams, code_file=None, artifacts=(), notes=())
