@@ -1,4 +1,4 @@
-"""Loading a team's saved state, which may be wrong: as a whole or not at all."""
+"""Loading a team's saved state, which may be invalid, completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autogen_codeact.teams.guard import AgentGuard, TeamGuard
 
 MAX_REASON = 300
 _WRONG = (ValueError, TypeError, LookupError, AttributeError)
-"""What components raise over a state that is not theirs."""
+"""Exceptions of components for a state that is not theirs."""
 
 
 def agent_states(state: object, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -28,7 +28,7 @@ def agent_states(state: object, names: Sequence[str]) -> dict[str, Mapping[str, 
         Their states by name.
 
     Raises:
-        ValueError: It is no team's, or not of one with these participants.
+        ValueError: It is not the state of a team with these participants.
     """
     try:
         states = TeamState.model_validate(state).agent_states
@@ -46,7 +46,7 @@ def agent_states(state: object, names: Sequence[str]) -> dict[str, Mapping[str, 
 
 
 async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
-    """Have AutoGen's team load its state, and say what is wrong with one that it can't load.
+    """Let AutoGen's team load its state, and explain why it can't load an invalid one.
 
     Raises:
         ValueError: It can't.
@@ -58,7 +58,7 @@ async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
 
 
 async def put_states(guards: Sequence[AgentGuard | TeamGuard], states: Mapping[str, Mapping[str, Any]]) -> None:
-    """Load the states of the participants; where one can't be loaded, those before are put back.
+    """Load the states of the participants; if one can't be loaded, restore those loaded before.
 
     Raises:
         ValueError: One can't be loaded; the message names it.

@@ -19,7 +19,7 @@ RESERVED = 8
 MOST_CONNECTS = 5
 REHEARSED = "<rehearsal>"
 REHEARSAL = b"x = str(1)\nx and None"
-# Taken here, because user code may come to replace what the module holds.
+# Imported here, because user code may replace the module's attributes later.
 _Socket = socket.socket
 # A process whose block has not come by then has the time to make itself ready.
 IDLE_MS = 2
@@ -47,12 +47,12 @@ class Worker:
         self.reader = wire.BlockingReader(sock)
 
     def _connect_anew(self):
-        """Get another socket when the supervisor has hung up: what the block has started holds the one of now, too."""
+        """Reconnect when the supervisor has closed the connection, because processes of the block share the old one."""
         try:
             # If the block has sent part of a frame, the supervisor must not wait for the rest.
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # it has hung up already
+            pass  # the supervisor has closed it already
         self._wait(None, POLLHUP)
         self.reserve.release()
         self.sock.close()
@@ -62,7 +62,7 @@ class Worker:
                 sock.connect("\0" + self.config["listener"])
                 fd = wire.keep_clear(sock.detach())
             except BaseException:
-                continue  # also of a signal's handler
+                continue  # also an exception of a signal handler
             self._listen_to(_Socket(fileno=fd))
             return
         os._exit(70)
@@ -72,7 +72,7 @@ class Worker:
 
         Args:
             sock: Socket to the supervisor.
-            home: Path of the block's home where it can change that one only, or None.
+            home: Path of the block's home if that is the only one it can change, or None.
             installs: Whether the block may change the folder of packages.
         """
         self.pid = os.getpid()
@@ -106,7 +106,7 @@ class Worker:
                 self._run_script(ident, request, data, fds)
 
     def _wait(self, milliseconds=None, event=POLLIN):
-        """Wait for a request, or another event; a signal's handler of the last block may run here, and its exception is nobody's.
+        """Wait for a request or another event; signal handlers of the last block may run here, and their exceptions are dropped.
 
         Returns:
             Whether there is one.
@@ -300,7 +300,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             if self.session is None or kind != b"D":
                 os._exit(70)
-            # The block has sent a result itself, so the supervisor has hung up and waits for another connection.
+            # The block has sent a result itself, so the supervisor has closed the connection and waits for a new one.
         except OSError:
             os._exit(70)  # the block has closed the socket: nobody can be told any more
 
@@ -436,14 +436,14 @@ class Session:
 
 
 def _see_packages(config):
-    """Find what a block before this one has installed with pip."""
+    """Make packages importable that an earlier block has installed with pip."""
     folder = site.getusersitepackages() if config["packages"] else None
     if not folder or folder in sys.path or not os.path.isdir(folder):
         return
     if config["trusted"]:
         site.addsitedir(folder)
     else:
-        sys.path.append(folder)  # lines of its .pth files would run here and now
+        sys.path.append(folder)  # not site.addsitedir: it would run lines of .pth files
 
 
 def _go_to(folder):
