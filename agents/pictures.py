@@ -142,7 +142,7 @@ def read_picture(data: bytes) -> EncodedImage:
         elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             made = EncodedImage(_webp(data), "image/webp")
         else:
-            raise NotShown("it is no PNG, JPEG, GIF or WebP file")
+            raise NotShown("it is not a PNG, JPEG, GIF or WebP file")
     except (IndexError, struct.error, zlib.error):
         raise NotShown(_BROKEN) from None
     try:

@@ -32,8 +32,10 @@ REBUILT = (
 )
 SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
-NOT_THERE = "What a block that was not rebuilt had defined is not there."
-EMPTY = "The session could not be rebuilt and is empty: {reason}. What its code had defined is not there."
+NOT_THERE = "The session has no variables or functions from blocks that were not rebuilt."
+EMPTY = (
+    "The session could not be rebuilt and is empty: {reason}. It has no variables or functions from its earlier code."
+)
 BOUND = (
     "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the agent an "
     "executor with work_dir instead to have it rebuilt"
@@ -47,7 +49,7 @@ FILES_UNKNOWN = (
     "- It is not on record which files {blocks} found. They found those of now: where these are others, what they defined "
     "is, too."
 )
-NO_CHECKPOINT = "no checkpoint could be taken ({reason}), without which its effects can't be taken back"
+NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could not be undone"
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class _Run:
             first, ran = len(self._differences), 0
             reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
             if reason is None and files is not None and not await scratch.arrange(files):
-                reason = f"the files that it found can't be had any more: {_names(scratch.changed)}"
+                reason = f"the files that it found are no longer available: {_names(scratch.changed)}"
             if reason is None:
                 ran, reason = await self._one(scratch, entry, token, files_known=files is not None)
             if reason is not None:

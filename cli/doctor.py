@@ -266,13 +266,15 @@ def _isolation(version: int, *, signals: bool) -> Check:
     """
     if version < 2:
         advice = (
-            "It takes Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a system call filter that allows it. "
+            "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp filter that allows it. "
             "Until then blocks that may call host tools run alone."
         )
         return Check("isolation", "note", "blocks of one sandbox are not isolated: Landlock is not available", advice)
     detail = f"blocks of one sandbox are isolated from each other: Landlock ABI {version}"
     if signals:
-        return Check("isolation", "note", f"{detail}, but for signals", "Signals take Linux 6.12 or later.")
+        return Check(
+            "isolation", "note", f"{detail}, except signals", "Isolation of signals needs Linux 6.12 or later."
+        )
     return Check("isolation", "ok", detail)
 
 

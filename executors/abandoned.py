@@ -100,7 +100,7 @@ def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
         if lock is None:
             return False
         if not _empty(lock, time.monotonic() + timeout_s):
-            raise TimeoutError(f"{path} has too much in it to be removed in {timeout_s:g} s")
+            raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
         os.rmdir(path)
     return True
 

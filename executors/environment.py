@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 
 _LOADER = (
-    "the interpreter of Python blocks runs before it is set. Set it inside the code, for the command that needs it."
+    "the interpreter of Python blocks is already running then. Set it inside the code, for the command that needs it."
 )
 _REFUSED = {
     "LD_": _LOADER,
@@ -222,5 +222,5 @@ def _checked_value(name: str, value: str, variable: str | None) -> str:
         )
     allowed, words = _INTERPRETER.get(variable or "", (None, ""))
     if allowed is not None and value and not allowed(value):
-        raise ValueError(f"The value of {name} is none that Python can start with; give {words}.")
+        raise ValueError(f"Python can't start with this value of {name}; give {words}.")
     return value

@@ -297,7 +297,7 @@ _FORBIDDEN = "this user has no permission. Change the owner or mode, or use anot
 _NO_PLACE = "it does not exist and can't be created there. Use another folder."
 _NO_FOLDER = "a symbolic link or a file is where a folder should be. Use another name, or remove it."
 _REPLACED = (
-    "another folder or a symbolic link has taken the place of the work_dir since the start. Start again to use it."
+    "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."
 )
 _ADVICE = {
     errno.ENOSPC: _DISK_FULL,

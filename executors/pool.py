@@ -193,7 +193,7 @@ class SandboxPool:
         """
         keeper = self._running()
         until = time.monotonic() + self._acquire_timeout
-        complaint = f"no sandbox of the pool was to be had within {self._acquire_timeout:g} s"
+        complaint = f"no sandbox of the pool was available within {self._acquire_timeout:g} s"
         while True:
             sandbox = await self._wait(keeper, keeper.ask(), until, complaint)
             try:

@@ -112,8 +112,8 @@ class WriteBack:
             found = {name for name in PROTECTED if fnmatchcase(name, pattern.casefold())}
             if not found:
                 raise ValueError(
-                    f"write_back names {pattern!r}, which is none of the names that are left out by default "
-                    f"({', '.join(sorted(PROTECTED))}): leave it out; everything else is written back anyway"
+                    f"write_back contains {pattern!r}, which is not a protected name: remove it, because all other names are "
+                    f"written back anyway. Protected names: {', '.join(sorted(PROTECTED))}"
                 )
             allowed |= found
         self._refused = PROTECTED - allowed
@@ -181,6 +181,6 @@ class ProtectedNameError(SandboxFileError):
 def left_out(name: str) -> str:
     """The sentence on why an entry with a protected name is not written back."""
     return (
-        f"`{name}` is not written back, because programs on the host act on it by themselves. "
+        f"`{name}` is not written back, because programs on the host act on it automatically. "
         f"The executor's option write_back=[{name!r}] allows it."
     )

@@ -427,7 +427,7 @@ class Workspace:
     def _too_large(self, scan: Scan, name: str, status: os.stat_result, total: int) -> bool:
         if status.st_size > self.max_file_bytes:
             reason = (
-                f"is {status.st_size} bytes large; at most {self.max_file_bytes} are sent. upload() sends it once, and"
+                f"has {status.st_size:,} bytes; at most {self.max_file_bytes:,} are sent. upload() sends it once, and"
             )
         elif total + status.st_size > self.max_total_bytes:
             reason = f"would bring all files together over {self.max_total_bytes} bytes."

@@ -77,7 +77,7 @@ async def test_a_sandbox_starts_in_the_least_memory(kind: Any, mode: str) -> Non
 
 @pytest.mark.parametrize("network", ["on", "Off", "true", "", " ", True, False, None])
 def test_a_network_that_is_a_switch_is_refused_at_once(network: Any) -> None:
-    with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is no Docker network: give 'none'"):
+    with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is not a Docker network: give 'none'"):
         DockerCommandLineCodeExecutor(network=network)
 
 

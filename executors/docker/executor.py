@@ -380,7 +380,7 @@ def _check_network(network: object) -> None:
     """Refuse values meant as a switch: the engine would look for a network of that name when the sandbox starts."""
     if not isinstance(network, str) or network.strip().lower() in _SWITCHES:
         raise ValueError(
-            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), "
+            f"network={network!r} is not a Docker network: give 'none', 'bridge' (which reaches the internet), "
             "or the name of one of your own"
         )
 

@@ -181,7 +181,7 @@ class Nothing(Outside):
         Raises:
             Refused: Always.
         """
-        raise Refused(f"{with_port(host, port)} is not reached while the session is rebuilt")
+        raise Refused(f"{with_port(host, port)} can't be reached while the session is rebuilt")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

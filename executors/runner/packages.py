@@ -19,8 +19,8 @@ RUN_PIP = (
 # Blocks that run at the same time can't write to the files that pip reads and unpacks.
 ENVIRONMENT = {"HOME": FOLDER, "TMPDIR": FOLDER, "PIP_NO_CACHE_DIR": "1"}
 HOW_TO = (
-    "In this sandbox only a shell block that is one line `pip install ...` and nothing else can install packages; "
-    "blocks after it can import them."
+    "In this sandbox only a shell block that contains nothing but one `pip install ...` command can install packages; "
+    "later blocks can import them."
 )
 
 

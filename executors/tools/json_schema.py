@@ -112,7 +112,9 @@ class ArgumentSchema:
         try:
             return self._problems(arguments, MAX_STEPS)
         except _TooMuch:
-            return ["it would take too long to check the arguments against the tool's JSON schema: give less"]
+            return [
+                "it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"
+            ]
 
     def _problems(self, arguments: Mapping[str, Any], steps: int) -> list[str]:
         _steps.set([steps])
@@ -200,7 +202,7 @@ def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:
             del each["$ref"]
     if unknown:
         logger.warning(
-            "the JSON schema of %s refers to what is not in it (%s): such arguments are not checked",
+            "the JSON schema of %s refers to definitions outside it (%s): these arguments are not checked",
             origin,
             ", ".join(sorted(unknown)[:MAX_PROBLEMS]),
         )

@@ -133,7 +133,7 @@ def _ask(question: Question, called_off: threading.Event) -> str | None:
     if called_off.wait(QUIET_S):
         _withdraw(question, terminal)
         return None
-    needed = f"[an earlier question was withdrawn: put {code} behind a yes to this one]\n" if code else ""
+    needed = f"[an earlier question was withdrawn: a yes to this one needs a code, such as: y {code}]\n" if code else ""
     ends = None if question.timeout is None else time.monotonic() + question.timeout
     while True:
         terminal.forget_typed()

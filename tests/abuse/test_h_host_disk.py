@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("untouched")
 
 FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 REPLACED = (
-    "another folder or a symbolic link has taken the place of the work_dir since the start. Start again to use it."
+    "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."
 )
 
 

@@ -1,4 +1,4 @@
-"""H. What programs on the host act on by themselves: it is not written back, by whatever name."""
+"""H. Files that programs on the host act on automatically are not written back, in any spelling of their names."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from autogen_codeact.executors.protected import PROTECTED, WriteBack, protected_
 from ..executors.sandboxes import out, run
 from .subject import Kind, Subject
 
-NOTE = "is not written back, because programs on the host act on it by themselves."
+NOTE = "is not written back, because programs on the host act on it automatically."
 VARIANTS = [
     *(".git/config", "sub/.git/hooks/post-checkout", ".GIT/config", ".Git/config", ".git./config", ".git /config"),
     *(".gi\u034ft/config", ".git\ufe0f/config", ".g\u0130t/config", ".git\u3164/config"),
@@ -251,7 +251,7 @@ def test_h13_write_back_is_checked() -> None:
     with pytest.raises(TypeError, match=r"write_back holds names such as '.git', not 7"):
         WriteBack([7])  # type: ignore[list-item]
     for name in ("src", ".gti", "", "sub/.git"):
-        with pytest.raises(ValueError, match="none of the names that are left out by default"):
+        with pytest.raises(ValueError, match="which is not a protected name"):
             WriteBack([name])
     assert WriteBack(["*"]).refused("a/.git/b") is None
     assert WriteBack([".GIT", ".vs*"]).refused(".vscode/.git") is None

@@ -165,7 +165,7 @@ def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
     ],
 )
 def test_no_other_kind_of_picture_is_shown(data: bytes) -> None:
-    with pytest.raises(NotShown, match="it is no PNG, JPEG, GIF or WebP file"):
+    with pytest.raises(NotShown, match="it is not a PNG, JPEG, GIF or WebP file"):
         read_picture(data)
 
 
@@ -212,7 +212,7 @@ async def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
     assert [image.image.size for image in images if isinstance(image, Image)] == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert str(words).splitlines()[-1] == (
         "Pictures that you are not shown: half.png (it is broken or cut off), "
-        "a.svg (it is no PNG, JPEG, GIF or WebP file), "
+        "a.svg (it is not a PNG, JPEG, GIF or WebP file), "
         "large.png (it has 8,000 x 5,000 pixels; at most 10 million, and 8,000 a side, are shown), "
         "heavy.png (with it there would be more than 4 MiB of pictures), gone.png (it can't be read), "
         "5.png (only the first 4 are), a picture of a host tool (only the first 4 are)."

@@ -132,7 +132,7 @@ def test_however_deep_it_is_a_folder_goes(place: Path) -> None:
 def test_a_sweep_has_an_end_and_the_next_goes_on(place: Path) -> None:
     folder = left_behind(place)
     fill(folder, 2000)
-    with pytest.raises(TimeoutError, match=r"has too much in it to be removed in 0\.005 s"):
+    with pytest.raises(TimeoutError, match=r"contains too much to be removed in 0\.005 s"):
         remove_abandoned(folder, 0.005)
     assert abandoned_folders() == [folder]
     for _ in range(10_000):

@@ -132,13 +132,13 @@ def test_what_the_interpreter_must_know_is_passed_to_it(name: str, value: str):
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
 def test_what_the_interpreter_would_not_start_with_is_refused_and_not_shown(name: str, value: str):
-    with pytest.raises(ValueError, match=f"^The value of {name} is none that Python can start with; give ") as caught:
+    with pytest.raises(ValueError, match=f"^Python can't start with this value of {name}; give ") as caught:
         parse_environment({name: value})
     assert "s3cret" not in str(caught.value)
     # By way of the host it is known at the start only, and by the host's name.
     for reference in ("${OTHER}", "${NONE:-" + value + "}"):
         parsed = parse_environment({name: reference})
-        with pytest.raises(ValueError, match=r"^The value of (OTHER|NONE) is none that Python can start with; give "):
+        with pytest.raises(ValueError, match=r"^Python can't start with this value of (OTHER|NONE); give "):
             resolve(parsed, {"OTHER": value})
 
 

@@ -96,7 +96,7 @@ async def test_sandboxes_that_do_not_answer_keep_nobody_longer_than_the_deadline
             for name in names:
                 api.pause(name)
             began = time.monotonic()
-            with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was to be had within 3 s"):
+            with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was available within 3 s"):
                 await pool.executor().start()
             assert time.monotonic() - began < 6
             for name in names:

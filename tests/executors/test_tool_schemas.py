@@ -59,7 +59,7 @@ async def test_what_a_schema_does_not_hold_is_not_fetched_and_not_checked(
     with caplog.at_level(logging.WARNING, "autogen_codeact"):
         assert await problems({"$ref": reference}, 3) == []
     assert caplog.messages == [
-        f"the JSON schema of `t` of a test refers to what is not in it ({reference!r}): such arguments are not checked"
+        f"the JSON schema of `t` of a test refers to definitions outside it ({reference!r}): these arguments are not checked"
     ]
 
 
@@ -76,7 +76,7 @@ async def test_long_arguments_are_checked_within_bounds() -> None:
     numbers = {"type": "array", "items": {"type": "integer", "minimum": 0}}
     assert await problems(numbers, list(range(50_000))) == []
     assert await problems(numbers, [*range(50_000), "x"]) == ["a[50000] must be of type integer, not 'x'"]
-    said = ["it would take too long to check the arguments against the tool's JSON schema: give less"]
+    said = ["it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"]
     assert await problems({"items": {"enum": list(range(1000))}}, [-1.5, 999] * 50_000) != []
     assert await problems({"items": {"enum": list(range(1000))}}, [999] * 100_000) == said
     long = await problems({"type": "integer"}, "x" * 1_000_000)

@@ -32,7 +32,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
     sparse(tmp_path / "large.csv", 120 * MIB)
     (tmp_path / "link").symlink_to("large.csv")
     note = (
-        "Not sent to the sandbox: large.csv is 125829120 bytes large; at most 104857600 are sent. upload() sends it once, and "
+        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, and "
         "bind_dir= mounts a folder instead of copying it."
     )
     async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
