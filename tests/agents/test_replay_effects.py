@@ -399,8 +399,8 @@ async def test_with_bind_dir_nothing_is_run_again(make: Make, request: pytest.Fi
     )
     assert words == (
         "The session could not be rebuilt and is empty: its workspace is a folder of the host (bind_dir), which its 2 blocks "
-        "could change if they were run again; give the agent an executor with work_dir instead to have it rebuilt. What its code "
-        "had defined is not there."
+        "could change if they were run again; give the agent an executor with work_dir instead to have it rebuilt. Variables "
+        "and functions of its earlier code are lost."
     )
     assert printed == ["False 1\n"]
     assert (folder / "prices.csv").read_text() == "200\n"

@@ -75,12 +75,12 @@ def test_a_folder_is_its_process_until_that_ends(place: Path) -> None:
     assert not remove_abandoned(folder)
 
 
-def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
+async def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
     folder = TemporaryFolder()
     assert (folder.path.parent, folder.path.stat().st_mode & 0o777) == (place, 0o700)
     assert abandoned_folders() == []
     before = len(os.listdir("/proc/self/fd"))
-    folder.remove()
+    await folder.remove()
     assert not folder.path.exists()
     assert len(os.listdir("/proc/self/fd")) == before - 1
 

@@ -86,7 +86,7 @@ class TestAGivenPython:
             for place in (site, folder / "venv" / "bin", folder):
                 assert (await run(executor, f"open('{place}/planted', 'w')")).exit_code == 1
             shown = await out(executor, "which python; ls /tmp", language="sh")
-            assert shown == f"{python}\n{folder.name}\nhome\n"
+            assert shown == f"{python}\n{folder.name}\n"
             assert (await run(executor, f"mv {folder} /tmp/away", language="sh")).exit_code != 0
 
     async def test_one_outside_of_usr_with_links_on_the_way(self, folder):
