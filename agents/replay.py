@@ -33,9 +33,7 @@ REBUILT = (
 SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
 NOT_THERE = "The session has no variables or functions from blocks that were not rebuilt."
-EMPTY = (
-    "The session could not be rebuilt and is empty: {reason}. Variables and functions of its earlier code are lost."
-)
+EMPTY = "The session could not be rebuilt and is empty: {reason}. Variables and functions of its earlier code are lost."
 BOUND = (
     "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the agent an "
     "executor with work_dir instead to have it rebuilt"

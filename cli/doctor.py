@@ -266,8 +266,8 @@ def _isolation(version: int, *, signals: bool) -> Check:
     """
     if version < 2:
         advice = (
-            "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a filter that allows it. "
-            "Until then blocks that may call host tools run alone."
+            "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "
+            "allows it. Until then blocks that may call host tools run alone."
         )
         return Check("isolation", "note", "blocks of one sandbox are not isolated: Landlock is not available", advice)
     detail = f"blocks of one sandbox are isolated from each other: Landlock ABI {version}"

@@ -98,7 +98,7 @@ class WriteBack:
 
     Raises:
         TypeError: It is one string, or one of them is something else.
-        ValueError: One is no protected name and matches none.
+        ValueError: One is not a protected name and matches none.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:

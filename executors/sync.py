@@ -411,7 +411,7 @@ def keep_code(kept: list[Kept], place: Workspace | Path | None, filename: str | 
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
-        kept: Takes the file, or None where there is none; or, where it has to be written, that to come.
+        kept: The file is appended to it, or None, or a future if it is being written.
         place: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
         filename: Name of the file; None if the code has none.
         code: The code; None to remove such a file of an earlier run.

@@ -99,7 +99,7 @@ async def test_a_file_for_which_there_is_no_room_later_names_the_option(kind: Ki
 
 
 @KINDS
-async def test_a_download_is_not_bounded_by_what_else_is_in_the_folder(kind: Kind, tmp_path: Path) -> None:
+async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
     for number in range(10_050):
