@@ -214,7 +214,7 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
 
         Args:
             messages: What was said since the agent's last turn.
-            cancellation_token: Ends the turn: the code that runs is killed, `CancelledError` is raised. Closing the stream
+            cancellation_token: Ends the turn: the running code is killed, `CancelledError` is raised. Closing the stream
                 early kills it, too.
 
         Raises:
@@ -433,10 +433,10 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
         """Take up a conversation from `save_state`; a state of AutoGen's own agent (it keeps none) empties it.
 
         The session, where there is one, is rebuilt at the beginning of the next turn, or by `rebuild_session`: its blocks are
-        run again in a fresh sandbox, and calls to host tools are answered from the record.
+        run again in a fresh sandbox, and calls to host tools get the recorded results.
 
         Raises:
-            ValueError: The state is another kind of component's, or can't be right; nothing has changed.
+            ValueError: The state is of another kind of component, or invalid; nothing has changed.
         """
         names = {"CodeExecutorAgentState", "BaseState"}
         loaded = await read_state(CodeExecutorAgentState, state, names, self._model_context)

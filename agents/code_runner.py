@@ -194,7 +194,7 @@ class CodeRunner:
         with journalled(self.executor):
             await self._prepare(token)
             made = await replay(self.executor, record, journal, token)
-            # Where it broke, there is another sandbox now.
+            # If the sandbox broke, another one has replaced it.
             await self._prepare(token)
         record.pending = None
         return made if made.blocks or not made.same else None

@@ -247,7 +247,7 @@ class CodeActAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeAc
 
         Args:
             messages: What was said since the agent's last turn.
-            cancellation_token: Ends the turn: the code that runs is killed, `CancelledError` is raised. Closing the stream
+            cancellation_token: Ends the turn: the running code is killed, `CancelledError` is raised. Closing the stream
                 early kills it, too.
 
         Raises:
@@ -433,10 +433,10 @@ class CodeActAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeAc
         """Take up a conversation and a session from `save_state`.
 
         The session is rebuilt at the beginning of the next turn, or by `rebuild_session`: its blocks are run again in a
-        fresh sandbox, and calls to host tools are answered from the record.
+        fresh sandbox, and calls to host tools get the recorded results.
 
         Raises:
-            ValueError: The state is another kind of component's, or can't be right; nothing has changed.
+            ValueError: The state is of another kind of component, or invalid; nothing has changed.
         """
         loaded = await read_state(CodeActAgentState, state, {"CodeActAgentState"}, self._model_context)
         self._runner.load(loaded.journal, loaded.interrupted)

@@ -110,19 +110,19 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
     """Check an agent's saved state, which may be large or hostile, and load its conversation.
 
     Args:
-        kind: What it has to be.
+        kind: The expected class.
         state: The state.
-        names: What it may call itself.
-        context: Takes the conversation.
+        names: Accepted values of its `type`.
+        context: The conversation is loaded into it.
 
     Returns:
         The state.
 
     Raises:
-        ValueError: It is another kind of component's, or can't be right; nothing has changed. The message names the field.
+        ValueError: It is of another kind of component, or invalid; nothing has changed. The message names the field.
     """
     try:
-        # In a thread: a large one takes long to look through.
+        # In a thread: validating a large state takes long.
         loaded = await asyncio.to_thread(kind.model_validate, state)
     except ValidationError as error:
         raise ValueError(f"The state can't be loaded: {problems(error)}") from None
@@ -141,7 +141,7 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
 
 
 def problems(error: ValidationError) -> str:
-    """Name the fields that are wrong, and what is wrong with them; not what they hold, which may be large."""
+    """Name the invalid fields and what is wrong with them, without their values, which may be large."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     words = [f"{'.'.join(map(str, each['loc'])) or 'the state'}: {each['msg']}"[:MAX_NAME] for each in found]
     more = f"; and {len(words) - MAX_PROBLEMS} more" if len(words) > MAX_PROBLEMS else ""

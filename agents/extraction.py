@@ -113,13 +113,13 @@ def extract_code_blocks(text: str) -> list[ExtractedBlock]:
 
 
 def normalise_language(label: str) -> str:
-    """Give the name that a language goes by here.
+    """Return the name that this package uses for a language.
 
     Args:
-        label: What stands behind an opening fence: "Python", "{python}", "py3", 'python title="x.py"'.
+        label: The text after an opening fence: "Python", "{python}", "py3", 'python title="x.py"'.
 
     Returns:
-        The name that executors know the language by, or the label's first word in lower case; "" when there is none.
+        The name that executors use for the language, or the label's first word in lower case; "" without a label.
     """
     match = _LABEL.match(label.lower())
     name = match[1] if match else ""

@@ -61,7 +61,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 
 
 class JournalEntry(BaseModel):
-    """A block that ended by itself; what it printed is kept as a digest, since it may hold secrets.
+    """A block that was not killed; its output is kept as a digest, because it may contain secrets.
 
     Args:
         language: Its language.
@@ -69,8 +69,8 @@ class JournalEntry(BaseModel):
         outcome: How it ended.
         output: A digest of what it printed, its value included.
         calls: Its calls to host tools.
-        files: What is different in the workspace that it found from the workspace of the last entry where that is known: marks by
-            name, None for a file that is gone. None where it is not known.
+        files: How the workspace that it found differs from that of the last entry with known files: marks by
+            name, None for a removed file. None if not known.
         connections: Connections to allowed hosts while it ran; None where that was not kept.
     """
 
@@ -97,7 +97,7 @@ class JournalEntry(BaseModel):
 
 
 def bounded(entries: Any) -> Any:
-    """Refuse entries that no journal would hold, before anything is made of them.
+    """Refuse entries that exceed a journal's limits, before they are parsed further.
 
     Raises:
         ValueError: They are too many, too large, or nested too deeply.
@@ -110,7 +110,7 @@ def bounded(entries: Any) -> Any:
     while waiting:
         item, depth = waiting.pop()
         item = vars(item) if isinstance(item, BaseModel) else item
-        # A number or a brace takes two bytes at least, with what divides it from the next.
+        # A number or a brace takes at least two bytes, with its separator.
         left -= len(item) if isinstance(item, str) else 2
         if left < 0:
             raise ValueError(f"they hold more than the {MAX_BYTES:,} bytes that a journal holds at most")
@@ -145,7 +145,7 @@ class Journal(BaseModel):
         return self
 
     def manifests(self) -> Iterator[Manifest | None]:
-        """The files that each block has found; None where that is not known."""
+        """The files that each block has found; None if not known."""
         files: Manifest = {}
         for entry in self.entries:
             if entry.files is not None:
@@ -171,7 +171,7 @@ class SessionRecord:
         self.pending: Journal | None = None
         self._starts = 0
         self._bytes = 0
-        # What the last entry that knows of files has found.
+        # The files that the last entry with known files has found.
         self._files: Manifest = {}
         # Of the blocks in the sandbox, those left out included.
         self._numbers: list[int] = []
@@ -195,7 +195,7 @@ class SessionRecord:
             block: The block.
             result: What came of it.
             redact: Gives what is kept of a tool's result; None for all of it.
-            files: The files that it has found; None where that is not known.
+            files: The files that it has found; None if not known.
         """
         self.see(executor)
         self.see_state(result)
@@ -272,7 +272,7 @@ def record_of(executor: object) -> SessionRecord | None:
 
 
 def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
-    """Make the entry of a block that ended by itself."""
+    """Make the entry of a block that was not killed."""
     calls = [recorded(call, redact) for call in result.tool_calls]
     return JournalEntry.model_construct(
         language=block.language,
@@ -285,12 +285,12 @@ def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | N
 
 
 def merged(files: Manifest, changes: dict[str, str | None]) -> Manifest:
-    """Make the manifest that differs from another in these files."""
+    """Apply changes to a manifest and return the new one."""
     return {name: mark for name, mark in {**files, **changes}.items() if mark is not None}
 
 
 def difference(before: Manifest, after: Manifest) -> dict[str, str | None]:
-    """Tell the files in which two manifests differ: those of the second one, and None for what it has not."""
+    """Return the files in which two manifests differ: their marks in the second one, or None if they are not in it."""
     changed: dict[str, str | None] = {name: mark for name, mark in after.items() if before.get(name) != mark}
     return changed | dict.fromkeys(before.keys() - after.keys())
 
@@ -321,7 +321,7 @@ def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
 
 
 def interrupted(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
-    """Make the record of the calls of turns that were cut short: of the last 1,000, of what is long its beginning."""
+    """Record the calls of turns that were cut short: the last 1,000 of them, with long values cut."""
     made = [recorded(call, redact) for call in calls[-MAX_INTERRUPTED:]]
     for call in made:
         text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)

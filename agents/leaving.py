@@ -1,4 +1,4 @@
-"""Ending an agent's turn when its stream is left before the end."""
+"""Ending an agent's turn when its stream is closed early."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Turn = Callable[Concatenate[A, P], AsyncGenerator[T, None]]
 
 
 def ends_with_its_reader(method: Turn[A, P, T]) -> Turn[A, P, T]:
-    """Let `run_stream` of an agent close the turn that this method, an `on_messages_stream`, has begun last."""
+    """Decorate `on_messages_stream` so that the agent's `run_stream` can close the last turn that it has begun."""
 
     def begin(self: A, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
         turn = method(self, *args, **kwargs)
@@ -35,7 +35,7 @@ def ends_with_its_reader(method: Turn[A, P, T]) -> Turn[A, P, T]:
 
 
 class EndsItsTurn(_Agent):
-    """An agent whose turn has ended when the stream that shows it is closed."""
+    """An agent whose turn ends when its stream is closed."""
 
     _turn: weakref.ref[AsyncGenerator[Any, None]] | None = None
 
@@ -49,7 +49,7 @@ class EndsItsTurn(_Agent):
         """Run the agent and yield its messages, last the `TaskResult`. Closing the stream early kills the code that runs.
 
         Args:
-            task: What to do. Default: go on with what was said before.
+            task: What to do. Default: continue the conversation.
             cancellation_token: Ends the run.
             output_task_messages: Whether the task is among the messages. Default: yes.
         """
@@ -62,6 +62,6 @@ class EndsItsTurn(_Agent):
                 async for item in run:
                     yield item
             finally:
-                # AutoGen's own stream leaves the turn to the garbage collector.
+                # AutoGen's own stream does not close the turn; the garbage collector would do it later.
                 if self._turn is not None and (turn := self._turn()) is not None:
                     await turn.aclose()

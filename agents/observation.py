@@ -31,7 +31,7 @@ MAX_CUT_DEPTH = 6
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
 SOME_REFUSED = CALLS_MADE[:-1] + "; what was refused was not executed:"
 ALL_REFUSED = "Calls to host tools that this code made before it ended; all were refused, and none was executed:"
-# AutoGen's agent says these, and programs may look for them.
+# AutoGen's agent uses these sentences, and programs may look for them.
 _SILENT = (
     "The script ran but produced no output to console. The POSIX exit code was: {code}. "
     "If you were expecting output, consider revising the script to ensure content is printed to stdout."
@@ -208,7 +208,7 @@ def _json(value: Any) -> str:
 
 
 def _cut(value: Any, depth: int) -> Any:
-    """So much of a value as can be shown: it may have megabytes, and what is not shown need not be written."""
+    """Cut a value to what can be shown: it may have megabytes, which would take long to serialize."""
     if isinstance(value, str):
         return value[: MAX_CALL_CHARS + 1]
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Pictures that code made, for models that can see: looked at, but never decoded here, since their bytes are hostile."""
+"""Pictures that code made, for models with vision: checked, but never decoded here, because their bytes are untrusted."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_PIXELS = 10_000_000
 """A figure of 12 x 8 inches at 300 dots per inch has 8.6 million."""
 MAX_SIDE = 8_000
 MAX_BYTES = 4 * 1024 * 1024
-"""Of all pictures of a result together."""
+"""For all pictures of a result together."""
 
 MAX_TOOL_SIDE = 1536
-"""Of a picture that a host tool gave, which is scaled down to it."""
+"""A larger picture from a host tool is scaled down to this."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-# What else there is only describes the picture, and a decoder would unpack some of it.
+# Other chunks contain only metadata, and a decoder would decompress some of them.
 _PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"gAMA", b"sRGB", b"pHYs")
 _MOST_CHUNKS = 10_000
 _JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
@@ -42,14 +42,14 @@ _BROKEN = "it is broken or cut off"
 
 
 class NotShown(ValueError):
-    """Why a picture can't be shown to a model, as the rest of a sentence that begins with its name."""
+    """A picture can't be shown to a model; the message completes a sentence that begins with its name."""
 
 
 class EncodedImage(Image):
-    """An AutoGen image that stays the file that it was: AutoGen's own decodes each one, and encodes it for each request.
+    """An AutoGen image that keeps the original file: AutoGen's own class decodes it, and encodes it for each request.
 
     Args:
-        data: A whole picture, as `read_picture` gives it.
+        data: A whole picture, as `read_picture` returns it.
         media_type: Its type.
     """
 
@@ -58,7 +58,7 @@ class EncodedImage(Image):
 
     @property
     def image(self) -> PILImage.Image:  # type: ignore[override]
-        """The picture; clients ask for its size, for which it is not decoded."""
+        """The picture. Clients read its size, which does not decode it."""
         formats = (self._uri.partition(";")[0].removeprefix("data:image/").upper(),)
         return PILImage.open(BytesIO(base64.b64decode(self.to_base64())), formats=formats)
 
@@ -73,13 +73,13 @@ class EncodedImage(Image):
 
 
 def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
-    """Load the first four pictures that code made or host tools gave it. It reads files: call it in a thread.
+    """Load the first four pictures that code made or host tools returned. It reads files: call it in a thread.
 
     Args:
         result: The result.
 
     Returns:
-        The pictures, and of each one that can't be shown its name and why.
+        The pictures, and the name and reason of each one that can't be shown.
     """
     if not isinstance(result, ExecutionResult):
         return [], []
@@ -124,13 +124,13 @@ def _scaled(image: Image) -> Image:
 
 
 def read_picture(data: bytes) -> EncodedImage:
-    """Check that bytes are a whole picture of a bounded size, without decoding it.
+    """Check that bytes are a complete picture of a limited size, without decoding it.
 
     Args:
         data: The file.
 
     Returns:
-        The picture; of an animated GIF its first frame.
+        The picture; for an animated GIF its first frame.
 
     Raises:
         NotShown: It is too large, broken or of another kind.
@@ -145,7 +145,7 @@ def read_picture(data: bytes) -> EncodedImage:
         elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             made = EncodedImage(_webp(data), "image/webp")
         else:
-            raise NotShown("it is no PNG, JPEG, GIF or WebP file")
+            raise NotShown("it is not a PNG, JPEG, GIF or WebP file")
     except (IndexError, struct.error, zlib.error):
         raise NotShown(_BROKEN) from None
     try:
@@ -207,7 +207,7 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _png(data: bytes) -> bytes:
-    """The file without what is not needed to show it."""
+    """The file without its metadata."""
     chunks = list(islice(_png_chunks(data), _MOST_CHUNKS))
     if chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
         raise NotShown(_BROKEN)
@@ -234,11 +234,11 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _inflated(pieces: list[bytes], most: int) -> int:
-    """How many bytes a stream unpacks to, none of which are kept; zlib.error where it does not."""
+    """Count the bytes that a stream decompresses to, without keeping them; zlib.error if it is broken."""
     stream, total = zlib.decompressobj(), 0
     for piece in pieces:
         rest, unpacked = piece, _STEP
-        while not stream.eof and (rest or unpacked == _STEP):  # what fills a step may not be all of it
+        while not stream.eof and (rest or unpacked == _STEP):  # a full step may have left some output
             unpacked = len(stream.decompress(rest, _STEP))
             total, rest = total + unpacked, stream.unconsumed_tail
             if total > most:
@@ -249,7 +249,7 @@ def _inflated(pieces: list[bytes], most: int) -> int:
 
 
 def _jpeg(data: bytes) -> bytes:
-    """The file without what is not needed to show it."""
+    """The file without its metadata."""
     at, sized, kept = 2, False, [data[:2]]
     for _ in range(_MOST_CHUNKS):
         if data[at] != 0xFF:
@@ -292,7 +292,7 @@ def _gif(data: bytes) -> bytes:
 
 
 def _table(flags: int) -> int:
-    """Bytes of a table of colours."""
+    """Size of a colour table in bytes."""
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 
 

@@ -24,7 +24,7 @@ MAX_SHOWN_CHARS = 200
 MAX_NAMES = 5
 
 MAX_SECONDS = 600.0
-"""For all blocks together; those that are left then are not run again."""
+"""For all blocks together; the remaining blocks are not run again."""
 
 REBUILT = (
     "The session was rebuilt: its {blocks} run again in a fresh sandbox, without network and on a copy of the files. Host tools "
@@ -32,8 +32,8 @@ REBUILT = (
 )
 SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
-NOT_THERE = "What a block that was not rebuilt had defined is not there."
-EMPTY = "The session could not be rebuilt and is empty: {reason}. What its code had defined is not there."
+NOT_THERE = "The session has no variables or functions from blocks that were not rebuilt."
+EMPTY = "The session could not be rebuilt and is empty: {reason}. Variables and functions of its earlier code are lost."
 BOUND = (
     "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the agent an "
     "executor with work_dir instead to have it rebuilt"
@@ -47,7 +47,7 @@ FILES_UNKNOWN = (
     "- It is not on record which files {blocks} found. They found those of now: where these are others, what they defined "
     "is, too."
 )
-NO_CHECKPOINT = "no checkpoint could be taken ({reason}), without which its effects can't be taken back"
+NO_CHECKPOINT = "no checkpoint could be taken ({reason}), so its effects could not be undone"
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Replay:
 
     Args:
         blocks: Blocks that were run again.
-        differences: Sentences about what did not go as it did the first time.
+        differences: Sentences about what differed from the first time.
         left_out: Blocks that were not recorded.
-        unrecorded: Blocks of others in the session, and rollbacks, of which there is no record.
-        not_rebuilt: Numbers of the blocks, from 1, whose effects on the session are not there.
-        files_unknown: Numbers of the blocks of which it is not on record which files they found.
-        empty: Why nothing of the session is there, as the rest of a sentence; None where something is.
+        unrecorded: Number of blocks of others in the session, and of rollbacks, which are not recorded.
+        not_rebuilt: Numbers of the blocks, from 1, whose effects on the session were undone or never made.
+        files_unknown: Numbers of the blocks without a record of the files that they found.
+        empty: Why the session is empty, as the rest of a sentence; None if it is not.
     """
 
     blocks: int
@@ -120,7 +120,7 @@ class Replay:
 
 
 def numbered(numbers: Sequence[int]) -> str:
-    """Name blocks by their numbers, a run of them in short."""
+    """Name blocks by their numbers; consecutive numbers as a range."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -139,23 +139,22 @@ def named(numbers: Sequence[int]) -> str:
 async def replay(
     executor: SandboxCodeExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
 ) -> Replay:
-    """Run the blocks of a journal again, in a session in which nothing has been run; it changes nothing outside the sandbox.
+    """Run the blocks of a journal again, in a new session; it changes nothing outside the sandbox.
 
-    Each starts from the files that it found the first time, as far as the host has them. What a block has done to the session
-    is taken back where it ended in another way than the first time, or used what is not there: a file that has changed, the
-    network.
+    Each block gets the files that it found the first time, as far as the host has them. Its effects on the session are
+    undone if it ended differently from the first time, or used a file that has changed, or the network.
 
     Args:
         executor: Runs them.
-        record: The record of its session, which is filled.
+        record: The record of its session; the blocks are added to it.
         journal: What to run.
         cancellation_token: Ends it.
 
     Returns:
-        Where it differed. Where its sandbox broke there is a new one, and nothing of the session.
+        How it differed. If the sandbox broke, there is a new one with an empty session.
 
     Raises:
-        SandboxError: There is no new one.
+        SandboxError: A new sandbox could not be started.
     """
     record.begin_again(executor, journal)
     run = _Run(record, journal)
@@ -220,13 +219,13 @@ class _Run:
             first, ran = len(self._differences), 0
             reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
             if reason is None and files is not None and not await scratch.arrange(files):
-                reason = f"the files that it found can't be had any more: {_names(scratch.changed)}"
+                reason = f"the files that it found are no longer available: {_names(scratch.changed)}"
             if reason is None:
                 ran, reason = await self._one(scratch, entry, token, files_known=files is not None)
             if reason is not None:
                 self._differences.insert(first, f"block {self.number} was not rebuilt: {reason}")
                 self._not_rebuilt.append(self.number)
-            # Also one that was not rebuilt: elsewhere it may be.
+            # Also a block that was not rebuilt: on another machine it may be.
             self._record.add(entry, ran)
 
     def _leave_the_rest(self) -> None:
@@ -257,11 +256,11 @@ class _Run:
 
 
 def _reason(entry: JournalEntry, result: ExecutionResult, used: Sequence[str]) -> str | None:
-    """Why what a block has done is to be taken back, if it is."""
+    """The reason to undo a block's effects, or None."""
     reasons = []
     if used:
         reasons.append(f"it used files that have changed since: {_names(used)}")
-    # Those that were refused the first time are refused again, and the code has gone the same way.
+    # Connections that were refused the first time are refused again: the code behaved the same way.
     if result.connections and (entry.connections is None or entry.connections):
         hosts = {f"{each.host}:{each.port}" if each.host is not None else "unknown" for each in result.connections}
         reasons.append(f"it used the network: {_names(sorted(hosts))}")

@@ -258,21 +258,23 @@ def limit_checks(seen: dict[str, Any], limits: Limits) -> Iterable[Check]:
 
 
 def _isolation(version: int, *, signals: bool) -> Check:
-    """Whether blocks that run at the same time in one sandbox can reach each other.
+    """Check whether blocks that run at the same time in one sandbox are isolated from each other.
 
     Args:
-        version: Of Landlock, as the sandbox sees it; the first can't be used.
+        version: Landlock's version in the sandbox; version 1 can't be used.
         signals: Whether a block's signals reach the processes of others.
     """
     if version < 2:
         advice = (
-            "It takes Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a system call filter that allows it. "
-            "Until then blocks that may call host tools run alone."
+            "Isolation needs Linux 5.19 or later with `landlock` in /sys/kernel/security/lsm, and a seccomp profile that "
+            "allows it. Until then blocks that may call host tools run alone."
         )
         return Check("isolation", "note", "blocks of one sandbox are not isolated: Landlock is not available", advice)
     detail = f"blocks of one sandbox are isolated from each other: Landlock ABI {version}"
     if signals:
-        return Check("isolation", "note", f"{detail}, but for signals", "Signals take Linux 6.12 or later.")
+        return Check(
+            "isolation", "note", f"{detail}, except signals", "Isolation of signals needs Linux 6.12 or later."
+        )
     return Check("isolation", "ok", detail)
 
 

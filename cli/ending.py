@@ -30,7 +30,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def clean_exit() -> Iterator[None]:
-    """Turn what is expected to go wrong into a line on standard error and an exit status; all that is printed is printable.
+    """Report expected errors as a line on standard error and an exit status; escape unprintable output.
 
     Raises:
         typer.Exit: With 2 for something that the user can put right, with 130 after Ctrl-C.

@@ -151,7 +151,7 @@ def clean(*, everything: bool, dry_run: bool, as_json: bool) -> int:
     except SandboxError as error:
         if sys.platform != "linux":
             raise CommandError(str(error)) from error
-        say(f"only bubblewrap's sandboxes and temporary folders are looked at: {error}")
+        say(f"only bubblewrap's sandboxes and temporary folders are checked: {error}")
         rows = _treat(find(None).items, everything=everything, dry_run=dry_run)
     else:
         with closing(client):

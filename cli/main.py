@@ -152,7 +152,8 @@ def _run(
     untrusted: Annotated[
         bool,
         typer.Option(
-            "--untrusted", help="Refuse FILE.json where it names a server, a key, or anything else that needs trust."
+            "--untrusted",
+            help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust.",
         ),
     ] = False,
     retries: Annotated[

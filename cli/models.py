@@ -142,7 +142,7 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
     try:
         text = _read(name)
         if untrusted:
-            # The key is what the user wants to be used; it is sent to the vendor's own server only.
+            # The user chose to use the key; it is sent only to the vendor's own server.
             text = json.dumps(check_untrusted(text, allow_keys=True))
         loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate_json(text), name)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Everything that a command prints passes here: text of models, code, files and errors must not steer the terminal."""
+"""All output of commands: text of models, code, files and errors must not control the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HARMLESS = "\n\t\xa0\u3000\u200c\u200d"
 
 
 def printable(text: str) -> str:
-    """Make text of several lines fit for a terminal: what could steer it, or hide in it, is shown as an escape.
+    """Make multi-line text safe for a terminal: control and invisible characters are shown as escapes.
 
     Args:
         text: From a model or from a sandbox; neither is trusted. Colours are left out, carriage returns begin a line.
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 class PrintableStream:
-    """A text stream to which nothing but printable text is written, whoever writes: `print`, logging, tracebacks.
+    """A text stream that escapes all unprintable text, from `print`, logging or tracebacks.
 
     Args:
         stream: The stream.
@@ -32,7 +32,7 @@ class PrintableStream:
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream
-        """For who writes escape sequences of his own, and makes the text between them printable."""
+        """The stream itself, for callers that write their own escape sequences and make the text between them printable."""
 
     def write(self, text: str) -> int:
         """Write text, made printable."""
@@ -49,7 +49,7 @@ class PrintableStream:
 
 
 def guard_streams() -> None:
-    """Let nothing but printable text reach standard output and standard error from now on."""
+    """Escape all unprintable text on standard output and standard error from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, PrintableStream):
@@ -62,5 +62,5 @@ def print_json(thing: object) -> None:
     Args:
         thing: What the `json` module takes.
     """
-    # JSON lets U+007F stand as it is.
+    # JSON does not escape U+007F.
     print(json.dumps(thing).replace("\x7f", "\\u007f"), flush=True)  # noqa: T201 - it is the output

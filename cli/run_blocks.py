@@ -136,13 +136,13 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, screen: Screen | N
 
 
 def _without_lost_copies(result: ExecutionResult) -> ExecutionResult:
-    """Say of each file that goes with the temporary folder that it does."""
+    """Note on each file in the temporary folder that it is not kept."""
     files = [replace(file, path=None, note=file.note or NOT_KEPT) for file in result.artifacts]
     return replace(result, artifacts=tuple(files))
 
 
 def _as_object(index: int, block: ExtractedBlock, result: ExecutionResult) -> dict[str, Any]:
-    """The result as JSON has it."""
+    """The result as a JSON object."""
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
     return {
         "index": index,

@@ -130,13 +130,13 @@ class Screen:
 
 
 def _terminal() -> TextIO:
-    """Standard output for rich, which writes escape sequences of its own and nothing else that is not printable."""
+    """Standard output for rich, which writes its own escape sequences and otherwise only printable text."""
     stream: TextIO = getattr(sys.stdout, "unfiltered", sys.stdout)
     return stream
 
 
 class _Console(Console):
-    """Whatever rich makes of a text, what it writes between its own escape sequences is printable."""
+    """A console that makes all text between rich's own escape sequences printable."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -167,7 +167,7 @@ class _Markdown(Markdown):
 
 
 def _make_printable(tokens: list[Token]) -> None:
-    """Only what the parser gives is what is shown: `&#x202e;` was harmless before."""
+    """Make the parser's output printable: an entity such as `&#x202e;` is harmless before parsing."""
     for token in tokens:
         token.content, token.info = printable(token.content), printable(token.info)
         token.attrs = {

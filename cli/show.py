@@ -56,7 +56,7 @@ def remarks(result: CodeResult) -> list[str]:
 
 
 def _about(file: Artifact) -> str:
-    # In one line: a line break in a name must not look like a remark of ours.
+    # In one line: a line break in a name must not look like one of our notes.
     note = f"; {printable(file.note)}" if file.note else ""
     return f"File: {printable(file.name)} ({amount(file.size)}{note})"
 

@@ -1,7 +1,7 @@
-"""Temporary folders of executors, and removing those whose process was killed.
+"""Temporary folders of executors, and the removal of those whose process was killed.
 
-A folder is locked by the process that it belongs to, and the kernel lets go of the lock when that process ends, however it does.
-So who can lock a folder knows that it is nobody's any more, also where its owner ran in another container or before a restart.
+The process that owns a folder locks it, and the kernel releases the lock when that process ends in any way. So a folder that
+can be locked has no owner any more, also if its owner ran in another container or before a restart.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_folder() -> tuple[Path, int | None]:
         The folder, and the descriptor that holds its lock; None where the system has no such locks.
 
     Raises:
-        OSError: None can be made.
+        OSError: No folder can be made.
     """
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
@@ -51,7 +51,7 @@ def make_folder() -> tuple[Path, int | None]:
         try:
             lock = _locked(path)
         except BlockingIOError:
-            # A sweep was faster, and removes it.
+            # A sweep in another process locked it first, and removes it.
             continue
         except OSError:
             return path, None
@@ -61,11 +61,11 @@ def make_folder() -> tuple[Path, int | None]:
 
 
 def remove_folder(path: Path, lock: int | None) -> None:
-    """Remove a folder that this process has made, and let go of its lock; what can't be removed stays.
+    """Remove a folder that this process has made, and release its lock; what can't be removed stays.
 
     Args:
         path: The folder.
-        lock: What `make_folder` gave.
+        lock: The descriptor that `make_folder` returned.
     """
     if lock is None:
         shutil.rmtree(path, ignore_errors=True)
@@ -77,24 +77,24 @@ def remove_folder(path: Path, lock: int | None) -> None:
 
 
 def abandoned_folders() -> list[Path]:
-    """List the folders of this user whose process has ended, by name. It blocks."""
+    """List the folders of this user whose process has ended, sorted by name. This call blocks."""
     return sorted(_find())
 
 
 def owner_of(path: Path) -> str:
-    """The number of the process that made a folder, for people."""
+    """The id of the process that made a folder, for display."""
     return path.name.removeprefix(PREFIX).partition("-")[0]
 
 
 def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
-    """Remove a folder whose process has ended. It blocks.
+    """Remove a folder whose process has ended. This call blocks.
 
     Args:
         path: One of `abandoned_folders`.
-        timeout_s: Seconds after which what is left stays, for the next attempt.
+        timeout_s: Seconds after which the removal stops; the next attempt continues.
 
     Returns:
-        Whether this call removed it; False where it is gone, or somebody else's.
+        Whether this call removed it; False if it does not exist or has another owner.
 
     Raises:
         OSError: It can't be removed, or not in that time (`TimeoutError`).
@@ -103,7 +103,7 @@ def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
         if lock is None:
             return False
         if not _empty(lock, time.monotonic() + timeout_s):
-            raise TimeoutError(f"{path} has too much in it to be removed in {timeout_s:g} s")
+            raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
         os.rmdir(path)
     return True
 
@@ -128,7 +128,7 @@ def _sweep() -> None:
 
 
 def _find(until: float = math.inf) -> Iterator[Path]:
-    """The folders of this user that no process has locked; others may have put any number of things beside them."""
+    """The folders of this user that no process has locked; the folder above may have any number of other entries."""
     if sys.platform == "win32":
         return
     place = tempfile.gettempdir()
@@ -146,14 +146,14 @@ def _find(until: float = math.inf) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _taken(path: Path) -> Iterator[int | None]:
-    """A descriptor of a folder of this user that no process has locked, locked now; else None."""
+    """Lock a folder of this user and yield its descriptor; None if a process has locked it or another user owns it."""
     try:
         lock = _locked(path)
     except OSError:
         yield None
         return
     try:
-        # In a folder that anybody can write to, anybody can make one of this name; and this one may have been removed meanwhile.
+        # Any user can create this name in a shared temporary folder, and the folder may have been removed since.
         found = os.fstat(lock)
         yield lock if found.st_uid == os.geteuid() and found.st_nlink else None
     finally:
@@ -173,9 +173,9 @@ def _locked(path: Path) -> int:
 
 
 def _empty(root: int, until: float) -> bool:
-    """Remove what is in a folder, without following links; False where time is over.
+    """Remove the content of a folder, without following links; False if the time is over.
 
-    Folders in folders move up to the top. So neither their depth nor the length of their paths matters.
+    Nested folders are moved up to the top, so neither their depth nor the length of their paths matters.
     """
     fresh = itertools.count()
     while entries := _some(root):

@@ -1,4 +1,4 @@
-"""Going back to what a session's memory was before."""
+"""Checkpoint and rollback of a session's memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .sandbox import Sandbox
 
 
 class Checkpoints(ABC):
-    """What an executor can do with the memory of its session."""
+    """The methods of an executor for the memory of its session."""
 
     _mode: str
     _unrecorded: int
@@ -18,7 +18,7 @@ class Checkpoints(ABC):
         """The running sandbox."""
 
     async def checkpoint(self) -> None:
-        """Remember the session's memory as it is now, until the next call or `stop`.
+        """Save the session's memory, until the next call or `stop`.
 
         Raises:
             ValueError: There is no session, or a block is running.
@@ -27,7 +27,7 @@ class Checkpoints(ABC):
         await sandbox.command(b"P", {})
 
     async def rollback(self) -> None:
-        """Go back to the session's memory as it was at `checkpoint()`; can be repeated.
+        """Restore the session's memory to the last `checkpoint()`; can be repeated.
 
         Files, file offsets, threads and subprocesses are not restored.
 

@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?\}", re.DOTALL)
 
 _LOADER = (
-    "the interpreter of Python blocks runs before it is set. Set it inside the code, for the command that needs it."
+    "the interpreter of Python blocks is already running then. Set it inside the code, for the command that needs it."
 )
 _REFUSED = {
     "LD_": _LOADER,
@@ -26,8 +26,8 @@ _REFUSED = {
     "GLIBC_TUNABLES": _LOADER,
     "CODEACT_": "names that begin with CODEACT_ are this package's own. Use another name.",
 }
-# What the interpreter has to know when it starts. It starts with no other variable of Python, so each value is checked: it must
-# not be able to name a place that code can write to.
+# Variables that the interpreter reads only at its start. It starts with no other variables of Python. Each value is checked: it
+# must not be able to name a folder that code can write to.
 _INTERPRETER: dict[str, tuple[Callable[[str], bool], str]] = {
     "PYTHONHASHSEED": (
         lambda value: value == "random" or _is_number(value, 0, 2**32 - 1),
@@ -40,7 +40,7 @@ _INTERPRETER: dict[str, tuple[Callable[[str], bool], str]] = {
     "PYTHONOPTIMIZE": (lambda value: _is_number(value, 0, 2), "0, 1 or 2"),
     "PYTHONUTF8": (lambda value: _is_number(value, 0, 1), "0 or 1"),
 }
-# Linux starts no program with a longer one.
+# Linux starts no program with a longer variable.
 _LONGEST = 128 * 1024
 _MOST_BYTES = 1024 * 1024
 
@@ -154,13 +154,13 @@ def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str]
 
 
 def interpreter_variables(values: Mapping[str, str]) -> dict[str, str]:
-    """Those variables that take effect in Python blocks only where their interpreter has them from its start on.
+    """Select the variables that affect Python blocks only if their interpreter starts with them.
 
     Args:
-        values: What `resolve` gave.
+        values: The result of `resolve`.
 
     Returns:
-        A part of them; Python takes an empty one for one that is not set.
+        A subset of them; Python treats an empty variable as unset.
     """
     return {name: value for name, value in values.items() if name in _INTERPRETER and value}
 
@@ -209,7 +209,7 @@ def _is_number(text: str, least: int, most: int) -> bool:
 
 
 def _checked_value(name: str, value: str, variable: str | None) -> str:
-    """A value that can be set; `name` is what the user knows it by, `variable` what it is in the sandbox, if it is known yet."""
+    """Check a value; `name` is for messages to the user, `variable` is its name in the sandbox, if known."""
     if "\0" in value:
         raise ValueError(f"The value of {name} has a NUL character in it; no environment can hold that.")
     try:
@@ -222,5 +222,5 @@ def _checked_value(name: str, value: str, variable: str | None) -> str:
         )
     allowed, words = _INTERPRETER.get(variable or "", (None, ""))
     if allowed is not None and value and not allowed(value):
-        raise ValueError(f"The value of {name} is none that Python can start with; give {words}.")
+        raise ValueError(f"Python can't start with this value of {name}; give {words}.")
     return value

@@ -58,7 +58,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     Args:
         timeout: Wall-clock seconds that a block may take.
         mode: `process` (each block a fresh process) or `session` (one live interpreter).
-        work_dir: Folder on the host that is kept in step with the workspace, or None for a temporary one.
+        work_dir: Folder on the host whose files are exchanged with the workspace, or None for a temporary one.
         mounted: Whether the workspace is itself a folder of the host, so that nothing need be copied.
         languages: The table of languages.
         split_streams: Whether standard output and error are kept apart.
@@ -72,7 +72,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         approve_tool: Asked before each call, or None to allow all.
         pool: Where sandboxes come from, or None to start each one when it is needed.
         limits: What the sandbox may use, or None for the defaults.
-        write_back: Names such as ".git" that are written to `work_dir` although programs act on them by themselves.
+        write_back: Names such as ".git" that are written to `work_dir` although programs act on them automatically.
     """
 
     resolve_name: Resolver = staticmethod(resolve_by_system)
@@ -161,7 +161,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
 
     @property
     def work_dir(self) -> Path:
-        """The folder on the host that is kept in step with the workspace.
+        """The folder on the host whose files are exchanged with the workspace.
 
         Raises:
             SandboxNotStarted: It is a temporary one and the executor has not been started.
@@ -299,7 +299,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> Reply:
         request = self._request(CodeBlock(code=code, language=language))
         assert isinstance(request, BlockRequest)
-        scan = self._workspace is not None and language == "sh"  # not what an import leaves, such as __pycache__
+        scan = self._workspace is not None and language == "sh"  # not what an import writes, such as __pycache__
         message = {**request.message, "scan": scan, "delete": request.filename is not None}
         reply = await sandbox.run(message, request.code, INIT_TIMEOUT_S)
         result = to_result(reply, split_streams=self._split_streams, code_file=None, artifacts=(), notes=())
@@ -351,10 +351,10 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
-        """Run blocks as `execute_code_blocks` does, and show what they write as they write it.
+        """Run blocks as `execute_code_blocks` does, and yield their output while they write it.
 
-        The chunks together are the result's output, the line after a timeout included. Of a long one the head (half of
-        `limits.output`) comes as it is written, and the tail when the block has ended. Leaving the stream early kills the block.
+        The chunks together are the result's output, including the line after a timeout. If it is long, the head (half of
+        `limits.output`) comes while it is written, and the tail when the block has ended. Closing the stream kills the block.
 
         Args:
             code_blocks: The blocks, at least one.

@@ -62,13 +62,13 @@ def _check_component(part: str, shown: str) -> None:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Write text of others so that any terminal, log or model can take it, as one line.
+    """Make untrusted text safe for any terminal, log or model, as one line.
 
     Controls, line ends, bidirectional and zero-width characters, tags, unassigned characters and lone surrogates become escapes.
 
     Args:
         text: A name, or other text.
-        keep: Characters that stay as they are all the same. Default: none.
+        keep: Characters that are not escaped. Default: none.
     """
     if text.isprintable():
         return text

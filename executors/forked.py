@@ -1,4 +1,4 @@
-"""Streams in a process that is forked: they stay with the parent.
+"""Closing a sandbox's streams in forked children of this process.
 
 A sandbox ends when it reads the end of its stream. A child that has inherited the stream would keep it open after the parent has
 been killed.
@@ -13,7 +13,7 @@ _descriptors: dict[int, None] = {}
 
 
 def keep_from_children(*descriptors: int) -> None:
-    """Have descriptors closed in each process that is forked from this one.
+    """Close descriptors in each process that is forked from this one.
 
     Args:
         descriptors: Of streams.
@@ -23,10 +23,10 @@ def keep_from_children(*descriptors: int) -> None:
 
 
 def forget(*descriptors: int) -> None:
-    """Take descriptors off the list, before they are closed: their numbers are used again.
+    """Remove descriptors from the list before they are closed: their numbers are reused.
 
     Args:
-        descriptors: Those that `keep_from_children` was given.
+        descriptors: The same as for `keep_from_children`.
     """
     for descriptor in descriptors:
         _descriptors.pop(descriptor, None)
@@ -39,13 +39,13 @@ def _register() -> None:
 
 
 def _let_go() -> None:
-    # Another thread may have had a lock at the time of the fork: none is taken here.
+    # Another thread may have held a lock during the fork, so none is taken here.
     descriptors = list(_descriptors)
     _descriptors.clear()
     if not descriptors:
         return
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in descriptors:
-        # Replaced, not closed: the objects that still hold the number would close somebody else's descriptor later.
+        # Replaced, not closed: objects that still have the number would close a reused descriptor later.
         os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)

@@ -21,10 +21,10 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW",
 
 
 class HostFolder:
-    """A folder of the host. Of several threads one at a time may use it.
+    """A folder of the host. Only one thread at a time may use it.
 
     Args:
-        root: The folder. It may be reached through symbolic links; what it is at the first use, it has to remain.
+        root: The folder. Its path may contain symbolic links, but must lead to the same folder as at the first use.
     """
 
     def __init__(self, root: Path) -> None:
@@ -32,10 +32,10 @@ class HostFolder:
         self._identity: tuple[int, int] | None = None
 
     def prepare(self) -> None:
-        """Create the folder and see that it can be written.
+        """Create the folder and check that it can be written.
 
         Raises:
-            SandboxFileError: It can't be; the message says what to do.
+            SandboxFileError: It can't be created or written; the message says what to do.
         """
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise file_error(errno.ENOTSUP, "", "A work_dir needs Linux or macOS; on Windows, run this inside WSL 2.")
@@ -64,16 +64,16 @@ class HostFolder:
 
         Args:
             parts: Its path.
-            doing: What for, in the message of an error.
-            made: Takes the paths of the folders that were made on the way; None to make none.
-            room: How many folders may be made.
-            check: Called with the descriptor and the depth of each folder that was there already; may raise.
+            doing: The purpose, for error messages.
+            made: The paths of created folders are appended to it; None to create none.
+            room: Number of folders that may be created.
+            check: Called with the descriptor and the depth of each folder that existed; may raise.
 
         Returns:
             Its descriptor, open inside the `with` block.
 
         Raises:
-            SandboxFileError: It can't be opened or made; folders that were made are gone again.
+            SandboxFileError: It can't be opened or created; created folders have been removed.
         """
         descriptor, is_new = -1, False
         try:
@@ -119,15 +119,15 @@ class HostFolder:
             raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
         try:
             os.mkdir(part, 0o755, dir_fd=parent)
-        except FileExistsError:  # somebody on the host was quicker
+        except FileExistsError:  # another process on the host created it first
             return os.open(part, FOLDER_FLAGS, dir_fd=parent), False
         return os.open(part, FOLDER_FLAGS, dir_fd=parent), True
 
     def remove_folders(self, made: list[str]) -> None:
-        """Remove folders that were made for nothing, where they are still empty.
+        """Remove created folders that are not needed and still empty.
 
         Args:
-            made: Their paths, each after those above it; it is empty afterwards.
+            made: Their paths, parents first; it is empty afterwards.
         """
         while made:
             *above, name = made.pop().split("/")
@@ -145,7 +145,7 @@ class HostFolder:
             Its content in chunks of at most 256 KiB.
 
         Raises:
-            SandboxFileError: It is gone, can't be read, or is no regular file that is reached without links.
+            SandboxFileError: It does not exist, can't be read, is not a regular file, or its path contains links.
         """
         *folders, leaf = name.split("/")
         task = f"Can't read `{printable(name)}` in {self.root}"
@@ -166,14 +166,14 @@ class HostFolder:
 
 
 class PartFile:
-    """A file that is being written under a temporary name; `commit` gives it its own, or `abandon` removes it.
+    """A file that is being written under a temporary name; `commit` renames it, `abandon` removes it.
 
-    A symbolic link in the place of the file is replaced, and the link's target stays as it is.
+    A symbolic link at its path is replaced, and the link's target is unchanged.
 
     Args:
-        folder: Descriptor of its folder; the object opens one of its own.
+        folder: Descriptor of its folder; the object duplicates it.
         leaf: Its name there.
-        task: What could not be done, in the message of an error.
+        task: The beginning of error messages, such as what could not be done.
 
     Raises:
         SandboxFileError: It can't be created.
@@ -195,7 +195,7 @@ class PartFile:
         self._open = True
 
     def replaced(self) -> os.stat_result | None:
-        """What is in its place; None where nothing is."""
+        """The status of the entry at its path; None if there is none."""
         try:
             return os.stat(self._leaf, dir_fd=self._folder, follow_symlinks=False)
         except OSError:
@@ -214,13 +214,13 @@ class PartFile:
         self.written += len(data)
 
     def commit(self, mode: int) -> os.stat_result | None:
-        """Give it its name.
+        """Rename it to its name.
 
         Args:
             mode: Permission bits in the sandbox; only whether anybody may execute it is kept.
 
         Returns:
-            What is there now, or None where somebody on the host has replaced it already.
+            Its status, or None if another process on the host has replaced it already.
 
         Raises:
             SandboxFileError: The host can't; `abandon` it.
@@ -238,7 +238,7 @@ class PartFile:
         return status if status is not None and status.st_ino == inode else None
 
     def abandon(self) -> None:
-        """Remove it, unless it has its name; repeated calls are harmless."""
+        """Remove it, unless it was committed; repeated calls are harmless."""
         if not self._open:
             return
         self._open = False
@@ -250,13 +250,13 @@ class PartFile:
 
 
 def plain_mode(mode: int) -> int:
-    """The mode of a file that travels: 0o755 where somebody may execute it, else 0o644."""
+    """The mode of a transferred file: 0o755 if anybody may execute it, else 0o644."""
     return 0o755 if mode & 0o111 else 0o644
 
 
 @contextmanager
 def explained(task: str) -> Iterator[None]:
-    """Turn an `OSError` into a `SandboxFileError` that says what to do.
+    """Convert an `OSError` to a `SandboxFileError` that says what to do.
 
     Args:
         task: What can't be done.
@@ -283,7 +283,7 @@ def file_error(
         kind: Its class.
     """
     error = kind(f"{task}: {reason}" if task else reason)
-    # Set apart from the arguments: OSError would print it as "[Errno 28]" in front of the sentence.
+    # Not set through the arguments: OSError would print "[Errno 28]" before the sentence.
     error.errno = number
     error.reason = reason
     return error
@@ -297,7 +297,7 @@ _FORBIDDEN = "this user has no permission. Change the owner or mode, or use anot
 _NO_PLACE = "it does not exist and can't be created there. Use another folder."
 _NO_FOLDER = "a symbolic link or a file is where a folder should be. Use another name, or remove it."
 _REPLACED = (
-    "another folder or a symbolic link has taken the place of the work_dir since the start. Start again to use it."
+    "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."
 )
 _ADVICE = {
     errno.ENOSPC: _DISK_FULL,

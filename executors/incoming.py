@@ -21,13 +21,13 @@ DIGEST_MAX_BYTES = 1024**2
 
 @dataclass(slots=True)
 class Usage:
-    """What the host folder holds, as its limits count it: never less than is there, unless others write to it meanwhile.
+    """The content of the host folder as counted for its limits: never less than the truth, unless others write to it.
 
     Args:
-        entries: Files, folders and all else.
+        entries: Entries of any kind.
         files: Regular files.
         bytes: Their size, without those that are larger than a file may be.
-        complete: Whether all of it was looked at; else the limits are exceeded.
+        complete: Whether all entries were counted; if not, the limits are exceeded.
     """
 
     entries: int
@@ -37,14 +37,14 @@ class Usage:
 
 
 class Incoming:
-    """A file that is being stored; `commit` gives it its name, or `abandon` leaves nothing of it.
+    """A file that is being stored; `commit` renames it, `abandon` removes it.
 
     Args:
         workspace: Where it goes.
         name: Its checked path relative to the workspace.
         mode: Permission bits in the sandbox.
-        size: Bytes that it will have at least.
-        task: What could not be done, in the message of an error.
+        size: Its minimum size in bytes.
+        task: The beginning of error messages, such as what could not be done.
 
     Raises:
         SandboxFileError: It can't be created, or a limit is exceeded.
@@ -81,7 +81,7 @@ class Incoming:
         usage.entries += len(self._made)
 
     def _check_room(self, more: int = 0) -> None:
-        """See that there may be another entry, if there will be."""
+        """Check the limits on entries, if this file adds one."""
         old, usage, most = self._old, self._workspace.usage, self._workspace.max_files
         if usage.files >= most and (old is None or not S_ISREG(old.st_mode)):
             reason = f"{usage.files} files are there already. Remove some of them, or use another work_dir."
@@ -99,7 +99,7 @@ class Incoming:
             raise file_error(errno.EDQUOT, self._task, reason)
 
     def _counted_bytes(self) -> int:
-        """What the file in its place counts as."""
+        """The counted size of the file at its path."""
         old = self._old
         is_counted = old is not None and S_ISREG(old.st_mode) and old.st_size <= self._workspace.max_file_bytes
         return old.st_size if old is not None and is_counted else 0
@@ -119,7 +119,7 @@ class Incoming:
                     self._digest.update(chunk)
 
     def commit(self) -> Path:
-        """Give it its name.
+        """Rename it to its name.
 
         Returns:
             The file on the host.
@@ -145,7 +145,7 @@ class Incoming:
         return workspace.root / self._name
 
     def abandon(self) -> None:
-        """Leave nothing of it; harmless after `commit`."""
+        """Remove it; harmless after `commit`."""
         with self._workspace.lock:
             self._workspace.incoming.discard(self)
             self._part.abandon()

@@ -15,7 +15,7 @@ _JOURNALLED: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("jour
 
 
 class Watch:
-    """What the one who keeps a journal learns of the blocks of one executor.
+    """Information for a journal about the blocks of one executor.
 
     Args:
         executor: The executor.
@@ -24,10 +24,10 @@ class Watch:
     def __init__(self, executor: object) -> None:
         self.executor = executor
         self.files: Manifest | None = None
-        """The files that the last block has found; None where that is not known."""
+        """The files that the last block has found; None if not known."""
 
     async def look(self, workspace: Workspace | None, sandbox: Sandbox) -> None:
-        """Take note of the files that a block is about to find."""
+        """Record the files before a block runs."""
         self.files = None
         if workspace is not None:
             with contextlib.suppress(SandboxFileError):
@@ -46,6 +46,6 @@ def journalled(executor: object) -> Iterator[Watch]:
 
 
 def watch_of(executor: object) -> Watch | None:
-    """Who keeps a journal of what is run now, if anybody."""
+    """The watch of the journal that records the current block, or None."""
     watch = _JOURNALLED.get()
     return watch if watch is not None and watch.executor is executor else None

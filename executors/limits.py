@@ -44,7 +44,7 @@ def parse_checkpoint(value: object) -> CheckpointMode:
         value: What was given.
 
     Returns:
-        The value as it is.
+        The unchanged value.
 
     Raises:
         ValueError: It is neither True, False nor "adaptive".
@@ -62,7 +62,7 @@ def parse_seconds(name: str, value: object) -> float:
         value: What was given.
 
     Returns:
-        The value as it is.
+        The unchanged value.
 
     Raises:
         ValueError: It is not a number above 0.
@@ -78,16 +78,16 @@ def parse_timeout(value: object) -> float:
     """Check how long a block may take.
 
     Args:
-        value: What was given, in seconds.
+        value: The timeout in seconds.
 
     Returns:
-        The value as it is.
+        The unchanged value.
 
     Raises:
         ValueError: It is not a number, or less than a millisecond.
     """
     if isinstance(value, int | float) and not value >= SHORTEST_TIMEOUT_S:
-        # AutoGen's executor says the same of 1 s, and programs may look for its sentence.
+        # AutoGen's executor has the same sentence for 1 s, and programs may look for it.
         raise ValueError(f"Timeout must be greater than or equal to 1 ms (timeout=0.001), not {value} s")
     return parse_seconds("timeout", value)
 

@@ -31,7 +31,7 @@ def hand_over(
     Args:
         loop: The loop.
         work: What it is to call.
-        arguments: With what.
+        arguments: Its arguments.
         context: The context variables that it sees; by default those of here.
 
     Raises:
@@ -129,14 +129,14 @@ async def within(promise: Promise[T], seconds: float, late: str) -> T:
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Do something that takes up to some tenths of a second in a thread.
+    """Run a function that takes up to some tenths of a second in a thread.
 
     Args:
-        work: What is to be done.
-        arguments: With what.
+        work: The function.
+        arguments: Its arguments.
 
     Returns:
-        What it gave.
+        Its result.
 
     Raises:
         asyncio.CancelledError: The caller was cancelled; the work has ended by then, or has taken `PATIENCE_S` since.
@@ -149,7 +149,7 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
         if not working.done():
             await asyncio.wait({working}, timeout=PATIENCE_S)
         if working.done() and not working.cancelled():
-            working.exception()  # nobody else will ask for it
+            working.exception()  # else asyncio reports it as never retrieved
         raise
 
 

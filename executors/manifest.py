@@ -1,4 +1,4 @@
-"""Which files a sandbox's workspace holds, with what content: enough to find the same ones again later."""
+"""Manifests: names and content hashes of a workspace's files, to find the same files again later."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Manifest = dict[str, str]
 MAX_FILES = 1_000
 MAX_NAME_BYTES = 256 * 1024
 MAX_HASHED_BYTES = 64 * 1024**2
-# Of one look; hashing as much takes less than half a second, in a thread.
+# For one manifest; hashing this much takes less than half a second, in a thread.
 MAX_HASHED_AT_ONCE = 256 * 1024**2
-# Of files that only the sandbox has: each is read in every block.
+# For files that exist only in the sandbox: each is read in every block.
 MAX_READ_BYTES = 256 * 1024
 MAX_READ_FILES = 16
 _FRESH_NS = 50_000_000
@@ -36,7 +36,7 @@ def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
 
     Args:
         size: Its size in bytes.
-        chunks: Its content; None where it is not known.
+        chunks: Its content; None if not known.
     """
     if chunks is None:
         return f"{size}:"
@@ -47,15 +47,15 @@ def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
 
 
 def is_known(mark: str) -> bool:
-    """Whether a mark tells one content from another."""
+    """Whether a mark contains a hash of the content."""
     return not mark.endswith(":")
 
 
 async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None:
-    """Look which files a sandbox has, and of those that the host has, too, which content.
+    """List the files of a sandbox, with hashes of those that the host has too.
 
     Args:
-        workspace: The host's folder, which has just been sent.
+        workspace: The host's folder, right after it was sent.
         sandbox: The sandbox.
 
     Returns:
@@ -78,7 +78,7 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     for name in unknown[:MAX_READ_FILES]:
         if sizes[name] <= left:
             left -= sizes[name]
-            # A small file that the host has not, such as the module of functions.
+            # A small file that the host does not have, such as the module of functions.
             manifest[name] = await mark_inside(sandbox, name, sizes[name])
     return manifest
 
@@ -133,7 +133,7 @@ def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Si
 
 
 def _hashed(reader: Workspace, name: str, signature: Signature, known: dict[str, tuple[Signature, str]]) -> str:
-    """Hash a file of the host, if it still is what the sandbox has."""
+    """Hash a file of the host, if it is still the one that the sandbox has."""
     size, path = signature[0], reader.root / name
     try:
         mark = mark_of(size, reader.read(HostFile(name, size, 0o644, path)))
@@ -142,7 +142,7 @@ def _hashed(reader: Workspace, name: str, signature: Signature, known: dict[str,
         return mark_of(size)
     if signature_of(status) != signature:
         return mark_of(size)
-    # The times of a file that was written just now may not show another change.
+    # The timestamps of a file that was just written may not change with another write.
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS:
         known[name] = (signature, mark)
     return mark

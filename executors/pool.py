@@ -193,7 +193,7 @@ class SandboxPool:
         """
         keeper = self._running()
         until = time.monotonic() + self._acquire_timeout
-        complaint = f"no sandbox of the pool was to be had within {self._acquire_timeout:g} s"
+        complaint = f"no sandbox of the pool was available within {self._acquire_timeout:g} s"
         while True:
             sandbox = await self._wait(keeper, keeper.ask(), until, complaint)
             try:
@@ -209,7 +209,7 @@ class SandboxPool:
                 raise SandboxTimeout(f"{complaint}: those that were ready did not answer")
 
     def _own_keeper(self) -> Keeper | None:
-        # The parent's does not run in a process that was forked from it, and its lock may be held for ever.
+        # The parent's thread does not run in a forked process, and its lock may stay locked.
         return self._keeper if self._process == os.getpid() else None
 
     def _running(self) -> Keeper:

@@ -1,4 +1,4 @@
-"""Names in the workspace that programs on the host act on by themselves, and that are therefore not written back."""
+"""Protected names: programs on the host act on such files automatically, so they are not written back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROTECTED = frozenset(
     {
         # Version control: hooks, and settings that name programs.
         *(".git", ".hg", ".svn", ".bzr", ".jj", ".sl"),
-        # Hooks that such a tool or its helper runs.
+        # Hooks that version control or its helpers run.
         *(".githooks", ".husky", ".lefthook", ".lefthook.yml", ".lefthook.yaml", "lefthook.yml", "lefthook.yaml"),
         *(".pre-commit-config.yaml", ".pre-commit-config.yml"),
         # Shells, when somebody changes into the folder, or logs in where it is a home.
@@ -47,11 +47,11 @@ PROTECTED = frozenset(
     }
 )
 GIT = ".git"
-# Longer names have such short ones on Windows' file systems.
+# Windows' file systems give long names such short names.
 _SHORT = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
-# What file systems that fold case leave out as well, beside formats and marks: Default_Ignorable_Code_Point.
+# Case-folding file systems also ignore these, besides format characters and marks: Default_Ignorable_Code_Point.
 _UNSEEN = re.compile("[\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
-# What makes a folder a git repository, whatever its name.
+# Entries that make any folder a git repository.
 _HEAD, _SHARED, _PARTS = "HEAD", "commondir", ("objects", "refs")
 
 
@@ -65,9 +65,9 @@ _SHORT_STEMS = {_short_stem(name): name for name in sorted(PROTECTED)}
 
 @lru_cache(maxsize=8192)
 def protected_name(part: str) -> str | None:
-    """Tell whether some file system takes a name for a protected one.
+    """Find the protected name that some file system treats a name as.
 
-    Case, characters that can't be seen, dots and spaces at the end, streams and short names make no difference on some.
+    Some ignore case, invisible characters, and dots and spaces at the end, or have streams and short names.
 
     Args:
         part: One component of a path.
@@ -92,14 +92,14 @@ def _plain(part: str) -> str:
 
 
 class WriteBack:
-    """Which of the protected names are written back all the same.
+    """The protected names that are written back nevertheless.
 
     Args:
         patterns: Names such as `.git`, or patterns such as `.*`, of protected names. Default none.
 
     Raises:
         TypeError: It is one string, or one of them is something else.
-        ValueError: One is no protected name and matches none.
+        ValueError: One is not a protected name and matches none.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -113,14 +113,14 @@ class WriteBack:
             found = {name for name in PROTECTED if fnmatchcase(name, pattern.casefold())}
             if not found:
                 raise ValueError(
-                    f"write_back names {pattern!r}, which is none of the names that are left out by default "
-                    f"({', '.join(sorted(PROTECTED))}): leave it out; everything else is written back anyway"
+                    f"write_back contains {pattern!r}, which is not a protected name: remove it, because all other names are "
+                    f"written back anyway. Protected names: {', '.join(sorted(PROTECTED))}"
                 )
             allowed |= found
         self._refused = PROTECTED - allowed
 
     def refused(self, name: str) -> str | None:
-        """Which protected name a path has in it that is not to be written back, or None.
+        """The protected name in a path that must not be written back, or None.
 
         Args:
             name: The path, with forward slashes.
@@ -132,7 +132,7 @@ class WriteBack:
         return None
 
     def makes_repository(self, folder: int, part: str) -> bool:
-        """Whether a folder is a git repository once it has another entry: git does not ask how such a folder is called.
+        """Whether another entry makes a folder a git repository: git accepts such a folder by any name.
 
         Args:
             folder: Its descriptor.
@@ -153,13 +153,13 @@ class WriteBack:
         return there(_HEAD) and (there(_SHARED) or all(map(there, _PARTS)))
 
     def read_only(self, folder: Path) -> list[str]:
-        """Names in a folder that is to be mounted, which must not be written to.
+        """Names in a mounted folder that must be read-only.
 
         Args:
             folder: The folder on this machine; nothing where the engine's machine is another one.
 
         Returns:
-            The protected names that are there. A symbolic link can't be mounted over, which is logged.
+            The protected names that exist. Nothing can be mounted over a symbolic link, which is logged.
         """
         found = []
         with suppress(OSError), os.scandir(folder) as entries:
@@ -176,12 +176,12 @@ class WriteBack:
 
 
 class ProtectedNameError(SandboxFileError):
-    """A file was not stored because of its name; the message says how that is allowed."""
+    """A file was not stored because of its name; the message says how to allow it."""
 
 
 def left_out(name: str) -> str:
-    """Why something with a protected name stays in the sandbox, as a sentence."""
+    """The sentence on why an entry with a protected name is not written back."""
     return (
-        f"`{name}` is not written back, because programs on the host act on it by themselves. "
+        f"`{name}` is not written back, because programs on the host act on it automatically. "
         f"The executor's option write_back=[{name!r}] allows it."
     )

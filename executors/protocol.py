@@ -16,7 +16,7 @@ from .errors import SandboxProtocolError
 
 VERSION = 1
 MAX_PAYLOAD = 8 * 1024 * 1024
-# A message, without the bytes behind it: it may be parsed on an event loop. The runner's longest is a list of files of 1 MiB.
+# For a message without the bytes after it, because an event loop may parse it. The runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
 # What the runner sends has five.
@@ -61,8 +61,8 @@ _MODULES = [
     "supervisor",
 ]
 
-# It is run by `python3 -I -S`, or after `_AGAIN` by `python3 -s -S`; either way the first thing is to look for modules in none of
-# the places that user code can write to.
+# It is run by `python3 -I -S`, or after `_AGAIN` by `python3 -s -S`. First it removes all folders that user code can write to
+# from the search path of modules.
 BOOT = """\
 import sys
 found = sys.path[:]
@@ -108,9 +108,9 @@ sys.modules["codeact_runner.supervisor"].main(frame, found)
 """
 
 
-# `-I` ignores every variable of Python, and no option stands for PYTHONHASHSEED. So the isolated interpreter starts another one
-# in its place, which sees those variables of Python that the host has checked, and no others: one of the image, or one that
-# names a folder, could have it run what user code has left there. The supervisor gives the image's own back to the code.
+# `-I` ignores every variable of Python, and no option replaces PYTHONHASHSEED. So the isolated interpreter replaces itself by
+# another one, which sees only those variables of Python that the host has checked: a variable of the image, or one with a folder,
+# could make it run files that user code has left there. The supervisor restores the image's variables for the code.
 _AGAIN = """\
 import sys
 if sys.flags.isolated:
@@ -125,10 +125,10 @@ if sys.flags.isolated:
 
 
 def boot(variables: Mapping[str, str]) -> str:
-    """The source that a sandbox's interpreter runs first.
+    """Make the source that a sandbox's interpreter runs first.
 
     Args:
-        variables: Those of Python that it must know when it starts, checked (`environment.interpreter_variables`).
+        variables: Python's variables that it reads at its start, checked (`environment.interpreter_variables`).
     """
     return (_AGAIN % dict(variables) if variables else "") + BOOT
 

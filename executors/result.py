@@ -103,18 +103,18 @@ class ToolCall:
 
 
 TIMEOUT_LINE = "\n Timeout"
-"""What is added to the output of a block that was stopped, as AutoGen's executor does: its own agents read nothing else."""
+"""Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
 
 
 def written_by_code(result: CodeResult) -> str:
-    """Return the output of a result without the line that tells of a timeout."""
+    """Return the output of a result without the line on a timeout."""
     timed_out = isinstance(result, ExecutionResult) and result.outcome == "timeout"
     return result.output.removesuffix(TIMEOUT_LINE) if timed_out else result.output
 
 
 @dataclass
 class ExecutionResult(CommandLineCodeResult):
-    """Result of running code blocks; AutoGen's `CommandLineCodeResult` with what a repair needs to know.
+    """Result of running code blocks; AutoGen's `CommandLineCodeResult` with more fields.
 
     Upstream's agent assigns to `output`, so the class can't be frozen; we never change one once made.
 

@@ -54,8 +54,8 @@ class Settings:
         lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
             the stream itself decides about others. None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
-        own_shm: Whether /dev/shm belongs to the sandbox alone, so that it is emptied when no block runs in process mode.
-        environment: Variables for the code. They go over the stream alone: an engine, a process list or a log would show them.
+        own_shm: Whether only the sandbox uses /dev/shm; then process mode empties it when no block is running.
+        environment: Variables for the code. They are sent over the stream; an engine, a process list or a log would show them.
     """
 
     mode: str
@@ -362,11 +362,11 @@ class Sandbox:
             await self._file_request(connection, ident, last, waiting)
         except BaseException:
             if begun:
-                # Nobody waits for the answer. Without this, the part that was sent would keep its room in the workspace.
+                # Nobody waits for the answer. Without this request the part that was sent would occupy space in the workspace.
                 connection.request(b"F", ident, {"op": "write", "abandon": True})
             raise
         finally:
-            # It may hold a file open.
+            # It may have an open file.
             if isinstance(chunks, Generator):
                 chunks.close()
             elif isinstance(chunks, AsyncGenerator):
@@ -415,7 +415,7 @@ class Sandbox:
         return checked_entries(reply.message.get("files"))
 
     async def file_request(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Ask for something to be done with files that takes no content.
+        """Send a request about files that has no content.
 
         Returns:
             The answer.

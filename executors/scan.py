@@ -26,8 +26,8 @@ class Skipped:
 
     Args:
         name: Path relative to the workspace, fit for printing; `.` for the folder as a whole.
-        reason: Why, as the rest of a sentence that begins with the name.
-        limit: Whether it is for a limit on the size or number of files.
+        reason: The reason, as the rest of a sentence that begins with the name.
+        limit: Whether the reason is a limit on the size or number of files.
     """
 
     name: str
@@ -36,16 +36,16 @@ class Skipped:
 
 
 class TooLongError(Exception):
-    """There is more than is to be looked at."""
+    """The folder has more entries than the caller allows."""
 
 
 @dataclass
 class Scan:
-    """One look at the folder: its regular files, the folders (with a slash at the end), and what else is in it.
+    """One scan of the folder: its regular files, its folders (with a slash at the end), and other entries.
 
     Args:
-        max_files: Files that are looked at, and half of the entries of any kind.
-        max_file_bytes: Files that are larger do not count in `bytes`: they can only be the user's own.
+        max_files: Limit of files; the limit of entries of any kind is twice as high.
+        max_file_bytes: Larger files do not count in `bytes`: they can only be the user's.
         give_up_after: Entries after which it raises `TooLongError`, or None.
     """
 
@@ -103,7 +103,7 @@ class Scan:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return
-        # What a process that was killed has left half-written takes room, too.
+        # Half-written files of a killed process take space, too.
         self.bytes += status.st_size if status.st_size <= self.max_file_bytes else 0
         if not is_part:
             self.files[name] = status

@@ -1,4 +1,4 @@
-"""Running the blocks of an old session again: in a copy of the workspace that is thrown away, and with no way out."""
+"""Replaying the blocks of an old session: in a copy of the workspace that is discarded, and without network."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ DRAIN_S = 15.0
 DRAIN_STEP_S = 0.02
 PROBE = "codeact-probe"
 EMPTY_BLOCK = CodeBlock(code="", language="python")
-# Content of files that the sandbox has from its start and the host has not.
+# For the content of files that only the sandbox has, from its start.
 MAX_OWN_BYTES = 16 * 1024**2
 _AS_ON_HOST = "as on the host"
 
 
 class BoundWorkspace(Exception):
-    """The workspace is itself a folder of the host."""
+    """The workspace is a mounted folder of the host."""
 
 
 @contextlib.asynccontextmanager
 async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) -> AsyncIterator[Scratch]:
-    """Have a session run blocks whose effects stay in it; at the end its workspace is what the host has.
+    """Let a session run blocks without effects outside it; at the end its workspace has the host's files.
 
-    Nothing that the blocks have left running goes on. Where it does not come to that end, the sandbox is stopped.
+    All processes and threads of the blocks are ended. If that fails, the sandbox is stopped.
 
     Args:
-        executor: Its sandbox has been started; others wait for their turn.
-        known_marks: Marks of the files that blocks are to find.
+        executor: Its sandbox must be running; other calls wait.
+        known_marks: Marks of the files that the blocks need.
 
     Raises:
-        BoundWorkspace: There is no copy of the workspace.
+        BoundWorkspace: The workspace is mounted, so there is no copy.
         SandboxError: Something around the blocks broke.
     """
     async with executor._calls:
         sandbox = await executor._ready()
         if executor._workspace is None:
             raise BoundWorkspace
-        # What the start has made is stored on the host after the first block, as in every session.
+        # Files made by the start are stored on the host after the first block, as in every session.
         await executor._execute_one(sandbox, EMPTY_BLOCK, (), None)
         scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)
         try:
@@ -73,7 +73,7 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
 
 
 async def _give_up(executor: SandboxCodeExecutor, sandbox: Sandbox) -> None:
-    """Stop a sandbox that is neither the old session nor a new one; the next block has another."""
+    """Stop a sandbox with a partly rebuilt session; the next block gets another one."""
     async with executor._lifecycle:
         if executor._sandbox is sandbox:
             executor._died = True
@@ -81,10 +81,10 @@ async def _give_up(executor: SandboxCodeExecutor, sandbox: Sandbox) -> None:
 
 
 async def start_over(executor: SandboxCodeExecutor) -> None:
-    """Start another sandbox in the place of one that broke.
+    """Start a new sandbox to replace one that broke.
 
     Raises:
-        SandboxNotStarted: The executor has been stopped meanwhile.
+        SandboxNotStarted: The executor has been stopped.
         SandboxError: It did not come up.
     """
     if executor._stopped:
@@ -103,7 +103,7 @@ class Scratch:
 
     def __init__(self, executor: SandboxCodeExecutor, sandbox: Sandbox, workspace: Workspace) -> None:
         self.changed: list[str] = []
-        """Files of the last manifest whose content of then can't be had."""
+        """Files of the last manifest whose recorded content is not available."""
         self._executor = executor
         self._sandbox = sandbox
         self._reader = Workspace(workspace.root)
@@ -111,15 +111,15 @@ class Scratch:
         self._host: dict[str, HostFile] = {}
         self._host_marks: Manifest = {}
         self._by_mark: dict[str, HostFile] = {}
-        # What the sandbox has from its start and the host has not, such as the module of functions.
+        # Files that only the sandbox has, from its start, such as the module of functions.
         self._own: dict[str, tuple[str, int, list[bytes]]] = {}
-        # What the sandbox's files are: marks as in manifests, or that they have been as on the host from the beginning.
+        # Marks of the sandbox's files as in manifests, or a note that they were the host's from the beginning.
         self._inside: Manifest = {}
         self._stand_ins: dict[str, int] = {}
         self._traces = False
 
     async def begin(self, marks: set[str]) -> None:
-        """Find out which of the files that blocks are to find the host has."""
+        """Find out which of the needed files the host has."""
         sizes = {int(mark.partition(":")[0]) for mark in marks if is_known(mark)}
         await asyncio.to_thread(self._look_at_host, sizes)
         await self._look_at_own()
@@ -154,7 +154,7 @@ class Scratch:
             return False
 
     async def _shows_reading(self) -> bool:
-        """Whether this sandbox's file system notes when a file is read."""
+        """Whether this sandbox's file system records when a file is read."""
         await self._stand_in({PROBE: 1})
         unread = await self.used()
         await self._ask("look", [{"name": PROBE, "read": True}])
@@ -180,15 +180,15 @@ class Scratch:
     # Files
 
     async def arrange(self, manifest: Manifest) -> bool:
-        """Have the workspace hold the files of a manifest.
+        """Make the workspace contain the files of a manifest.
 
-        A file of zeros stands in for one whose content can't be had: `used` tells whether a block has used it.
+        A file whose content is not available is replaced by zeros: `used` reports whether a block has used it.
 
         Args:
             manifest: The files.
 
         Returns:
-            Whether it does, as far as it can.
+            Whether that was possible, with stand-ins if their use can be traced.
         """
         present = await self._listing()
         same = {name for name, mark in manifest.items() if name in present and self._is(name, mark)}
@@ -217,7 +217,7 @@ class Scratch:
             self._inside.pop(name, None)
 
     async def _fetch(self, name: str, mark: str) -> bool:
-        """Send a file that the host has, perhaps under another name, or that the sandbox had at its start."""
+        """Send a file that the host has, under any name, or that the sandbox had at its start."""
         if name in self._own and self._own[name][0] == mark:
             _, mode, chunks = self._own[name]
             await self._sandbox.write_file(name, mode, chunks)
@@ -252,11 +252,11 @@ class Scratch:
         ]
 
     async def take(self, reply: Reply, code_file: str | None) -> None:
-        """Take note of what a block has made or changed.
+        """Record the files that a block has made or changed.
 
         Args:
-            reply: What came back.
-            code_file: The file with its code, which is not in there, or None.
+            reply: The block's reply.
+            code_file: The file with its code, which the reply does not contain, or None.
         """
         # Files with holes may be larger than all that the sandbox can hold.
         offset, left = 0, MAX_HASHED_AT_ONCE
@@ -277,7 +277,7 @@ class Scratch:
     # Blocks
 
     async def run(self, block: CodeBlock, token: CancellationToken) -> ExecutionResult:
-        """Run a block, in this sandbox or not at all.
+        """Run a block in this sandbox only.
 
         Raises:
             SandboxError: The sandbox broke.
@@ -287,10 +287,10 @@ class Scratch:
             return await self._executor._execute_one(self._sandbox, block, (), None)
 
     async def checkpoint(self) -> str | None:
-        """Remember the session as it is now.
+        """Save the session's memory.
 
         Returns:
-            None, or why that can't be done.
+            None, or the reason why that is impossible.
         """
         try:
             await self._sandbox.command(b"P", {})
@@ -299,10 +299,10 @@ class Scratch:
         return None
 
     async def rollback(self) -> None:
-        """Go back to the last checkpoint; what runs is ended, and temporary files are gone.
+        """Go back to the last checkpoint, end all processes and remove temporary files.
 
         Raises:
-            SandboxDied: That can't be done.
+            SandboxDied: The rollback failed.
         """
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
@@ -316,10 +316,10 @@ class Scratch:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
     async def end(self) -> None:
-        """End what runs, and give the workspace the files that the host has."""
+        """End all processes, and make the workspace contain the host's files."""
         await self._roll_back()
         await self._drain()
-        await self.run(EMPTY_BLOCK, CancellationToken())  # which looks at all files
+        await self.run(EMPTY_BLOCK, CancellationToken())  # its reply lists all changed files
         for _ in range(MOST_ROUNDS):
             present = await self._listing()
             if not (foreign := [name for name in present if name not in self._host and name not in self._own]):
@@ -338,13 +338,13 @@ class Scratch:
                 await self._sandbox.write_file(name, file.mode, chunks)
 
     async def _drain(self) -> None:
-        """Wait until connections of processes that are gone have been refused."""
+        """Wait until connections of dead processes have been refused."""
         gateway = self._sandbox.gateway
         if gateway is None:
             return
         quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
         while quiet < 2:
-            # The supervisor takes connections from its port between two answers.
+            # The supervisor accepts connections at its port between two answers.
             await self._sandbox.file_request({"op": "look", "files": []})
             quiet = quiet + 1 if gateway.idle else 0
             rounds -= 1

@@ -25,7 +25,7 @@ from .scan import TooLongError
 from .workspace import HostFile, Incoming, Workspace
 
 CHUNK = 256 * 1024
-# What is given to a thread at once, so that others have their turn in between: pieces of a file, and files.
+# Work for one call in a thread, so that others can run in between: pieces of a file, and files.
 WRITTEN_AT_ONCE = 4
 FILES_AT_ONCE = 256
 # Files on their way at the same time, so that many small ones don't wait for an answer each; the runner takes up to 64.
@@ -37,22 +37,22 @@ MOST_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
 Kept = str | None | asyncio.Future[str | None]
-"""The file that keeps the code of a block on the host, or None where there is none; or, while it is written, that to come."""
+"""The file with the code of a block on the host, or None; while it is being written, a future of it."""
 
 T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 
 
 async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -> None:
-    """Send what is new or changed on the host; where nothing is, that costs next to nothing.
+    """Send new and changed files of the host; if there are none, this takes almost no time.
 
     Args:
-        workspace: The host's folder; it takes the sentences about files that were left out.
+        workspace: The host's folder; it receives the notes on files that were left out.
         sandbox: Where it goes.
         limits: What the sandbox may use.
 
     Raises:
-        SandboxFileError: The folder is gone or can't be read.
+        SandboxFileError: The folder does not exist or can't be read.
     """
     if workspace.unchanged() if workspace.looks_quick else await in_thread(workspace.unchanged):
         return
@@ -61,7 +61,7 @@ async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -
 
 
 async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
-    """Store on the host what a block made or changed; arguments and result as for `pull`."""
+    """Store new and changed files of a block on the host; arguments and result as for `pull`."""
     if not reply.message.get("files"):
         return ()
     async with workspace.turns:
@@ -69,11 +69,11 @@ async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> t
 
 
 async def close(workspace: Workspace, *, let_finish: bool) -> None:
-    """Let nothing be stored any more.
+    """Stop storing files.
 
     Args:
         workspace: The host's folder.
-        let_finish: Whether a block whose files are being stored may finish that.
+        let_finish: Whether to finish storing the files of a block first.
     """
     if let_finish:
         async with workspace.turns:
@@ -83,19 +83,19 @@ async def close(workspace: Workspace, *, let_finish: bool) -> None:
 
 
 async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of_them: bool = False) -> tuple[str, ...]:
-    """Send what is new or changed on the host.
+    """Send new and changed files of the host.
 
-    A file for which the sandbox has no room is left out and tried again with the next block: the block may be the one that
-    makes room for it.
+    A file that does not fit into the sandbox is left out and tried again before the next block, because this block may
+    free space.
 
     Args:
         workspace: The host's folder.
         sandbox: Where it goes.
         limits: What the sandbox may use.
-        all_of_them: Whether a file for which there is no room is an error. Default False.
+        all_of_them: Whether a file that does not fit is an error. Default False.
 
     Returns:
-        Sentences about files that were left out.
+        Notes on files that were left out.
 
     Raises:
         SandboxFileError: `all_of_them`, and the sandbox could not take a file.
@@ -124,7 +124,7 @@ async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of
 
 
 def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
-    """As many as may be on their way at the same time; of a large one that is a piece."""
+    """Take the items that may be transferred at the same time; a large one counts as one piece."""
     room = MOVED_BYTES
     for number, item in enumerate(items):
         room -= min(size(item), CHUNK)
@@ -174,7 +174,7 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
 
 
 async def _send(workspace: Workspace, sandbox: Sandbox, batch: Sequence[HostFile]) -> list[BaseException | None]:
-    """Send some files at the same time, and say how that ended for each."""
+    """Send some files at the same time, and return the exception of each, or None."""
     small = [file for file in batch if file.size <= CHUNK]
     read = await in_thread(_read_all, workspace, small) if small else []
     contents = {file.name: content for file, content in zip(small, read, strict=True)}
@@ -200,17 +200,17 @@ def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> list[bytes | S
 
 
 async def in_pieces(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
-    """Take what an iterator gives, each in a thread."""
+    """Iterate over a generator, each step in a thread."""
     try:
         while (chunk := await in_thread(next, chunks, None)) is not None:
             yield chunk
     finally:
-        chunks.close()  # it may hold a file open
+        chunks.close()  # it may have an open file
 
 
 @dataclass
 class _Refused:
-    """Files that were not stored for one reason."""
+    """Files that were not stored for the same reason."""
 
     number: int
     reason: str
@@ -221,7 +221,7 @@ class _Refused:
 
 @dataclass
 class _Pulled:
-    """What becomes of the files of one block: those with their content, those to be read in the sandbox, and the outcome."""
+    """The files of one block: those with content, those still to be read in the sandbox, and the outcome."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     refused: dict[tuple[int, str], _Refused] = field(default_factory=dict)
@@ -230,15 +230,15 @@ class _Pulled:
     result: tuple[Artifact, ...] | None = None
 
     def attempt(self, entry: dict[str, Any], store: Callable[[], Path]) -> None:
-        """Store a file and note what became of it."""
+        """Store a file and record the outcome."""
         try:
             self.artifacts.append(artifact(entry, path=store()))
         except SandboxFileError as error:
             self.refuse(entry, error)
 
     def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
-        """Note that a file was not stored; those with one reason belong together."""
-        # Not the error: it would hold the content of the file in memory.
+        """Record that a file was not stored, grouped by reason."""
+        # Not the error: it would keep the content of the file in memory.
         reason = str(error.reason or error.strerror or error)
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
         # A bad name is part of its reason, and there may be thousands of them.
@@ -253,15 +253,15 @@ class _Pulled:
 
 
 async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
-    """Store on the host what a block made or changed.
+    """Store new and changed files of a block on the host.
 
     Args:
-        workspace: The host's folder; it takes the sentences about files that were not stored.
+        workspace: The host's folder; it receives the notes on files that were not stored.
         sandbox: Where the files are.
         reply: The block's reply with the list of changed files and the content of small ones.
 
     Returns:
-        The files; one that could not be stored says why.
+        The files; one that could not be stored has a note with the reason.
     """
     pulled = await in_thread(_begin_pull, workspace, reply)
     while pulled.inline:
@@ -274,7 +274,7 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
 
 
 def _begin_pull(workspace: Workspace, reply: Reply) -> _Pulled:
-    """Sort the changed files, and store what has come with the reply; mostly that is all there is to do."""
+    """Sort the changed files, and store those whose content is in the reply, which usually are all."""
     pulled = _Pulled()
     offset = 0
     told: dict[str, bool] = {}
@@ -302,7 +302,7 @@ def _begin_pull(workspace: Workspace, reply: Reply) -> _Pulled:
 
 
 def _store_some(workspace: Workspace, pulled: _Pulled) -> None:
-    """Store as many as may be stored at once of those whose content is here."""
+    """Store some of the files whose content is in memory, as many as one call may store."""
     _store_all(workspace, pulled, pulled.inline[:FILES_AT_ONCE])
     del pulled.inline[:FILES_AT_ONCE]
 
@@ -325,7 +325,7 @@ async def _fetch(workspace: Workspace, sandbox: Sandbox, pulled: _Pulled, entrie
             raise answer
         elif len(answer) < CHUNK:
             whole.append((entry, answer))
-        else:  # it has grown meanwhile
+        else:  # it has grown since
             large.append(entry)
     if whole:
         await in_thread(_store_all, workspace, pulled, whole)
@@ -357,9 +357,9 @@ async def stream(workspace: Workspace, sandbox: Sandbox, name: str, target: str,
         The file on the host.
 
     Raises:
-        SandboxFileError: It is not there, not a regular file, or too large, or the host can't write.
+        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
     """
-    # Not the thread's answer: that is lost where this is cancelled meanwhile.
+    # Not the thread's result: that is lost if this call is cancelled.
     begun: list[Incoming] = []
     waiting: list[bytes] = []
     try:
@@ -385,7 +385,7 @@ def _begin(begun: list[Incoming], workspace: Workspace, *about: Any) -> None:
 
 
 def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
-    """Say of the files that were not stored why: to the log and in the result, in a bounded number of sentences."""
+    """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
     listed: list[Artifact] = []
     for refused in pulled.refused.values():
         for entry, _ in refused.entries:
@@ -399,7 +399,7 @@ def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
         room = max(0, MOST_LISTED - len(listed))
         if count > room or refused.is_protected or refused.number == errno.EDQUOT:
             workspace.note(f"Not copied to work_dir: {shown}{others}: {refused.reason}")
-        # A model reads it, and the host's folders are none of its business.
+        # A model reads it, and must not see paths of the host.
         listed += [
             artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
             for entry, reason in refused.entries[:room]
@@ -411,10 +411,10 @@ def keep_code(kept: list[Kept], place: Workspace | Path | None, filename: str | 
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
-        kept: Takes the file, or None where there is none; or, where it has to be written, that to come.
-        place: The host's folder; a path where it is mounted, and the sandbox writes the file itself.
-        filename: Name of the file; None where the code has none.
-        code: The code; None to have no such file, also where an earlier run has left it.
+        kept: The file is appended to it, or None, or a future if it is being written.
+        place: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
+        filename: Name of the file; None if the code has none.
+        code: The code; None to remove such a file of an earlier run.
     """
     if place is None or filename is None:
         kept.append(None)

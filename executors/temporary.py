@@ -16,7 +16,7 @@ REMOVE_TIMEOUT_S = 60.0
 
 
 class TemporaryFolder:
-    """A folder of its own for an executor without `work_dir`; goes with the process, or at the next start when that is killed."""
+    """The folder of an executor without `work_dir`; removed with the process, or at the next start if that was killed."""
 
     def __init__(self) -> None:
         try:
@@ -31,7 +31,7 @@ class TemporaryFolder:
         self._remove = weakref.finalize(self, remove_folder, self.path, lock)
 
     async def remove(self) -> None:
-        """Remove it with all that is in it, in a thread; what takes longer than `REMOVE_TIMEOUT_S` goes on there."""
+        """Remove it with its content in a thread, which continues after `REMOVE_TIMEOUT_S`."""
         removing = asyncio.get_running_loop().run_in_executor(None, self._remove)
         done, _ = await asyncio.wait({removing}, timeout=REMOVE_TIMEOUT_S)
         if not done:

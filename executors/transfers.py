@@ -54,7 +54,7 @@ class FileTransfers(ABC):
         """
         target = Path(target)
         sandbox = await self._ready()
-        # What else is in the target's folder is no business of a sandbox's limits, and its name is the user's own.
+        # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
         folder = Workspace(target.parent, counted=False, write_back=WriteBack(["*"]))
         await in_thread(folder.prepare)
         return await sync.stream(folder, sandbox, safe_name(name), target.name, 0o644)

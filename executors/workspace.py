@@ -1,7 +1,7 @@
 """The host folder whose files are exchanged with the sandbox's `/workspace`.
 
-Files are added and changed on either side, and the last writer wins. Deletions travel in neither direction: what is
-deleted on the host stays in the sandbox, and the other way round.
+Files are added and changed on either side, and the last writer wins. Deletions are not transferred: a file deleted on
+one side stays on the other.
 
 Only POSIX hosts (Linux, macOS): every access goes through descriptors of folders opened without following symbolic
 links, which Windows does not offer. `Workspace.prepare` says so there.
@@ -41,7 +41,7 @@ T = TypeVar("T")
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a fresh file's stat as it was.
 # Small files that were fresh when they were sent are therefore told apart by their content, once.
 _FRESH_NS = 50_000_000
-# What the event loop may look at itself; more is looked at in a thread.
+# A scan of this size may run on the event loop; a larger one runs in a thread.
 _QUICK_ENTRIES = 100
 _QUICK_BYTES = 64 * 1024
 _QUICK_STATS = 500
@@ -71,15 +71,15 @@ class _Synced:
 
 
 class Workspace:
-    """The host's side of the workspace. Its methods take turns, whatever threads they are called in.
+    """The host's side of the workspace. A lock serializes its methods, in whatever threads they are called.
 
     Args:
         root: The folder on the host; `prepare` creates it.
-        max_files: Files in the folder, more are neither sent nor stored; files, folders and all else may be twice as many.
+        max_files: Maximum number of files; the maximum of entries of any kind is twice as high.
         max_file_bytes: Size of one file in bytes, 100 MiB by default. Larger ones are neither sent nor stored nor counted.
         max_total_bytes: Size of all files in bytes, 1 GiB by default.
-        write_back: What is stored although its name is protected; nothing by default.
-        counted: Whether what the folder holds already counts against the limits. Default True.
+        write_back: Protected names that are stored nevertheless; none by default.
+        counted: Whether existing entries of the folder count against the limits. Default True.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Workspace:
         self.max_file_bytes = max_file_bytes
         self.max_total_bytes = max_total_bytes
         self.skipped: list[Skipped] = []
-        """What the last `outgoing` left out: for a limit each time, for another reason once."""
+        """Files that the last `outgoing` left out: because of a limit each time, for another reason once."""
         self._apart: set[str] = set()
         self.write_back = write_back if write_back is not None else WriteBack()
         self.folder = HostFolder(self.root)
         self.lock = threading.RLock()
         self.turns = Turns()
-        """For who has several things to do that belong together."""
+        """For callers with several transfers that belong together."""
         self._closed = False
         self.incoming: set[Incoming] = set()
         self._reported: set[Skipped] = set()
@@ -129,7 +129,7 @@ class Workspace:
             self.folder.prepare()
 
     def close(self) -> None:
-        """Let nothing be stored any more; waits for what is being written, and removes what is half-written."""
+        """Stop storing files: wait for a write in progress, and remove half-written files."""
         with self.lock:
             self._closed = True
             for part in list(self.incoming):
@@ -137,7 +137,7 @@ class Workspace:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Wait for one's turn.
+        """Hold the lock.
 
         Raises:
             SandboxDied: The workspace is closed.
@@ -148,11 +148,11 @@ class Workspace:
             yield
 
     def note(self, *texts: str) -> None:
-        """Keep sentences for the next result."""
+        """Add notes for the next result."""
         self._notes.update(dict.fromkeys(texts))
 
     def take_notes(self) -> tuple[str, ...]:
-        """Sentences that a result has to say, once."""
+        """Return the notes for a result, once."""
         if not self._notes:
             return ()
         notes, self._notes = self._notes, {}
@@ -164,14 +164,14 @@ class Workspace:
         Symbolic links are never followed. What is left out is named in `skipped`.
 
         Args:
-            quick: Whether to give up where it may take longer than an event loop can be held up. Default False.
+            quick: Whether to give up if it may block an event loop for too long. Default False.
 
         Returns:
             The files to send, sorted by name.
 
         Raises:
-            SandboxFileError: The folder is gone or can't be read.
-            TooLongError: `quick`, and there is too much to look at.
+            SandboxFileError: The folder does not exist or can't be read.
+            TooLongError: `quick`, and there are too many entries.
         """
         with self.used():
             self._bytes_left = _QUICK_BYTES if quick else None
@@ -191,11 +191,11 @@ class Workspace:
 
     @property
     def looks_quick(self) -> bool:
-        """Whether `unchanged` takes less than an event loop can be held up."""
+        """Whether `unchanged` is fast enough for the event loop."""
         return len(self._settled) <= _QUICK_STATS
 
     def at_once(self, work: Callable[..., T], **options: Any) -> T | None:
-        """Do something unless another thread is at it, for which an event loop must not wait; None then."""
+        """Run a function if the lock is free, else return None, because an event loop must not wait for a thread."""
         if not self.lock.acquire(blocking=False):
             return None
         try:
@@ -216,11 +216,11 @@ class Workspace:
 
     @property
     def in_sandbox(self) -> dict[str, Signature]:
-        """The files that the sandbox has as the host has, or had, them."""
+        """The files of the host that the sandbox has, in their last transferred version."""
         return {name: entry.signature for name, entry in self._synced.items() if name not in self._apart}
 
     def stays_apart(self, name: str) -> None:
-        """Take note that the sandbox has another file of this name than the host."""
+        """Record that the sandbox's file of this name differs from the host's."""
         if name in self._synced:
             self._apart.add(name)
 
@@ -264,7 +264,7 @@ class Workspace:
                 self._synced[name] = _Synced(signature_of(status), digest)
 
     def refused(self, name: str) -> str | None:
-        """The protected name for which a file is not stored, or None.
+        """The protected name because of which a file is not stored, or None.
 
         Args:
             name: Path relative to the workspace.
@@ -272,13 +272,13 @@ class Workspace:
         return self.write_back.refused(name)
 
     def reported(self, name: str) -> bool:
-        """Whether somebody has been told already that nothing with a protected name is stored; from now on they have."""
+        """Whether it was reported already that a protected name is not stored; afterwards it counts as reported."""
         known = name in self._reported_names
         self._reported_names.add(name)
         return known
 
     def holds(self, name: str, content: bytes) -> bool:
-        """Whether a file has this content already; to replace it by itself would have the disk written to."""
+        """Whether a file has this content already; writing it again would only use the disk."""
         try:
             return b"".join(self.folder.chunks(self._checked(name), len(content) + 1)) == content
         except SandboxFileError:
@@ -287,19 +287,19 @@ class Workspace:
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
         """Write a file that the sandbox sent: whole or not at all, and only inside the folder.
 
-        It is written under a temporary name and renamed, so a symbolic link in its place is replaced and the link's
-        target stays as it is. A link in the place of a folder is refused.
+        It is written under a temporary name and renamed, so a symbolic link at its path is replaced and the link's
+        target is unchanged. A link instead of a folder in its path is refused.
 
         Args:
             name: Path relative to the workspace.
             mode: Permission bits in the sandbox; only whether anybody may execute it is kept.
-            chunks: The content. What iterating raises is passed on.
+            chunks: The content. Exceptions of the iterator are raised.
 
         Returns:
             The file on the host.
 
         Raises:
-            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; `errno` tells.
+            SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
             SandboxDied: The workspace is closed.
         """
         with self.used():
@@ -313,12 +313,12 @@ class Workspace:
                 raise
 
     def begin(self, name: str, mode: int, size: int = 0) -> Incoming:
-        """Begin to write a file, as `store` does, when its content comes in pieces.
+        """Begin to write a file, as `store` does, whose content arrives in pieces.
 
         Args:
             name: Path relative to the workspace.
             mode: Permission bits in the sandbox.
-            size: Bytes that it will have at least. Default 0.
+            size: Its minimum size in bytes. Default 0.
 
         Raises:
             SandboxFileError: As for `store`.
@@ -339,7 +339,7 @@ class Workspace:
         Args:
             incoming: What has been stored.
             name: Its path.
-            status: What is there now; None where somebody on the host has replaced it already.
+            status: Its status; None if another process on the host has replaced it already.
             digest: Of its content, where it is small.
         """
         self.incoming.discard(incoming)
@@ -365,7 +365,7 @@ class Workspace:
 
     @property
     def usage(self) -> Usage:
-        """What the folder holds; looks through it where nobody has yet."""
+        """The counted content of the folder; scans it on the first call."""
         if self._usage is None:
             self._scan()
         assert self._usage is not None
@@ -427,7 +427,7 @@ class Workspace:
     def _too_large(self, scan: Scan, name: str, status: os.stat_result, total: int) -> bool:
         if status.st_size > self.max_file_bytes:
             reason = (
-                f"is {status.st_size} bytes large; at most {self.max_file_bytes} are sent. upload() sends it once, and"
+                f"has {status.st_size:,} bytes; at most {self.max_file_bytes:,} are sent. upload() sends it once, and"
             )
         elif total + status.st_size > self.max_total_bytes:
             reason = f"would bring all files together over {self.max_total_bytes} bytes."

@@ -1,4 +1,4 @@
-"""Loading components, also from configurations that nobody has read."""
+"""Loading components, also from untrusted configurations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RefusedConfigError(ValueError):
     """A configuration contains what an untrusted one may not contain; nothing of it was loaded.
 
     Args:
-        refused: What was refused: the place in the JSON, and why.
+        refused: The refused items: the path in the JSON, and the reason.
     """
 
     def __init__(self, refused: list[str]) -> None:
@@ -56,7 +56,7 @@ def load_component(
     only components and fields of an allow-list (docs/security.md), and is checked as a whole before anything is imported.
 
     Args:
-        source: JSON text, the path of a file of it, what it stands for, or what `dump_component()` returned.
+        source: JSON text, the path of a JSON file, the parsed JSON, or a result of `dump_component()`.
         trusted: Whether the configuration comes from somebody who may run code on this machine. Default False.
         allow_keys: Whether models of an untrusted configuration may use this process's keys at their vendor's own server,
             for example OPENAI_API_KEY. Default False.

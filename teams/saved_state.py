@@ -1,4 +1,4 @@
-"""Loading a team's saved state, which may be wrong: as a whole or not at all."""
+"""Loading a team's saved state, which may be invalid, completely or not at all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checked_state(state: Any, names: Sequence[str]) -> tuple[Mapping[str, Any], 
         The state, its pictures not to be decoded, and those of the participants by name.
 
     Raises:
-        ValueError: It is no team's, or not of one with these participants.
+        ValueError: It is not the state of a team with these participants.
     """
     try:
         state = with_encoded_images(state)
@@ -48,7 +48,7 @@ def checked_state(state: Any, names: Sequence[str]) -> tuple[Mapping[str, Any], 
 
 
 async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
-    """Have AutoGen's team load its state, and say what is wrong with one that it can't load.
+    """Let AutoGen's team load its state, and explain why it can't load an invalid one.
 
     Raises:
         ValueError: It can't.
@@ -60,7 +60,7 @@ async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
 
 
 async def put_states(guards: Sequence[AgentGuard | TeamGuard], states: Mapping[str, Mapping[str, Any]]) -> None:
-    """Load the states of the participants; where one can't be loaded, those before are put back.
+    """Load the states of the participants; if one can't be loaded, restore those loaded before.
 
     Raises:
         ValueError: One can't be loaded; the message names it.

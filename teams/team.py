@@ -356,7 +356,7 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         Raises:
             RuntimeError: The team is running.
-            ValueError: The state is not that of a team with these participants, or can't be right; nothing has changed.
+            ValueError: The state is invalid, or not of a team with these participants; nothing has changed.
         """
         await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
         try:

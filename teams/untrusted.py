@@ -1,4 +1,4 @@
-"""What a configuration that nobody has read may contain: an allow-list of components and of their fields."""
+"""The content that an untrusted configuration may have: an allow-list of components and of their fields."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _limits(value: Any) -> str | None:
 
 
 def _own_server(value: Any) -> str | None:
-    # For these names AutoGen calls another vendor, and falls back to OpenAI's key where that vendor's is not set.
+    # For these names AutoGen calls another vendor, and uses OpenAI's key if that vendor's is not set.
     if isinstance(value, str) and not value.lower().startswith(("gemini", "claude", "llama")):
         return None
     return "names a model of another vendor, who might be sent the OpenAI key; use that vendor's own client"
@@ -142,7 +142,7 @@ REASONS = {
     "work_dir": "names a folder of this machine; pass work_dir= when you load it",
     "write_back": "writes files that programs of this machine act on by themselves",
 }
-"""Why a field is refused that is not on the list of its component."""
+"""Reasons for fields that are not on the list of their component."""
 
 CODE = "carries source code, which loading runs in this process"
 PROGRAM = "starts a program on this machine or connects to a server"
@@ -161,7 +161,7 @@ REFUSED = {
     "autogen_codeact.executors.tools.fetch.FetchUrlTool": "sends requests from this machine",
     "autogen_ext.models.openai.AzureOpenAIChatCompletionClient": "sends keys and conversation to a server of its choice",
 }
-"""Why a provider is refused that is not on the list."""
+"""Reasons for providers that are not on the list."""
 
 _EXECUTOR = _fields(
     *("delete_tmp_files", "mode", "preload", "split_streams", "checkpoint", "functions_module"),

@@ -59,7 +59,7 @@ def test_a_duration_that_is_no_number_is_refused(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [512, "512", 1024, "15m", "1m", 16 * 1024**2 - 1])
-def test_memory_in_which_nothing_starts_is_refused_at_once(size: int | str) -> None:
+def test_too_little_memory_is_refused_at_once(size: int | str) -> None:
     with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 16m to start") as caught:
         Limits(memory=size)
     assert (f"; did you mean '{size}m'?" in str(caught.value)) == str(size).isdigit()
@@ -67,7 +67,7 @@ def test_memory_in_which_nothing_starts_is_refused_at_once(size: int | str) -> N
 
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
 @pytest.mark.parametrize("mode", ["process", "session"])
-async def test_a_sandbox_starts_in_the_least_memory(kind: Any, mode: str) -> None:
+async def test_a_sandbox_starts_with_the_minimum_of_memory(kind: Any, mode: str) -> None:
     async with kind(limits=Limits(memory="16m"), mode=mode) as executor:
         result = await executor.execute_code_blocks(
             [CodeBlock(code="print(1)", language="python")], CancellationToken()
@@ -76,8 +76,8 @@ async def test_a_sandbox_starts_in_the_least_memory(kind: Any, mode: str) -> Non
 
 
 @pytest.mark.parametrize("network", ["on", "Off", "true", "", " ", True, False, None])
-def test_a_network_that_is_a_switch_is_refused_at_once(network: Any) -> None:
-    with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is no Docker network: give 'none'"):
+def test_a_switch_as_network_is_refused_at_once(network: Any) -> None:
+    with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is not a Docker network: give 'none'"):
         DockerCommandLineCodeExecutor(network=network)
 
 

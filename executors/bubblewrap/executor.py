@@ -74,7 +74,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
 
     Args:
         timeout: Wall-clock seconds that a block may take. Default 60.
-        work_dir: Folder on the host that is kept in step with /workspace. By default a temporary one.
+        work_dir: Folder on the host whose files are exchanged with /workspace. By default a temporary one.
         bind_dir: Folder on the host that is mounted at /workspace instead of copying. Off by default.
         functions: Functions whose source is put into a module for the code; what packages they need must be there.
         functions_module: Name of that module. Default "functions".
@@ -98,8 +98,8 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             it, else the system's.
         readable: Further folders of the host that the code can read.
         write_back: Names that are left out by default when files are written back to `work_dir`, because programs on the host
-            act on them by themselves, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` what of
-            the others is there is mounted read-only.
+            act on them automatically, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` existing
+            entries with other such names are mounted read-only.
         pool: A `SandboxPool` of the same options: the start takes one of its sandboxes. The config does not hold it.
 
     Raises:

@@ -104,7 +104,7 @@ def _examine(path: Path, user: HostUser) -> Interpreter | str:
         return f"it does not run: {error.stderr.decode(errors='replace').strip()[-300:]}"
     except (OSError, subprocess.SubprocessError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        return f"user {user.uid}, whose processes the sandbox's are, can't run it: {why}"
+        return f"user {user.uid}, which runs the sandbox, can't run it: {why}"
     except (ValueError, KeyError, TypeError) as error:
         return f"it is no Python: {error}"
     if version < OLDEST:

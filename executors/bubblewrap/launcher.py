@@ -241,7 +241,7 @@ class BubblewrapLauncher:
         return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", str(handed.file(fstab.encode()))]
 
     def _settings(self, python: Path) -> list[str]:
-        """What everything in the sandbox starts with; nothing of the host's, and none of the user's: see `Settings`."""
+        """The environment of every process in the sandbox, without variables of the host or the user: see `Settings`."""
         variables = {
             "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": HOME,
@@ -289,7 +289,7 @@ class BubblewrapLauncher:
         ]
 
     def _read_only(self) -> list[str]:
-        """Mount again, read-only, what programs of the host act on by themselves."""
+        """Mount protected entries again, read-only."""
         folder = self._options.bind_dir
         names = self._options.write_back.read_only(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]

@@ -204,7 +204,7 @@ def _client(**options: Any) -> docker.APIClient:
 
     class Client(docker.APIClient):
         def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-            # requests would replace the authority of DOCKER_CERT_PATH by the bundle that REQUESTS_CA_BUNDLE names.
+            # requests would use the bundle of REQUESTS_CA_BUNDLE instead of the authority in DOCKER_CERT_PATH.
             own = self.verify if verify is None else verify
             return super().merge_environment_settings(url, proxies, stream, own, cert)
 

@@ -110,8 +110,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             `python:3-slim` where that is missing and a registry answers.
         container_name: Name of the container. By default a new one each time.
         timeout: Wall-clock seconds that a block may take. Default 60.
-        work_dir: Folder on the host that is kept in step with /workspace: its files are sent before a block, what a block
-            made or changed comes back after it. By default a temporary one, gone after `stop`.
+        work_dir: Folder on the host whose files are exchanged with /workspace: its files are sent before a block, and
+            new and changed files are copied back after it. By default a temporary one, removed by `stop`.
         bind_dir: Folder on the engine's host that is mounted at /workspace instead of copying. Off by default.
         auto_remove: Whether the container is removed when it ends. Default True.
         stop_container: Whether `stop` ends the container. If False it lives on for the next `start` of this executor, at the
@@ -150,8 +150,8 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             Default 60.
         progress: Called with a line for each step that takes long, such as a pull; by default it goes to standard error.
         write_back: Names that are left out by default when files are written back to `work_dir`, because programs on the host
-            act on them by themselves, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` what of
-            the others is there is mounted read-only.
+            act on them automatically, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` existing
+            entries with other such names are mounted read-only.
         pool: A `SandboxPool` of the same options: the start takes one of its sandboxes. The config does not hold it.
 
     Raises:
@@ -377,16 +377,16 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
 
 
 def _check_network(network: object) -> None:
-    """Refuse what is meant for a switch: the engine would look for a network of that name when the sandbox starts."""
+    """Refuse values meant as a switch: the engine would look for a network of that name when the sandbox starts."""
     if not isinstance(network, str) or network.strip().lower() in _SWITCHES:
         raise ValueError(
-            f"network={network!r} is no Docker network: give 'none', 'bridge' (which reaches the internet), "
+            f"network={network!r} is not a Docker network: give 'none', 'bridge' (which reaches the internet), "
             "or the name of one of your own"
         )
 
 
 def _covers_shm(place: str) -> bool:
-    """Whether what is mounted there is seen in /dev/shm: it is the host's, and must not be emptied."""
+    """Whether a mount is visible in /dev/shm: its files belong to the host and must not be removed."""
     mounted = posixpath.join("/", posixpath.normpath(place))
     return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
 

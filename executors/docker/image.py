@@ -127,8 +127,8 @@ def install_advice(log: str) -> str:
         return "The image has no python3: use one that has it, such as the default image or python:3-slim."
     if is_about_certificate(log):
         return (
-            "The certificate of the package index is not trusted inside the build, as behind a proxy that inspects TLS. Set "
-            "PIP_INDEX_URL to an index whose certificate is, name an image that trusts it, or give paths of local .whl files."
+            "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
+            "PIP_INDEX_URL to an index with a trusted certificate, use an image that trusts it, or give local .whl files."
         )
     if any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable")):
         return (

@@ -38,7 +38,7 @@ _LOG_LINES = 30
 
 
 def is_about_certificate(log: str) -> bool:
-    """Whether a log tells of a server whose certificate was not trusted; pip and apt say after it that the package is missing."""
+    """Whether a log reports an untrusted server certificate; pip and apt then also report that the package is missing."""
     return (
         re.search(r"CERTIFICATE_VERIFY_FAILED|certificate verif\w+ failed|confirming the ssl certificate", log, re.I)
         is not None
@@ -56,7 +56,7 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """Pass the line on now."""
-        line = printable(line)  # what packages say as they are built
+        line = printable(line)  # output of package builds
         self._tail.append(line)
         self._next = time.monotonic() + self._every
         self._progress(line)

@@ -202,7 +202,7 @@ def _advice(log: str) -> str:
         return "The disk is full: free about 2 GB (`docker system df` shows what Docker holds)."
     if is_about_certificate(log):
         return (
-            "The certificate of the Debian mirror is not trusted inside the build, as behind a proxy that inspects TLS: name "
+            "The build does not trust the certificate of the Debian mirror, for example because a proxy inspects TLS: set "
             "a mirror with http:// in CODEACT_DEBIAN_MIRROR (apt checks signatures), then run `codeact image build` again."
         )
     return (

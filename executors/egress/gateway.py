@@ -88,21 +88,21 @@ class Gateway:
             self._thread.join(STOP_TIMEOUT_S)
 
     def shut(self) -> None:
-        """End every connection and refuse all that come, until the next block that is not one of a session that is rebuilt."""
+        """End every connection and refuse new ones, until the next block that is not part of a replay."""
         self._outside = Nothing()
         # What was opened before has the old rule: it is behind this in the queue of the thread.
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
     def begin_block(self, *, shut: bool) -> int:
-        """Take note that a block begins.
+        """Note that a block begins.
 
         Args:
             shut: Whether it may reach nothing.
 
         Returns:
-            What the ledger's `since` takes, to tell what has begun from now on.
+            The argument for the ledger's `since`, to find connections that begin from now on.
         """
-        # Not before: what code has left for later, such as what a fork calls, may run between two blocks.
+        # Not earlier: code that a block has left, such as a fork hook, may run between two blocks.
         if not shut:
             self._outside = self._open_outside
         return self.ledger.mark()
@@ -170,7 +170,7 @@ class Gateway:
 
 
 class Nothing(Outside):
-    """Where no host may be reached."""
+    """The outside while no host may be reached."""
 
     def __init__(self) -> None:
         super().__init__(Policy(()))
@@ -181,7 +181,7 @@ class Nothing(Outside):
         Raises:
             Refused: Always.
         """
-        raise Refused(f"{with_port(host, port)} is not reached while the session is rebuilt")
+        raise Refused(f"{with_port(host, port)} can't be reached while the session is rebuilt")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

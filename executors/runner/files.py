@@ -99,7 +99,7 @@ class Files:
             # Without blocking, because opening a pipe waits for its other end.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:
-                # What code has read must be told from what is read here.
+                # Reads by code must be distinguishable from reads here.
                 fd = os.open(os.path.basename(name), flags | os.O_NOATIME, dir_fd=folder)
             except PermissionError:
                 fd = os.open(os.path.basename(name), flags, dir_fd=folder)
@@ -112,7 +112,7 @@ class Files:
         return fd, info
 
     def know(self, name, info):
-        """Do not report a file as it is now."""
+        """Treat a file as known, so that its current state is not reported as a change."""
         self._known[name] = _mark(info)
 
     def _folder(self, name, create=False):

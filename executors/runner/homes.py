@@ -1,4 +1,4 @@
-"""In process mode each block has a home of its own, so that no block leaves settings there for the next one."""
+"""In process mode each block has its own home, so that no block leaves settings for the next one."""
 
 import itertools
 import os
@@ -15,12 +15,12 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Homes:
-    """Makes the homes of blocks and removes them.
+    """Creates and removes the homes of blocks.
 
     Args:
         after: Calls something after some seconds.
-        base: Path that their names begin with; None where blocks share a folder that the user has named.
-        protected: Whether blocks can't change what lies at such a path, but for their own home.
+        base: Prefix of their paths; None if blocks share a folder that the user has set.
+        protected: Whether blocks can't change entries at such paths, except their own home.
     """
 
     def __init__(self, after, base, protected):
@@ -31,14 +31,14 @@ class Homes:
         self._removing = []
 
     def make_ahead(self):
-        """Make one for a block that is yet to come, unless those before it could leave something in it: then None."""
+        """Make a home for a future block; None if earlier blocks could write to it."""
         return self.make() if self._protected else None
 
     def make(self):
-        """Make one like a new user's: what the image keeps in /etc/skel, which is shared and can't be changed.
+        """Make a home like a new user's, with the content of /etc/skel, which is shared and read-only.
 
         Returns:
-            Its path; None where blocks share one. Where there is no room, there is nothing at the path.
+            Its path; None if blocks share one. If there is no space, the path does not exist.
         """
         if not self._base:
             return None
@@ -50,7 +50,7 @@ class Homes:
             for name in self._links:
                 os.symlink(os.path.join(SKELETON, name), os.path.join(home, name))
         except OSError:
-            pass  # a block may have used up all the room there is, and the next one may make some
+            pass  # a block may have used all space, and the next one may free some
         return home
 
     def lacks(self, home):
@@ -73,9 +73,9 @@ class Homes:
             pass  # there was no room for all of it
 
     def remove(self, home):
-        """Remove one, in a while if there is much in it."""
+        """Remove a home; a large one in steps."""
         try:
-            # A block may have put a link to somewhere else in the place of a folder.
+            # A block may have replaced a folder by a link.
             if any(os.path.islink(os.path.join(home, name)) for name in self._folders):
                 raise NotADirectoryError(home)
             for name in self._links:
@@ -100,7 +100,7 @@ class Homes:
 
 
 def prepare(mode, closed=None):
-    """Give a session a home like a new user's: what the image keeps in /etc/skel.
+    """Give a session a home like a new user's, with the content of /etc/skel.
 
     Args:
         mode: `process` or `session`.
@@ -127,7 +127,7 @@ def prepare(mode, closed=None):
 
 
 def _plan():
-    """The folders of the skeleton, each before those in it, and what else is in it."""
+    """The folders of the skeleton, parents first, and its other entries."""
     folders, links = [], []
     for folder, names, others in os.walk(SKELETON):
         inside = os.path.relpath(folder, SKELETON)
@@ -139,9 +139,9 @@ def _plan():
 
 
 def _dismantle(home):
-    """Remove a folder with what is in it; yields before each step.
+    """Remove a folder with its content; yields before each step.
 
-    A folder in a folder is first moved to the outermost one, so it does not matter how deep they are.
+    Nested folders are first moved to the top, so their depth does not matter.
     """
     number, prefix = 0, os.urandom(8).hex()
     os.chmod(home, 0o700)
@@ -168,7 +168,7 @@ def _dismantle(home):
 
 
 def _files_removed(name, top):
-    """Remove the files in a folder; yields None after each, and each folder in it, which the caller moves away."""
+    """Remove the files in a folder; yields None after each file, and each subfolder, which the caller moves."""
     os.chmod(name, 0o700, dir_fd=top)
     folder = os.open(name, FOLDER, dir_fd=top)
     try:

@@ -1,4 +1,4 @@
-"""What outlives its process and is no file to keep: shared memory, semaphores, message queues, System V's and POSIX'."""
+"""IPC objects that outlive their process: shared memory, semaphores, message queues (System V and POSIX)."""
 
 import ctypes
 import itertools
@@ -25,7 +25,7 @@ _REMOVERS = {
 
 
 def remove_all():
-    """Remove everything of the kind in this namespace, but for files in /dev/shm: see `remove_files`."""
+    """Remove all IPC objects of this namespace, except files in /dev/shm: see `remove_files`."""
     for kind in _REMOVERS:
         _remove(kind, _entries(kind))
     try:
@@ -40,10 +40,10 @@ def remove_all():
 
 
 def remove_files(spare):
-    """Remove what is in /dev/shm; what takes longer than `LONGEST_S` goes after the next block.
+    """Remove the content of /dev/shm for at most `LONGEST_S`; the rest is removed after the next block.
 
     Args:
-        spare: Names that stay.
+        spare: Names that are kept.
     """
     until = time.monotonic() + LONGEST_S
     while time.monotonic() < until:
@@ -58,9 +58,9 @@ def remove_files(spare):
 
 
 def _remove_some(entry, until):
-    """Remove a file, or of a folder what is right below it, and the folder when it is empty; whether there is less now.
+    """Remove a file, or the direct content of a folder and the empty folder; return whether anything was removed.
 
-    Folders in folders move up to the top. So their depth does not matter.
+    Nested folders are moved up to the top, so their depth does not matter.
     """
     try:
         if not entry.is_dir(follow_symlinks=False):

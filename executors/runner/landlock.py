@@ -1,4 +1,4 @@
-"""Landlock domains: blocks of one sandbox have the same user, and these keep the processes of one out of those of another."""
+"""Landlock domains isolate the processes of blocks in one sandbox, which all have the same user."""
 
 import ctypes
 import os
@@ -6,18 +6,18 @@ import struct
 
 from . import system, wire
 
-# The same numbers on every architecture.
+# The system call numbers are the same on every architecture.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 ASK_VERSION = 1
 PATH_BENEATH = 1
-# With the first version nothing can be moved from one folder to another.
+# With version 1 no file can be moved to another folder.
 OLDEST = 2
 TRUNCATE_SINCE, SCOPES_SINCE, LOG_FLAGS_SINCE = 3, 6, 7
 WRITE_FILE, REFER, TRUNCATE = 1 << 1, 1 << 13, 1 << 14
-# Removing, and making things of each type.
+# Removing and creating entries of each type.
 CHANGE_FOLDER = sum(1 << bit for bit in range(4, 13))
 NO_ABSTRACT_SOCKETS, NO_SIGNALS = 1, 2
-# Else the host's audit log would have a line for each refusal, as many as the code likes.
+# Otherwise code could write any number of lines to the host's audit log.
 NO_LOG = 1 | 4
 PR_SET_NO_NEW_PRIVS = 38
 MESSAGE_QUEUES = "/dev/mqueue"
@@ -28,7 +28,7 @@ _syscall.restype = ctypes.c_long
 
 
 def version():
-    """The kernel's version of Landlock; 0 where it has none, none that serves, or a filter forbids it."""
+    """The kernel's Landlock version; 0 if it has none, only version 1, or a filter forbids the call."""
     try:
         found = _call(CREATE_RULESET, None, 0, ASK_VERSION)
     except OSError:
@@ -37,29 +37,29 @@ def version():
 
 
 class Domains:
-    """The domains that processes of the sandbox enter. Who is in one can't trace, or open the memory of, who is not in it.
+    """The domains of processes in the sandbox. A process can't trace, or open the memory of, processes outside its domain.
 
     Args:
         mode: `process` or `session`.
-        closed: Top-level folder in which ordinary blocks may change nothing but in their own home, or None.
+        closed: Top-level folder in which ordinary blocks may change only their own home, or None.
     """
 
     def __init__(self, mode, closed):
-        # In a session blocks may stop what earlier ones have started.
+        # In a session blocks may signal processes of earlier blocks.
         self._scopes = 0 if mode == "session" else NO_ABSTRACT_SOCKETS | NO_SIGNALS
         self._version = version()
         self._folders = []
         if self._version:
             system.prctl(PR_SET_NO_NEW_PRIVS, 1)
-            # Opened here, once, and not by each process.
+            # Opened once here instead of in each process.
             self._folders = [os.open(path, FOLDER) for path in ["/", *(_other_folders(closed) if closed else ())]]
 
     def enter(self, home=None, all_folders=True):
-        """Enter a domain, for good and with all that this process will start; each process that does so has another one.
+        """Enter a new domain permanently; processes started by this one inherit it.
 
         Args:
             home: The block's home, or None.
-            all_folders: Whether it may change the closed folder, too.
+            all_folders: Whether the closed folder is writable, too.
 
         Raises:
             OSError: The kernel refuses.
@@ -87,16 +87,16 @@ class Domains:
         os.close(ruleset)
 
     def forget(self):
-        """Close what is open for this."""
+        """Close the descriptors of the folders."""
         wire.close_all(self._folders)
         self._folders = []
 
 
 def _other_folders(closed):
-    """The top-level folders in which anything can be changed; each costs each process a rule."""
+    """The writable top-level folders; each process needs a rule for each of them."""
     with open("/proc/self/mountinfo", "rb") as file:
         mounts = [line.split(b" ", 6)[4:6] for line in file]
-    # Spaces and the like are written as octal numbers.
+    # Spaces and similar characters are octal escapes.
     names = [
         path.decode("unicode_escape").encode("latin-1") for path, options in mounts if b"rw" in options.split(b",")
     ]

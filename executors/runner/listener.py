@@ -1,7 +1,7 @@
-"""Where the interpreter of a session connects anew after each block.
+"""The socket to which the interpreter of a session reconnects after each block.
 
-What a block has started inherits its interpreter's socket. So the next request goes over another one, which the interpreter
-opens when the block has ended, and which the kernel says is its own.
+Processes that a block has started inherit its interpreter's socket. So the next request uses a new connection, which the
+interpreter opens after the block, and whose owner the kernel reports.
 """
 
 import os
@@ -14,11 +14,11 @@ BACKLOG = 8
 
 
 class Listener:
-    """A socket in the abstract namespace, which no code can remove.
+    """A listening socket in the abstract namespace, which code can't remove.
 
     Args:
         selector: The supervisor's selector.
-        on_connection: Called with each connection's socket and process; it closes those that it does not want.
+        on_connection: Called with each connection's socket and process id; it closes unwanted ones.
     """
 
     def __init__(self, selector, on_connection):
@@ -31,7 +31,7 @@ class Listener:
         selector.register(self._sock, selectors.EVENT_READ, lambda _: self._accept())
 
     def refuse_waiting(self):
-        """Close the connections that were made up to now."""
+        """Close all waiting connections."""
         for _ in range(BACKLOG + 1):
             try:
                 self._sock.accept()[0].close()

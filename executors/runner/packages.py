@@ -1,4 +1,4 @@
-"""The folder of packages that blocks install; in process mode no block may change it but one that is a `pip install` command."""
+"""The folder of installed packages; in process mode only a block that is one `pip install` command may change it."""
 
 import itertools
 import os
@@ -15,19 +15,19 @@ EXPANDED = frozenset("$`\\*?{}")
 QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 COMMENT = re.compile(r"\s#")
 PUNCTUATION = frozenset("();<>|&")
-# The directory of the command may hold modules that an earlier block has put there.
+# An earlier block may have written modules to the current directory.
 RUN_PIP = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
     "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 )
 HOW_TO = (
-    "In this sandbox only a shell block that is one line `pip install ...` and nothing else can install packages; "
-    "blocks after it can import them."
+    "In this sandbox only a shell block that contains nothing but one `pip install ...` command can install packages; "
+    "later blocks can import them."
 )
 
 
 def prepare_folder(config):
-    """Have everything that is started find the folder, where there is one, and no other folder of the user's.
+    """Set the variables so that all processes use this folder, if it exists, and no other folder of user packages.
 
     Args:
         config: The sandbox's configuration, with `landlock`; `packages`, the folder or None, `closed`, the folder if Landlock
@@ -36,7 +36,7 @@ def prepare_folder(config):
     """
     found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
     session = config["mode"] == "session"
-    # A user that may write to the root folder could not, as soon as it is left out of the rules.
+    # Not for a user that may write to the root folder: a domain without a rule for it would forbid that.
     protected = found and not session and config["landlock"] and not os.access("/", os.W_OK)
     config.update(packages=found, closed=found if protected else None, trusted=bool(found and (session or protected)))
     config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
@@ -47,7 +47,7 @@ def prepare_folder(config):
 
 
 def prepare(request, code, config):
-    """Make a shell block that is a `pip install` command one that may change the folder.
+    """If a shell block is one `pip install` command, allow it to change the folder.
 
     Args:
         request: The block's request.
@@ -57,7 +57,7 @@ def prepare(request, code, config):
     shell = config["packages"] and request["command"] in SHELLS
     words = _pip_command(code) if shell and b"pip" in code else None
     if words is not None:
-        # Without a shell: of what is checked here nothing is read again, or in another way.
+        # Without a shell, so that nothing interprets the checked command differently.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])
         request["unset"] = ["PYTHONPATH", "PYTHONNOUSERSITE"]
 
@@ -74,13 +74,13 @@ def variables(home):
 
 
 def may_have_tried(request, code, config):
-    """Whether a block of process mode may have failed because it is not one that may install packages."""
+    """Whether a block of process mode may have failed because it may not install packages."""
     apart = config["mode"] != "session" and config["packages"] and not request["installs"]
     return bool(apart and b"pip" in code and b"install" in code)
 
 
 def _pip_command(code):
-    """The arguments of pip, or None where the code is anything else than one command that installs or removes packages."""
+    """The arguments of pip, or None if the code is not exactly one command that installs or removes packages."""
     try:
         lines = [line.strip() for line in code.decode("utf-8").split("\n")]
         lines = [line for line in lines if line and not line.startswith("#")]

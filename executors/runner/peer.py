@@ -9,12 +9,12 @@ MAX_LAST_READS = 16
 
 
 class Peer:
-    """A socket with frames both ways; what others than its process write to it does not count.
+    """A socket with frames in both directions; data from other processes than its owner is dropped.
 
     Args:
         selector: The supervisor's selector.
         on_frame: Called with (type, id, message) for each frame.
-        on_close: Called with no arguments when the other side is gone or talks nonsense.
+        on_close: Called with no arguments when the other side has closed it or sends invalid data.
     """
 
     def __init__(self, selector, on_frame, on_close):
@@ -29,30 +29,30 @@ class Peer:
         self.undelivered = False
 
     def connect(self, sock, pid=None):
-        """Use a socket from now on.
+        """Set the socket.
 
         Args:
-            sock: The supervisor's end; nothing has been sent on it yet.
-            pid: The process at its other end; None where it is yet to be known.
+            sock: The supervisor's end, unused so far.
+            pid: The process at its other end; None if not known yet.
         """
         self._sock, self._pid = sock, pid
         wire.tell_senders(sock)
         sock.setblocking(False)
         self._outbox.fd, self._outbox.sock = sock.fileno(), sock
-        # A worker runs user code, so what it says is bounded.
+        # A worker runs user code, so the size of its messages is limited.
         self._parser = wire.Parser(wire.MAX_REPORT)
         self._selector.register(sock, selectors.EVENT_READ, self._ready)
         self._writing = False
         self._flush()
 
     def belongs_to(self, pid):
-        """Learn which process is at the other end, and send what was held until then."""
+        """Set the process at the other end, and send the frames held until now."""
         self._pid = pid
         if not self.closed:
             self._flush()
 
     def disconnect(self):
-        """Close the socket; what is sent from now on is held for the next one."""
+        """Close the socket; frames are held for the next one."""
         if self._sock is not None:
             self._selector.unregister(self._sock)
             self._sock.close()
@@ -60,7 +60,7 @@ class Peer:
 
     @property
     def awaited(self):
-        """Whether the process has yet to connect."""
+        """Whether the process has not connected yet."""
         return self._sock is None and not self.closed
 
     def send(self, frame, fds=()):

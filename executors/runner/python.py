@@ -132,7 +132,7 @@ def _error_outcome(error, filename):
     except BaseException:  # an exception whose __str__ raises, or a broken excepthook
         _say("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
-    # What `str` says of a parser's error ends in the file and the line.
+    # `str` of a parser's error ends with the file and the line.
     message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
     return Outcome(exit_code, error={"type": name, "message": message[:MESSAGE_LIMIT], "line": line})
 
@@ -166,7 +166,7 @@ def _text(thing):
 
 
 def _is_unparsed(error, filename):
-    """Whether it is the parser's error about this very code. A class of the block's own may override every attribute."""
+    """Whether it is the parser's error about this code. A class defined by the block may override every attribute."""
     if not issubclass(type(error), SyntaxError):
         return False
     name, line = SyntaxError.filename.__get__(error), SyntaxError.lineno.__get__(error)

@@ -18,7 +18,7 @@ class Relay:
     Args:
         supervisor: The `Supervisor`.
         ident: The block's number.
-        worker: The `Worker` that runs the block; what other processes write does not count.
+        worker: The `Worker` that runs the block; data from other processes is dropped.
     """
 
     def __init__(self, supervisor, ident, worker):

@@ -1,4 +1,4 @@
-"""What the host does with files while it runs the blocks of an old session again."""
+"""The host's requests about files while it replays the blocks of an old session."""
 
 import os
 import time
@@ -6,7 +6,7 @@ import time
 from . import homes
 
 OPS = ("remove", "stand_in", "look", "forget", "empty")
-# What code can write to beside the workspace.
+# Folders besides the workspace that code can write to.
 TEMPORARY = ("/tmp", "/dev/shm")
 EMPTY_S = 1.0
 FORGET_S = 1.0
@@ -35,7 +35,7 @@ def handle(workspace, request):
 
 
 def _remove(workspace, file):
-    """Take a file away, if it is there, with the folders that are empty then."""
+    """Remove a file, if it exists, and folders that become empty."""
     try:
         folder = workspace._folder(file["name"])
     except (FileNotFoundError, NotADirectoryError):
@@ -63,9 +63,9 @@ def _remove_empty(workspace, name):
 
 
 def _stand_in(workspace, file):
-    """Put a file of zeros in the place of one whose content is not known any more; it shows whether it is read.
+    """Create a file of zeros for one whose content is not available; its access time shows whether it is read.
 
-    The kernel notes the time of the first reading of a file, where that is older than its last change.
+    The kernel updates the access time at a read if it is older than the last change.
     """
     _remove(workspace, file)
     folder = workspace._folder(file["name"], create=True)
@@ -85,7 +85,7 @@ def _stand_in(workspace, file):
 
 
 def _look(workspace, file):
-    """The number of a file and when it was read last, or None where there is none; with `read`, after it is read here."""
+    """The inode and access time of a file, or None if it does not exist; with `read`, after reading it here."""
     try:
         folder = workspace._folder(file["name"])
     except OSError:
@@ -104,7 +104,7 @@ def _look(workspace, file):
 
 
 def forget(root):
-    """Remove compiled modules: Python takes one for that of a module that has been written again within the same second."""
+    """Remove compiled modules: Python would use one for a module that was rewritten within the same second."""
     until = time.monotonic() + FORGET_S
     for top in (root, *TEMPORARY):
         for folder, _, names in os.walk(top):
@@ -124,7 +124,7 @@ def _remove_all(folder, names):
 
 
 def empty():
-    """Remove everything from the folders for temporary files."""
+    """Remove the content of the folders for temporary files."""
     until = time.monotonic() + EMPTY_S
     for folder in TEMPORARY:
         if os.path.isdir(folder):

@@ -50,8 +50,8 @@ class Session:
         return self.worker
 
     def await_connection(self):
-        """Hang up after a block: what it has started holds the socket, too. The interpreter connects anew when it sees that."""
-        # One that was opened during the block may be in the hands of what it has started.
+        """Close the connection after a block, because processes of the block share it. The interpreter then reconnects."""
+        # A connection opened during the block may belong to processes that the block has started.
         self._listener.refuse_waiting()
         self.worker.peer.disconnect()
 

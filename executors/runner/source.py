@@ -55,7 +55,7 @@ def show_lines(name, data):
         name: Its name in tracebacks.
         data: The code, as bytes.
     """
-    # As `linecache` reads a file: cut where Python cuts lines, and each with its end, or carets are one off.
+    # As `linecache` does: split as Python splits lines, each with its line end; otherwise carets are off by one.
     lines = io.StringIO(data.decode("utf-8", "replace"), None).readlines()
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"

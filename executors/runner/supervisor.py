@@ -40,7 +40,7 @@ MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
 MOST_LEFT_OPEN = 1024
 LEASE_OVER = 75
-PUT_ASIDE = "CODEACT_"  # stands before the image's own variables of Python, where the interpreter was not to see them
+PUT_ASIDE = "CODEACT_"  # prefix of the image's variables of Python, which the interpreter must not see
 
 
 class Supervisor:
@@ -205,7 +205,7 @@ class Supervisor:
         if not self._ready:
             self._ready = True
             if self.config.get("own_shm"):
-                self._first_shm = set(os.listdir(ipc.POSIX_MEMORY))  # of modules that are imported ahead
+                self._first_shm = set(os.listdir(ipc.POSIX_MEMORY))  # files of preloaded modules
             self.send_message(b"H", 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
@@ -257,7 +257,7 @@ class Supervisor:
         return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
 
     def _may_join(self, block):
-        """Whether a block may run beside those that do; without Landlock one could call host tools in another's name."""
+        """Whether a block may run at the same time as the others; without Landlock it could call host tools in their name."""
         return bool(self.config["landlock"] or not self.running) or not any(
             each.request["tools"] for each in (block, *self.running.values())
         )
@@ -441,13 +441,13 @@ def main(read_frame, path):
 
 
 def take_environment(given):
-    """Have the code's variables, for whatever is forked from here; nothing here or in the C library goes by them any more.
+    """Set the code's variables for all forked processes; this process and its C library no longer read them.
 
     Args:
         given: The user's variables.
 
     Returns:
-        What those variables were before, or None, that may name a place: see `zygote`.
+        The previous values, or None, of the variables that may contain a folder: see `zygote`.
     """
     for name in [name for name in os.environ if name.startswith(PUT_ASIDE + "PYTHON")]:
         os.environ[name[len(PUT_ASIDE) :]] = os.environ.pop(name)
@@ -457,5 +457,5 @@ def take_environment(given):
 
 
 def python_path(workspace):
-    """The folders of PYTHONPATH, which the isolated interpreter has not looked at."""
+    """The folders of PYTHONPATH, which the isolated interpreter has ignored."""
     return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

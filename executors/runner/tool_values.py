@@ -1,6 +1,6 @@
-"""Stubs of host tools, made of data, and their values to and from JSON; runs in the module that holds them.
+"""Stubs of host tools, built from data, and the conversion of their values to and from JSON; runs in their module.
 
-Names and words in that data may come from strangers: they are looked up, compared and shown, and never run as code.
+Names and texts in that data may come from third parties: they are looked up, compared and shown, and never run as code.
 """
 
 import base64 as _base64
@@ -37,7 +37,7 @@ class _Default:
 
 
 class _Type:
-    """Stands in a stub's signature for a type that has no name of its own."""
+    """A type without its own name in a stub's signature."""
 
     def __init__(self, text):
         self.text = text
@@ -51,7 +51,7 @@ def _define(name, data):
 
     Args:
         name: Its name.
-        data: What it is, as `Stub.data` and `ClassText.data` of the host have it.
+        data: Its definition, `Stub.data` or `ClassText.data` of the host.
     """
     globals()[name] = _KINDS[data["kind"]](name, data)
 
@@ -73,7 +73,7 @@ def _make_function(name, data):
 
 
 class _Stub:
-    """What a function takes and gives.
+    """The parameters and the result of a function.
 
     Args:
         name: Its name.
@@ -102,7 +102,7 @@ class _Stub:
         return _inspect.Parameter(row["name"], kind, default=default, annotation=annotation)
 
     def arguments(self, args, kwargs):
-        """What was passed, by the host's names and as JSON has it."""
+        """The passed arguments as JSON values, by the host's names."""
         try:
             bound = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -162,7 +162,7 @@ _KINDS = {
 
 
 def _type_of(text):
-    """The type that a name stands for; what is no name stays a text."""
+    """The type with a name; another text stays a text."""
     found = _NAMES.get(text) or globals().get(text)
     return found if isinstance(found, type) or found is _typing.Any else _Type(text)
 

@@ -87,7 +87,7 @@ def install(sources):
 
     Args:
         sources: [name, definition] of each thing, in order: the source of a function, which calls `_call(name, arguments)`; or
-            data that functions and classes are made of, behind the source that makes them, which is called `_stubs`.
+            data from which functions and classes are made, after the source that makes them, which is named `_stubs`.
 
     Returns:
         What went wrong, by tool.

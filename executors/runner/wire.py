@@ -28,7 +28,7 @@ MAX_FDS = 16
 MOST_AT_ONCE = 64
 FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 CREDENTIALS = struct.Struct("iII")
-# No more than this: without room for descriptors the kernel drops those that user code sends.
+# No larger: without space for descriptors the kernel drops those that user code sends.
 CREDENTIALS_SPACE = socket.CMSG_LEN(CREDENTIALS.size)
 READ_SIZE = 64 * 1024  # what a pipe holds; larger buffers would be mapped and unmapped for each frame
 
@@ -218,15 +218,15 @@ class Outbox:
 
 
 def tell_senders(sock):
-    """Have the kernel name the sending process of all that a socket receives from now on."""
+    """Make the kernel report the sending process of all data that a socket receives from now on."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
 def receive(sock):
-    """Receive from a socket that tells senders; the kernel never joins bytes of two processes.
+    """Receive from a socket that reports senders; the kernel never merges bytes of two processes.
 
     Returns:
-        The bytes, and the process that has sent them: code without capabilities can name no other than its own.
+        The bytes, and the process that has sent them: code without capabilities can't forge it.
     """
     data, ancillary, _, _ = sock.recvmsg(READ_SIZE, CREDENTIALS_SPACE)
     for level, kind, payload in ancillary:
@@ -280,7 +280,7 @@ class BlockingReader:
 
 
 def keep_clear(fd):
-    """Give a descriptor another number if it is one of 0 to 2, which are the next block's standard streams."""
+    """Move a descriptor away from 0 to 2, which are the next block's standard streams."""
     if fd > 2:
         return fd
     higher = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)

@@ -48,12 +48,12 @@ class Worker:
         self.reader = wire.BlockingReader(sock)
 
     def _connect_anew(self):
-        """Get another socket when the supervisor has hung up: what the block has started holds the one of now, too."""
+        """Reconnect when the supervisor has closed the connection, because processes of the block share the old one."""
         try:
             # If the block has sent part of a frame, the supervisor must not wait for the rest.
             self.sock.shutdown(_socket.SHUT_WR)
         except OSError:
-            pass  # it has hung up already
+            pass  # the supervisor has closed it already
         self._wait(None, POLLHUP)
         self.reserve.release()
         self.sock.close()
@@ -108,7 +108,7 @@ class Worker:
                 self._run_script(ident, request, data, fds)
 
     def _wait(self, milliseconds=None, event=POLLIN):
-        """Wait for a request, or another event; a signal's handler of the last block may run here, and its exception is nobody's.
+        """Wait for a request or another event; signal handlers of the last block may run here, and their exceptions are dropped.
 
         Returns:
             Whether there is one.
@@ -302,7 +302,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             if self.session is None or kind != b"D":
                 os._exit(70)
-            # The block has sent a result itself, so the supervisor has hung up and waits for another connection.
+            # The block has sent a result itself, so the supervisor has closed the connection and waits for a new one.
         except OSError:
             os._exit(70)  # the block has closed the socket: nobody can be told any more
 
@@ -445,7 +445,7 @@ def _see_packages(config):
     if config["trusted"]:
         site.addsitedir(folder)
     else:
-        sys.path.append(folder)  # lines of its .pth files would run here and now
+        sys.path.append(folder)  # not site.addsitedir: it would run lines of .pth files
 
 
 def _go_to(folder):

@@ -81,10 +81,10 @@ class Workers:
     def start_zygote(self):
         """Fork the warm interpreter."""
         ours, theirs = socket.socketpair()
-        wire.tell_senders(ours)  # it may speak before this process runs again
+        wire.tell_senders(ours)  # it may send before this process runs again
         if self._zygote_home is not None:
             self._homes.remove(self._zygote_home)
-        # What it imports reads settings there, and it may start when blocks have run.
+        # Its imports read settings there, and it may start after blocks have run.
         self._zygote_home = self._homes.make()
         try:
             pid = os.fork()
@@ -227,7 +227,7 @@ class Workers:
 
     def _over(self, worker, status, failure=None):
         worker.exited(status, failure)
-        # Not before: the result does not wait for this.
+        # Not earlier: the result need not wait for this.
         if worker.home is not None:
             self._homes.remove(worker.home)
 

@@ -58,9 +58,9 @@ def run(sock, config):
 def _warm_up(config):
     """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module.
 
-    Code may have run before: in a mounted folder at an earlier start, or here, where it has killed another zygote. So nothing
-    is imported from where that code may have put it, variables that may name such a place (`places`) are not seen by what is
-    imported, and the user's own site-packages are left to the workers.
+    Code may have run before: in an earlier sandbox with the same mounted folder, or in this one if it has killed another zygote.
+    So nothing is imported from folders that code may have written to, imported modules don't see variables that may contain such
+    a folder (`places`), and only the workers use the user's site-packages.
     """
     site.ENABLE_USER_SITE = False
     site.main()
@@ -115,11 +115,11 @@ def _is_open_to_code(entry):
 
 def _can_be_changed(folder):
     try:
-        # Whose folder it is can let himself in, though it is closed now.
+        # The owner of a folder can make it writable again.
         own = os.stat(folder).st_uid == os.geteuid()
         return (own or os.access(folder, os.W_OK)) and not os.statvfs(folder).f_flag & os.ST_RDONLY
     except OSError:
-        return False  # there is none, and who may write to the folder above can make it
+        return False  # it does not exist; its parent decides who can create it
 
 
 def _learn(sources):

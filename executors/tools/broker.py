@@ -262,7 +262,7 @@ class BlockCalls:
             if isinstance(error, ToolArgumentError):
                 kind = "TypeError"
             elif call.outcome is None and not isinstance(error, asyncio.CancelledError):
-                # Not its arguments, which may hold secrets. To the code it is an answer like others, so it is no alarm.
+                # Without its arguments, which may contain secrets. Not a warning, because the code gets and handles the error.
                 logger.info("the host tool %s failed:\n%s", call.name, traceback_of(error))
             self._fail(call, "error", kind, message, bases)
 

@@ -1,4 +1,4 @@
-"""The classes that tools take and give: how a reader sees them, and what the sandbox makes them of."""
+"""Classes in the parameters and results of tools: their text for readers and their data for the sandbox."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BASES: Mapping[str | None, type] = {"str": str, "int": int, "float": float}
 
 @dataclass(frozen=True)
 class ClassText:
-    """A class that stubs need.
+    """A class that stubs use.
 
     Args:
         name: Its name.
         shown: Its definition for a reader.
-        data: Its definition for the sandbox, as data: executors/runner/tool_values.py makes the class of it.
+        data: Its definition for the sandbox, as data: executors/runner/tool_values.py builds the class from it.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Field:
         key: Its name for the host.
         shape: Its type.
         schema: Its schema.
-        needed: Whether it must be given.
+        needed: Whether it is required.
         members: How the values of its enum are shown.
     """
 
@@ -51,14 +51,14 @@ class Field:
 
     @property
     def sent(self) -> str:
-        """When the host gets it."""
+        """When it is sent to the host."""
         if self.schema.get("readOnly"):
             return "never"
         return "given" if not self.needed and self.schema.get("default") is None else "always"
 
     @property
     def signs(self) -> tuple[str, list[Any]] | None:
-        """Its key and the values that tell its class from others."""
+        """Its key and the values that distinguish its class from others."""
         values = self.schema.get("enum") or ([self.schema["const"]] if "const" in self.schema else None)
         return (self.key, list(values)) if values else None
 
@@ -116,7 +116,7 @@ def docstring(text: str, margin: int) -> str:
     """Write a docstring.
 
     Args:
-        text: What it says.
+        text: The content.
         margin: Columns in front of each line but the first.
     """
     safe = text.strip().replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
@@ -135,12 +135,12 @@ def _comment(text: Any) -> str:
 
 
 def _shown_default(field: Field) -> str:
-    """Its default for a reader; `...` where only the host knows it."""
+    """Its default for a reader; `...` if only the host knows it."""
     text = shown_value(field.schema["default"]) if "default" in field.schema else "..."
     return field.members.get(text, text)
 
 
 def shown_value(value: Any) -> str:
-    """Write a default for a reader; `...` where it is long."""
+    """Write a default for a reader; `...` if it is long."""
     text = repr(value)
     return text if len(text) <= MAX_DEFAULT_CHARS else "..."

@@ -106,7 +106,7 @@ class SchemaHostTool(StubbedTool):
         result: Schema of what it returns; by default text.
 
     Raises:
-        ValueError: Its name is taken, or its schema is not valid.
+        ValueError: Its name is in use, or its schema is invalid.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ def _result_fields(kind: Any) -> Fields | None:
 
 
 def _finite(tool: Tool) -> type[BaseModel]:
-    """What checks the arguments; AutoGen makes the model of a function itself, and lets NaN and infinity pass."""
+    """The model that checks the arguments; AutoGen's own model of a function accepts NaN and infinity."""
     model: type[BaseModel] = tool.args_type()
     if not isinstance(tool, FunctionTool) or "allow_inf_nan" in model.model_config:
         return model

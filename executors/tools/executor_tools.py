@@ -105,7 +105,7 @@ class ExecutorTools:
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
 
     def later(self) -> list[tuple[str, Any]]:
-        """Name and definition of what tools that have come since need; every block is sent that, whatever became of the last."""
+        """Names and definitions for tools added since the start; every block gets all of them, even if the last one failed."""
         if self.broker.tools.keys() <= self._at_start:
             return []
         return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]

@@ -251,7 +251,7 @@ def _result_field(hints: Mapping[str, Any]) -> Fields | None:
 
 
 class _StopAtFirst:
-    """Has pydantic end at the first wrong item: a hundred thousand complaints take long. Its `FailFast` can't be in a union."""
+    """Makes pydantic stop at the first invalid item, because reporting all takes long. Its `FailFast` can't be in a union."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: Any = handler(source)
@@ -299,7 +299,7 @@ def _described(
 
 
 def _default(default: Any) -> tuple[str, tuple[Any, ...]]:
-    """How a default is shown, and its value where JSON has that as it is."""
+    """The text of a default, and its value if JSON can represent it exactly."""
     if isinstance(default, enum.Enum):
         return f"{type(default).__name__}.{default.name}", ()
     text = repr(default)

@@ -222,7 +222,7 @@ def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
 
 
 def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]:
-    """Write what the sandbox makes tools of.
+    """Write the definitions from which the sandbox makes tools.
 
     Args:
         tools: The tools.

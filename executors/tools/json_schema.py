@@ -1,7 +1,7 @@
-"""A tool's JSON schema from a stranger: made plain, checked once, and arguments checked against it within bounds.
+"""JSON schemas of third-party tools: normalized and validated once; arguments are checked within limits.
 
-The `jsonschema` library does the checking. Nothing is fetched, and what could take for ever is left to the tool: regular
-expressions, and what they decide.
+The `jsonschema` library does the checks. Nothing is fetched. Regular expressions, and keywords that depend on them, are not
+evaluated, because that could run for ever: the tool has to check them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ logger = logging.getLogger("autogen_codeact")
 
 MAX_SCHEMA_BYTES = 1024 * 1024
 MAX_DEPTH = 60
-# About a second of a thread, where arguments and schema have been made to take long.
+# About a second in a thread, for arguments and a schema designed to take long.
 MAX_STEPS = 400_000
-# What is done on the event loop.
+# Limit for checks on the event loop.
 FEW_STEPS = 2000
 CHARS_A_STEP = 16
 MAX_PROBLEMS = 6
@@ -52,14 +52,14 @@ _steps: contextvars.ContextVar[list[int]] = contextvars.ContextVar("steps")
 
 
 def plain_schema(schema: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """Copy a schema as JSON has it.
+    """Copy a schema as plain JSON values.
 
     Args:
         schema: The schema.
-        origin: Whose it is, for the error.
+        origin: The source of the schema, for errors.
 
     Raises:
-        ValueError: It is no JSON, too large or nested too deeply.
+        ValueError: It is not JSON, too large or nested too deeply.
     """
     try:
         plain = _checked(json.dumps(schema))
@@ -74,11 +74,11 @@ class ArgumentSchema:
     """Checks arguments against a schema.
 
     Args:
-        schema: The schema, as `plain_schema` gave it.
-        origin: Whose it is, for the error.
+        schema: The result of `plain_schema`.
+        origin: The source of the schema, for errors.
 
     Raises:
-        ValueError: It is no valid JSON schema; the message says where.
+        ValueError: It is not a valid JSON schema; the message says where.
     """
 
     def __init__(self, schema: Mapping[str, Any], origin: str) -> None:
@@ -95,13 +95,13 @@ class ArgumentSchema:
         self._validator = _bounded(kind)(schema, registry=Registry())
 
     async def problems(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Check arguments, in a thread where that takes long.
+        """Check arguments, in a thread if that takes long.
 
         Args:
-            arguments: By name, as JSON gave them.
+            arguments: JSON values by name.
 
         Returns:
-            What is wrong with them, in sentences; nothing where they fit.
+            What is wrong with them, in sentences; empty if they are valid.
         """
         try:
             return self._problems(arguments, FEW_STEPS)
@@ -112,7 +112,9 @@ class ArgumentSchema:
         try:
             return self._problems(arguments, MAX_STEPS)
         except _TooMuch:
-            return ["it would take too long to check the arguments against the tool's JSON schema: give less"]
+            return [
+                "it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"
+            ]
 
     def _problems(self, arguments: Mapping[str, Any], steps: int) -> list[str]:
         _steps.set([steps])
@@ -150,7 +152,7 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _adapted(schema: Any, *, current: bool) -> Any:
-    """Leave out what is not checked, and write what OpenAPI 3.0 and draft 4 say as JSON schema says it today."""
+    """Remove keywords that are not checked, and convert those of OpenAPI 3.0 and draft 4 to current JSON schema."""
     if isinstance(schema, list):
         return [_adapted(each, current=current) for each in schema]
     if not isinstance(schema, dict):
@@ -162,7 +164,7 @@ def _adapted(schema: Any, *, current: bool) -> Any:
         elif key not in _UNCHECKED:
             adapted[key] = value if key in _DATA else _adapted(value, current=current)
     if "patternProperties" in schema and not isinstance(adapted.get("additionalProperties"), dict):
-        adapted.pop("additionalProperties", None)  # the patterns would say what else is allowed
+        adapted.pop("additionalProperties", None)  # which properties are additional depends on the patterns
     elif "patternProperties" in schema:
         adapted["additionalProperties"] = True
     for exclusive, bound in _EXCLUSIVE.items() if current else ():
@@ -182,8 +184,8 @@ def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:
-    """Have values of types that the schema names and does not hold left to the tool; nothing is fetched."""
-    # Crawled at once, or each reference to an anchor would do it.
+    """Skip the check of references to definitions outside the schema; nothing is fetched."""
+    # Crawled once here; otherwise each reference to an anchor would do it.
     resolver = Registry().with_resource("", DRAFT202012.create_resource(schema)).crawl().resolver("")
     unknown: set[str] = set()
     todo: list[Any] = [schema]
@@ -200,14 +202,14 @@ def _drop_unknown_references(schema: dict[str, Any], origin: str) -> None:
             del each["$ref"]
     if unknown:
         logger.warning(
-            "the JSON schema of %s refers to what is not in it (%s): such arguments are not checked",
+            "the JSON schema of %s refers to definitions outside it (%s): these arguments are not checked",
             origin,
             ", ".join(sorted(unknown)[:MAX_PROBLEMS]),
         )
 
 
 def _bounded(kind: Any) -> Any:
-    """The same validator, counting its steps; NaN and infinity, which JSON has not, are no numbers."""
+    """The same validator, counting its steps; NaN and infinity are not numbers, because JSON does not have them."""
     known = kind.TYPE_CHECKER
     finite = known.redefine(
         "number",
@@ -241,7 +243,7 @@ def _spend(steps: int) -> None:
 
 
 def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    # The library compares each with each where they can't be sorted.
+    # The library compares all pairs if the items can't be sorted.
     if unique and isinstance(instance, list):
         _spend(len(instance))
         if len({json.dumps(item, sort_keys=True) for item in instance}) < len(instance):

@@ -30,9 +30,9 @@ MOST_CONTAINERS = 50_000
 MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
-# One for all: each thread at such work keeps the event loop waiting for its turn at the interpreter, and several are no faster.
+# One thread for all: each such thread delays the event loop through the interpreter lock, and several are not faster.
 _LANE = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
-# What is written and read at a time, in bytes: no other thread runs meanwhile.
+# Bytes serialized or parsed at a time, because no other thread runs during that.
 PIECE = 32 * 1024
 PIECE_ITEMS = 500
 _NUMBERS = frozenset({int, float, bool, type(None)})
@@ -143,7 +143,7 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
 
 
 def _write_pieces(value: Any, pieces: list[str], depth: int) -> Any:
-    """Write a value piece by piece, and make a copy of it as JSON has it."""
+    """Serialize a value piece by piece, and return a copy of it as JSON values."""
     if depth > MAX_NESTING or not isinstance(value, list | tuple | dict) or least_size(value, PIECE) <= PIECE:
         pieces.append(_dumped(value))
         return from_json(pieces[-1])
@@ -169,7 +169,7 @@ def _write_parts(items: Any, kind: Any, brackets: str, pieces: list[str], depth:
 
 
 def _write_one(part: Any, pieces: list[str], depth: int) -> Any:
-    """Write the items of a list or an object, without its brackets."""
+    """Serialize the items of a list or an object, without its brackets."""
     if len(part) > 1 or least_size(part, PIECE) <= PIECE:
         text = _dumped(part)
         pieces.append(text[1:-1])
@@ -189,13 +189,13 @@ def _add(copy: Any, more: Any) -> None:
 def _dumped(value: Any) -> str:
     text = json.dumps(value, separators=(",", ":"))
     if "\\ud" in text:
-        # Half of a surrogate pair, as in the name of a file that is no UTF-8; nobody could write that anywhere.
+        # A lone surrogate, as in a file name that is not UTF-8, can't be encoded.
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
     return text
 
 
 def is_small(value: Any) -> bool:
-    """Whether it is plain JSON, and so little that checking and writing it takes no time worth a thread."""
+    """Whether it is plain JSON, and small enough to be checked and serialized without a thread."""
     left, todo = SMALL_BYTES, [value]
     while todo:
         item = todo.pop()
@@ -224,7 +224,7 @@ def least_size(value: Any, enough: int) -> int:
             todo.extend(item.values())
         elif isinstance(item, list | tuple):
             size += 2 + len(item)
-            # Most long lists are of numbers, which are counted by now.
+            # Most long lists contain only numbers, which are already counted.
             if size <= enough and not _NUMBERS.issuperset(map(type, item)):
                 todo.extend(item)
         else:
@@ -260,7 +260,7 @@ def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback of an exception for a log, of a bounded length; what its message quotes can't move a terminal's cursor."""
+    """The traceback of an exception for a log, with a limited length and without control characters."""
     text = "".join(traceback.format_exception(error, limit=-20))
     if len(text) > MESSAGE_LIMIT:
         text = f"{text[: MESSAGE_LIMIT // 2]}\n[…]\n{text[-MESSAGE_LIMIT // 2 :]}"

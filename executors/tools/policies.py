@@ -97,8 +97,8 @@ class AskPersonConfig(BaseModel):
 class AskPerson(ToolPolicy, Component[AskPersonConfig]):
     """Asks the person at the terminal, one question at a time; without a terminal the answer is no.
 
-    What was typed before the prompt is dropped. Where the code has withdrawn a question, a yes to the next one needs a code that
-    its prompt shows, so that the answer to the one can't allow the other.
+    Input typed before the prompt is discarded. After the code has withdrawn a question, a yes to the next question must include a
+    code from its prompt, so that an answer to one question can't allow another call.
 
     Args:
         timeout: Seconds to wait for an answer; after that it is no. Default: as long as the block runs.

@@ -85,7 +85,7 @@ class Fields:
         """Make Python values out of what JSON held.
 
         Raises:
-            ToolArgumentError: They do not fit.
+            ToolArgumentError: They are invalid.
         """
         return dict(checked(lambda given: self._adapter.validate_json(json.dumps(given)), values))
 
@@ -107,14 +107,14 @@ def checked(check: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) 
     """Check arguments.
 
     Args:
-        check: Checks them, raising what pydantic raises.
-        arguments: By name, as JSON gave them.
+        check: Checks them; raises pydantic's `ValidationError`.
+        arguments: JSON values by name.
 
     Returns:
-        What it returned.
+        Its result.
 
     Raises:
-        ToolArgumentError: They do not fit.
+        ToolArgumentError: They are invalid.
     """
     try:
         return check(dict(arguments))
@@ -124,7 +124,7 @@ def checked(check: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) 
         count = error.error_count()
     except ValueError as error:
         raise ToolArgumentError(complaint(error)) from None
-    # Listing them all would take long: those of the first items will do.
+    # Listing all errors would take long, so only the first items are checked again.
     try:
         check(_first_of(dict(arguments), 0))
     except (ValidationError, ValueError) as error:
@@ -133,7 +133,7 @@ def checked(check: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) 
 
 
 def _first_of(value: Any, depth: int) -> Any:
-    # The arguments themselves are all needed.
+    # All arguments are needed at the top level.
     most = None if depth == 0 else FIRST_ITEMS
     if isinstance(value, dict):
         return {key: _first_of(item, depth + 1) for key, item in islice(value.items(), most)}

@@ -19,7 +19,7 @@ Spec = tuple[Any, ...] | None
 """How `_build` of executors/runner/tool_values.py makes a value; None for what JSON has as it is."""
 
 MAX_DEPTH = 50
-# What is longer tells nobody anything: definitions that refer to each other can make it longer than memory.
+# Definitions that refer to each other could expand to a text larger than memory.
 MAX_TYPE_CHARS = 2000
 MAX_NAME_CHARS = 80
 MAX_CLASSES = 500
@@ -44,7 +44,7 @@ _OWN_NAMES = frozenset(
     | {"ToolError", "ToolRefused"}
 )
 _REFERENCE = re.compile(r'"\$ref": "#/(?:\$defs|definitions)/([^"]+)"')
-# Enum has a meaning of its own for these names.
+# Enum treats these names specially.
 _RESERVED = re.compile(r"_.*_|mro")
 
 
@@ -122,7 +122,7 @@ def identifier(text: str) -> str:
 
 
 def _with_letters(text: str) -> str:
-    # Python reads an identifier in this normal form, and not all that is a letter to `re` is one in it.
+    # Python normalizes identifiers to NFKC, and some letters of `re` are not identifier characters in it.
     text = unicodedata.normalize("NFKC", text)
     name = "".join(char if f"a{char}".isidentifier() else "_" for char in text) or "_"
     return name if name.isidentifier() else f"_{name}"
@@ -214,7 +214,7 @@ class Shapes:
             return Shape("dict[str, Any]")
         if not self._is_class(schema):
             if name not in self._aliases:
-                self._aliases[name] = ANY  # what it says of itself, inside
+                self._aliases[name] = ANY  # for recursive references
                 self._aliases[name] = self.of(schema, name)
             return self._aliases[name]
         taken = self._names.of_class(name, camel(self._tool), self._meaning(name))
@@ -270,7 +270,7 @@ class Shapes:
         return bool(properties) and isinstance(properties, Mapping) and schema.get("type", "object") == "object"
 
     def _known(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """What our own keyword says; nobody else's is believed."""
+        """The value of our own keyword; ignored in third-party schemas."""
         known = schema.get(PYTHON) if self._python else None
         return known if isinstance(known, dict) else {}
 
@@ -290,7 +290,7 @@ class Shapes:
         return _fingerprint(reached)
 
     def _define(self, name: str, schema: Mapping[str, Any]) -> None:
-        self.classes[name] = ClassText(name, "", {})  # its place is before those of its fields
+        self.classes[name] = ClassText(name, "", {})  # inserted before the classes of its fields
         if "enum" in schema:
             members = self._known(schema)["members"]
             self.classes[name] = enum_class(name, schema, members, self._known(schema).get("base"))
@@ -316,7 +316,7 @@ class Shapes:
 def parameter_name(key: str) -> str:
     """Make the name of a parameter or field, as near to its key as can be."""
     name = _with_letters(key)
-    if name.startswith("__"):  # Python has a meaning of its own for those
+    if name.startswith("__"):  # Python treats these names specially
         name = _with_letters(name.lstrip("_"))
     return f"{name}_" if keyword.iskeyword(name) else name
 

@@ -1,7 +1,7 @@
-"""What the sandbox and the model see of a host tool: a function with signature and docstring, and the classes it needs.
+"""Stubs: a host tool as the sandbox and the model see it, with signature, docstring and the classes it uses.
 
-The sandbox gets all of that as data, and makes functions and classes of it (executors/runner/tool_values.py): names, types and
-words come from the schemas of strangers, and none of them may become code.
+The sandbox gets all of that as data, and builds functions and classes from it (executors/runner/tool_values.py): names, types
+and texts come from third-party schemas, and none of them may become code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .shapes import Shape
 
 _KINDS = inspect.Parameter
 SHARED = "_stubs"
-"""What the module of the host's tools calls the code that makes stubs."""
+"""The name of the code that makes stubs in the module of host tools."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Parameter:
         name: Its name in Python.
         key: Its name for the host.
         shape: Its type, or None where that is not known.
-        default: Its default as the signature shows it, or None where it must be given.
-        values: The default as JSON has it, alone; nothing where only the host knows it.
+        default: Its default as the signature shows it, or None if it is required.
+        values: The default as the only item, a JSON value; empty if only the host knows it.
         omitted: Whether None counts as not given.
-        kind: How it may be given.
+        kind: How it may be passed.
         description: What it means.
     """
 
@@ -48,13 +48,13 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Stub:
-    """A tool as it looks from the sandbox.
+    """A tool as the sandbox sees it.
 
     Args:
         name: Its name.
         signature: Its parameters and result.
         description: Its docstring.
-        classes: What classes it needs.
+        classes: The classes that it uses.
         data: The function, as data.
     """
 
@@ -82,17 +82,17 @@ class StubbedTool:
 
     @property
     def description(self) -> str:
-        """What it does."""
+        """Its docstring."""
         return self.stub.description
 
     @property
     def classes(self) -> tuple[ClassText, ...]:
-        """What classes it needs."""
+        """The classes that it uses."""
         return self.stub.classes
 
     @property
     def source(self) -> Stub:
-        """What the sandbox makes it of."""
+        """Its definition for the sandbox."""
         return self.stub
 
 
@@ -112,7 +112,7 @@ def write_stub(
         parameters: Its parameters.
         result: The type of its result, or None where that is not known.
         description: What it does; the meaning of parameters is added where it isn't told.
-        classes: What classes it needs.
+        classes: The classes that it uses.
     """
     ordered = _ordered(parameters)
     arrow = f" -> {result.text}" if result is not None else ""

@@ -1,7 +1,7 @@
-"""Asking the person at the terminal, one question at a time, so that an answer can only belong to the question it was given to.
+"""Asking the person at the terminal, one question at a time, so that an answer counts for one question only.
 
-Sandboxed code decides when it asks and when it withdraws a question. So nothing counts that was typed before a question could be
-read, and after a withdrawn question a yes has to name the code that stands in the new prompt.
+Sandboxed code decides when it asks and when it withdraws a question. So input typed before a question could be read does not
+count, and after a withdrawn question a yes must include the code from the new prompt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 _TURN = threading.Lock()
 PATIENCE_S = 0.05
 QUIET_S = 0.5
-"""Seconds between a question and its prompt; what is typed until then was meant for something else."""
+"""Seconds between a question and its prompt; input typed until then is discarded."""
 MAX_LINE_BYTES = 64 * 1024
 
 NO_TERMINAL = "there is nobody to ask: this program has no terminal"
@@ -29,10 +29,10 @@ CLOSED = "there is nobody to ask any more: the terminal was closed"
 
 
 class _Screen:
-    """What the person has seen."""
+    """The state of the terminal, shared by all questions."""
 
     withdrawn = False
-    """Whether the last question was withdrawn, so that an answer to it may still be under way."""
+    """Whether the last question was withdrawn, so that the person may still be answering it."""
 
 
 def _nobody(_: str) -> None:
@@ -44,10 +44,10 @@ class Question:
     """A question.
 
     Args:
-        about: What it is about, in a word or two.
-        text: What is shown first, on standard error.
-        prompt: What is shown when an answer counts, half a second later.
-        grants: Answers, in lower case, that allow something; after a withdrawn question they need a code that is shown.
+        about: Its subject, in a few words.
+        text: Shown first, on standard error.
+        prompt: Shown half a second later; from then on answers count.
+        grants: Answers, in lower case, that allow the call; after a withdrawn question they need the shown code.
         timeout: Seconds to wait from the prompt on; None for no limit.
     """
 
@@ -65,11 +65,11 @@ async def ask(
 
     Args:
         question: The question.
-        skip: Looked at when it is this question's turn: whether an earlier answer was `yes` to it, too.
-        heard: Told of the line, in a thread, before it is the next question's turn.
+        skip: Called before this question is shown; returns whether an earlier answer already allows the call.
+        heard: Called with the line, in a thread, before the next question is shown.
 
     Returns:
-        The line, without its end and the code; "y" where the question was skipped.
+        The line, without its line end and the code; "y" if the question was skipped.
 
     Raises:
         EOFError: There is no terminal; the message says so in a sentence.
@@ -125,7 +125,7 @@ def _ask_in_turn(
 
 
 def _ask(question: Question, called_off: threading.Event) -> str | None:
-    """Ask; None where nobody needs an answer any more."""
+    """Ask; None if the question was withdrawn."""
     terminal = _Terminal()
     code = f"{secrets.randbelow(900) + 100}" if _Screen.withdrawn else ""
     _Screen.withdrawn = True  # until there is an answer
@@ -133,7 +133,7 @@ def _ask(question: Question, called_off: threading.Event) -> str | None:
     if called_off.wait(QUIET_S):
         _withdraw(question, terminal)
         return None
-    needed = f"[an earlier question was withdrawn: put {code} behind a yes to this one]\n" if code else ""
+    needed = f"[an earlier question was withdrawn: a yes to this one needs a code, such as: y {code}]\n" if code else ""
     ends = None if question.timeout is None else time.monotonic() + question.timeout
     while True:
         terminal.forget_typed()
@@ -156,10 +156,10 @@ def _withdraw(question: Question, terminal: _Terminal) -> None:
 
 
 class _Terminal:
-    """The terminal that is standard input; read past Python's buffer, which may hold what was typed long ago.
+    """The terminal on standard input; read without Python's buffer, which may contain earlier input.
 
     Raises:
-        EOFError: It is gone.
+        EOFError: The terminal was closed.
     """
 
     def __init__(self) -> None:
@@ -170,14 +170,14 @@ class _Terminal:
         self.forget_typed()
 
     def forget_typed(self) -> None:
-        """Drop what was typed, half a line too."""
+        """Discard typed input, also a partial line."""
         try:
             termios.tcflush(self._fd, termios.TCIFLUSH)
         except (termios.error, OSError, ValueError):
             raise EOFError(CLOSED) from None
 
     def read_line(self, ends: float | None, called_off: threading.Event) -> str | None:
-        """Wait for a line; None where that took too long or is not needed any more."""
+        """Wait for a line; None after the deadline or if the question was withdrawn."""
         typed = b""
         while not called_off.is_set() and (ends is None or time.monotonic() < ends):
             if not select.select([self._fd], [], [], PATIENCE_S)[0]:

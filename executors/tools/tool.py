@@ -49,10 +49,10 @@ class HostTool(Protocol):
 
     @property
     def source(self) -> str | Stub:
-        """Python 3.8 source that defines the function in the sandbox, or a stub that it is made of there.
+        """Python 3.8 source that defines the function in the sandbox, or a stub from which it is built there.
 
-        The source is run in the sandbox before any block: it must hold no text of third parties. The function's body gives
-        `_call(name, arguments)` the arguments by name and returns what that returns, both as JSON has them.
+        The source is run in the sandbox before any block: it must not contain text of third parties. The function's body passes
+        the arguments by name to `_call(name, arguments)` and returns its result, both as JSON values.
         """
         ...
 

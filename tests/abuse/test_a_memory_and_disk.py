@@ -274,7 +274,7 @@ async def test_04_shared_memory_of_a_block_that_still_runs_stays(subject: Subjec
     assert await subject.out(COUNT_IPC) == "[0, 0, 0] []\n"
 
 
-async def test_04_shared_memory_files_go_with_their_block(subject: Subject) -> None:
+async def test_04_shared_memory_files_are_removed_with_their_block(subject: Subject) -> None:
     """As above: what is in /dev/shm is memory by name, not files to keep."""
     code = """
     from multiprocessing import resource_tracker, shared_memory
@@ -305,7 +305,7 @@ DEEP_SHM = """
 """
 
 
-async def test_04_shared_memory_files_go_however_they_lie(subject: Subject) -> None:
+async def test_04_shared_memory_files_are_removed_in_any_folder_structure(subject: Subject) -> None:
     """Folders deeper than any path is long, closed ones, links: nothing of it is followed, and no end of it holds anybody up."""
     assert await subject.out(DEEP_SHM) == "True\n"
     look = "import os; print(len(os.listdir('/dev/shm')), os.path.exists('/workspace/stays'))"
@@ -313,7 +313,7 @@ async def test_04_shared_memory_files_go_however_they_lie(subject: Subject) -> N
 
 
 @IN_PROCESSES
-async def test_04_shared_memory_files_of_a_block_that_still_runs_stay(subject: Subject) -> None:
+async def test_04_shared_memory_files_of_a_running_block_are_kept(subject: Subject) -> None:
     await subject.start()
     slow = "open('/dev/shm/mine', 'w').close(); import os, time; time.sleep(1.5); print(os.listdir('/dev/shm'))"
     running = asyncio.ensure_future(subject.run(slow))

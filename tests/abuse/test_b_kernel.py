@@ -277,7 +277,7 @@ def su_as_nobody() -> bytes | None:
     ).stdout
 
 
-async def test_29_own_set_user_id_file_can_not_be_made(subject: Subject) -> None:
+async def test_29_set_user_id_files_can_not_be_made(subject: Subject) -> None:
     code = """
     import os, shutil, subprocess
     for folder in ("/workspace", "/tmp", "/dev/shm"):

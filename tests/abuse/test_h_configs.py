@@ -98,9 +98,7 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
         ("__class__", "x", "is not a field that an untrusted configuration may set"),
     ],
 )
-def test_h12_each_setting_of_an_executor_that_needs_trust_is_refused_by_name(
-    field: str, value: Any, reason: str
-) -> None:
+def test_h12_each_unsafe_setting_of_an_executor_is_refused_by_name(field: str, value: Any, reason: str) -> None:
     """Its place in the JSON is named, also where the executor is deep inside."""
     executor = component(DOCKER, **{field: value})
     assert refusals(executor) == (f"config.{field}: {reason}",)
@@ -132,7 +130,7 @@ def test_h12_bubblewrap_shows_no_folder_that_a_config_names(field: str, value: A
         ("x" * 100_000, "is not on the list"),
     ],
 )
-def test_h12_only_components_on_a_list_are_loaded(provider: str, reason: str) -> None:
+def test_h12_only_components_of_the_allow_list_are_loaded(provider: str, reason: str) -> None:
     """A tool that carries code, a server that is a command, any module that could be imported."""
     tool = component(provider, command="id")
     config = agent(component(DOCKER), tools=[tool])
@@ -155,7 +153,7 @@ def test_h12_only_components_on_a_list_are_loaded(provider: str, reason: str) ->
         ("max_retries", 10**6, "must be a number of at most 10"),
     ],
 )
-def test_h12_a_model_sends_the_host_key_nowhere_else(field: str, value: Any, reason: str) -> None:
+def test_h12_a_model_sends_the_key_only_to_its_vendor(field: str, value: Any, reason: str) -> None:
     """Not even the vendor's own server gets it, unless the caller says so."""
     config = {"model": "gpt-4o", field: value}
     for provider in (OPENAI, "OpenAIChatCompletionClient", "openai_chat_completion_client"):
@@ -165,7 +163,7 @@ def test_h12_a_model_sends_the_host_key_nowhere_else(field: str, value: Any, rea
     assert "OpenAIChatCompletionClient reads OPENAI_API_KEY of this process's environment" in refused
 
 
-def test_h12_all_that_is_refused_is_named_at_once_and_briefly() -> None:
+def test_h12_one_short_error_names_everything_refused() -> None:
     """A long list is cut, a flood of components ends at a limit."""
     executor = component(DOCKER, bind_dir="/etc", docker_host="tcp://x:1", environment={"A": "${B}"})
     team = component(
@@ -203,7 +201,7 @@ def test_h12_all_that_is_refused_is_named_at_once_and_briefly() -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_h12_text_that_is_too_large_too_deep_or_no_json_is_an_error(text: str, tmp_path: Path) -> None:
+def test_h12_too_large_too_deep_or_invalid_json_is_an_error(text: str, tmp_path: Path) -> None:
     """No recursion error, no memory."""
     path = tmp_path / "config.json"
     path.write_text(text)
@@ -351,7 +349,7 @@ def test_h12_every_default_can_be_loaded() -> None:
             assert loaded.dump_component() == dumped
 
 
-def test_h12_keys_are_used_only_when_the_caller_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_h12_keys_are_used_only_with_allow_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of the vendor's own server."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
     dumped = OpenAIChatCompletionClient(model="gpt-4o").dump_component().model_dump_json()
@@ -361,7 +359,7 @@ def test_h12_keys_are_used_only_when_the_caller_says_so(monkeypatch: pytest.Monk
         load_component(dumped, allow_keys=True, expected=ChatAgent)
 
 
-def test_h12_a_trusted_config_is_loaded_as_it_is(tmp_path: Path) -> None:
+def test_h12_a_trusted_config_is_loaded_without_checks(tmp_path: Path) -> None:
     """Also one that mounts a folder; the work_dir is then its own."""
     config = component(DOCKER, bind_dir=str(tmp_path))
     assert load_component(config, trusted=True).bind_dir == tmp_path

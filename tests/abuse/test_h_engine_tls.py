@@ -139,7 +139,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_h19_a_wrong_certificate_is_said_in_time(
+async def test_h19_a_wrong_certificate_is_reported_in_time(
     secured: TlsEngine, untouched: None, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name in it, its authority, the client's own."""
@@ -153,7 +153,7 @@ async def test_h19_a_wrong_certificate_is_said_in_time(
 
 
 @pytest.mark.parametrize("missing", ["cert.pem", "key.pem", "ca.pem", "all"])
-async def test_h19_a_missing_certificate_is_said_in_time(
+async def test_h19_a_missing_certificate_is_reported_in_time(
     secured: TlsEngine, untouched: None, missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also the whole folder."""
@@ -169,7 +169,7 @@ async def test_h19_a_missing_certificate_is_said_in_time(
     assert time.monotonic() - began < 5
 
 
-async def test_h19_without_tls_a_port_that_needs_it_is_said_in_time(
+async def test_h19_a_port_that_requires_tls_is_reported_in_time(
     secured: TlsEngine, untouched: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the engine answers to plain HTTP."""
@@ -181,7 +181,7 @@ async def test_h19_without_tls_a_port_that_needs_it_is_said_in_time(
     assert time.monotonic() - began < 5
 
 
-async def test_h19_a_port_that_never_answers_a_tls_handshake_is_said_in_time(
+async def test_h19_a_port_that_never_answers_a_tls_handshake_is_reported_in_time(
     secured: TlsEngine, untouched: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listener that accepts and is silent."""

@@ -74,7 +74,7 @@ async def test_h16_the_engine_and_its_files_show_no_value_of_the_environment(tol
         assert not files_with(CANARY, Path("/var/lib/docker/containers", found["Id"]))
 
 
-async def test_h16_no_process_shows_a_value_but_the_programs_that_blocks_start(told: Subject) -> None:
+async def test_h16_only_programs_that_blocks_start_show_a_value(told: Subject) -> None:
     assert await told.out(SHOWN) == f"{CANARY} {CANARY}\n"
     assert await told.out(SEARCH) == "[]\n"
     sandbox = {item.partition(":")[0] for item in processes_in(told.namespaces)}
@@ -161,7 +161,7 @@ BAD = {
 
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("environment", BAD.values(), ids=BAD)
-async def test_h7_no_variable_lets_a_start_run_what_an_earlier_sandbox_has_left(
+async def test_h7_no_variable_makes_a_start_run_files_of_an_earlier_sandbox(
     folder: Path, kind: Kind, environment: dict[str, str]
 ) -> None:
     """With PYTHONPATH=/workspace PID 1 of the next sandbox imported `encodings` from the mounted folder before anything else."""
@@ -182,7 +182,7 @@ async def test_h7_no_variable_lets_a_start_run_what_an_earlier_sandbox_has_left(
 
 
 @pytest.mark.usefixtures("untouched")
-async def test_h7_a_folder_that_code_has_closed_is_none_to_import_from(folder: Path, kind: Kind) -> None:
+async def test_h7_a_folder_that_code_has_closed_is_not_imported_from(folder: Path, kind: Kind) -> None:
     """Its owner can open it again: that it can't be written to now says nothing."""
     options: dict[str, Any] = {"bind_dir": folder, "timeout": 10, "environment": {"PYTHONPATH": "/workspace/lib"}}
     os.chown(folder, 4321, 4321)

@@ -77,7 +77,7 @@ async def test_h1_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject,
 
 
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_a_folder_over_its_limits_takes_nothing_more(subject: Subject) -> None:
+async def test_h1_nothing_more_is_stored_in_a_folder_over_its_limits(subject: Subject) -> None:
     """Whatever else is in it: the number of entries that were looked at says nothing about those that were not."""
     for number in range(2 * MOST_FILES + 10):
         (subject.work_dir / "mine" / str(number)).mkdir(parents=True)
@@ -92,7 +92,7 @@ async def test_h1_a_folder_over_its_limits_takes_nothing_more(subject: Subject) 
 
 
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_what_a_killed_client_has_left_half_written_counts(subject: Subject) -> None:
+async def test_h1_half_written_files_of_a_killed_client_count(subject: Subject) -> None:
     subject.kept = MOST_BYTES
     subject.work_dir.mkdir()
     for number in range(4):
@@ -103,7 +103,9 @@ async def test_h1_what_a_killed_client_has_left_half_written_counts(subject: Sub
 
 
 @pytest.mark.usefixtures("small_caps")
-async def test_h1_thousands_of_refused_files_are_one_line(subject: Subject, caplog: pytest.LogCaptureFixture) -> None:
+async def test_h1_thousands_of_refused_files_are_one_log_line(
+    subject: Subject, caplog: pytest.LogCaptureFixture
+) -> None:
     await subject.start({"delete_tmp_files": True})
     with caplog.at_level(logging.WARNING, "autogen_codeact"):
         result = await subject.run("for n in range(1500): open(f'{n:04}', 'w').close()")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("untouched")
 
 FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 REPLACED = (
-    "another folder or a symbolic link has taken the place of the work_dir since the start. Start again to use it."
+    "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."
 )
 
 
@@ -99,7 +99,7 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("change", "reason"), CHANGES, ids=[change.__name__ for change, _ in CHANGES])
-async def test_h18_a_work_dir_that_is_replaced_takes_nothing_and_nothing_is_written_elsewhere(
+async def test_h18_nothing_is_written_to_or_beside_a_replaced_work_dir(
     kind: Kind, tmp_path: Path, change: Callable[[Path], None], reason: str
 ) -> None:
     outside, work_dir = tmp_path / "outside", tmp_path / "work"
@@ -131,7 +131,7 @@ async def test_h18_a_work_dir_that_is_replaced_takes_nothing_and_nothing_is_writ
         assert os.listdir(work_dir) == ["new"]
 
 
-async def test_h18_a_work_dir_that_becomes_read_only_is_a_reason_and_no_failure(kind: Kind, disk: Path) -> None:
+async def test_h18_a_read_only_work_dir_is_a_note_and_no_failure(kind: Kind, disk: Path) -> None:
     async with kind.make(work_dir=disk, delete_tmp_files=True) as executor:
         await out(executor, "open('old', 'w').write('old')")
         await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(disk)], check=True)

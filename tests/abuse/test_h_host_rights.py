@@ -77,7 +77,7 @@ async def test_h5_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, sub
     assert {os.stat(folder / name).st_uid for name in made} == {int(user.partition(":")[0]) if user else owner}
 
 
-async def test_h5_without_the_list_the_same_calls_make_such_files(folder: Path, subject: Subject) -> None:
+async def test_h5_without_the_filter_the_same_calls_make_set_user_id_files(folder: Path, subject: Subject) -> None:
     """The control: the kernel and the folder would let the code do it."""
     if subject.kind.engine == "bubblewrap":
         pytest.skip("bubblewrap's filter can't be left out")
@@ -140,9 +140,7 @@ async def test_h5_no_file_capability_reaches_the_host(folder: Path, subject: Sub
     assert os.listxattr(folder / "able") == []
 
 
-async def test_h5_a_folder_with_set_group_id_hands_on_its_group_and_nothing_more(
-    folder: Path, subject: Subject
-) -> None:
+async def test_h5_a_folder_with_set_group_id_passes_on_only_its_group(folder: Path, subject: Subject) -> None:
     """What the kernel itself sets on a new folder, no call asks for; a program can't run by it."""
     await start(subject, folder)
     os.chmod(folder, 0o2777)

@@ -157,7 +157,7 @@ os.register_at_fork(after_in_child=lambda: threading.Thread(target=later, args=(
 """
 
 
-async def test_h17_what_a_loaded_journal_leaves_running_reaches_nothing(subject: Subject, hosts: Hosts) -> None:
+async def test_h17_what_a_loaded_journal_leaves_running_reaches_no_host(subject: Subject, hosts: Hosts) -> None:
     orders: list[bytes] = []
 
     def take(sock: socket.socket) -> None:

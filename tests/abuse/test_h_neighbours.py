@@ -76,7 +76,7 @@ ATTACK = """
 
 
 @in_process_mode
-async def test_h7_concurrent_blocks_reach_no_process_of_each_other(subject: Subject) -> None:
+async def test_h7_concurrent_blocks_are_isolated_from_each_other(subject: Subject) -> None:
     executor = await subject.start({"timeout": 15})
     victim, attack = await asyncio.gather(run(executor, VICTIM), run(executor, ATTACK))
     assert (victim.outcome, victim.output) == ("ok", "True\n"), victim
@@ -201,7 +201,7 @@ FULL = """
 
 
 @in_process_mode
-async def test_h7_homes_are_gone_after_their_blocks_however_full_and_deep(subject: Subject) -> None:
+async def test_h7_homes_are_removed_after_their_blocks_also_large_and_deep_ones(subject: Subject) -> None:
     await subject.start()
     for _ in range(3):
         await subject.out(FULL)
@@ -376,7 +376,7 @@ CHANGE = """
 
 @in_process_mode
 @pytest.mark.timeout(180)
-async def test_h7_packages_are_installed_by_pip_alone_and_no_other_block_changes_them(subject: Subject) -> None:
+async def test_h7_only_pip_install_blocks_change_packages(subject: Subject) -> None:
     await subject.start(memory="512m", tmp="64m", workspace="64m")
     await subject.out(PACKAGE)
     installed = await subject.run(INSTALL, "sh", timeout=60)
@@ -418,7 +418,7 @@ async def test_h7_packages_of_a_session_are_installed_by_any_block(subject: Subj
 
 
 @in_sessions
-async def test_h7_what_a_shell_of_a_session_has_left_reaches_no_interpreter(subject: Subject) -> None:
+async def test_h7_processes_of_a_session_shell_reach_no_interpreter(subject: Subject) -> None:
     """Its memory could be written to from there, as by any process of the same user."""
     await subject.out("import os; secret = 'of the session'; open('/tmp/pid', 'w').write(str(os.getpid()))")
     reach = """

@@ -78,7 +78,7 @@ async def shown(result: ExecutionResult) -> UserMessage:
 
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=list(LOADS))
-async def test_h11_pictures_cost_the_host_neither_memory_nor_its_loop(subject: Subject, load: str) -> None:
+async def test_h11_pictures_take_little_memory_and_do_not_stall_the_host(subject: Subject, load: str) -> None:
     await subject.start(memory="400m", workspace="64m")
     subject.kept = 64 * MIB
     result = await subject.run(MAKE + "\n".join(f"    {line}" for line in load.splitlines()), timeout=60)
@@ -91,7 +91,7 @@ async def test_h11_pictures_cost_the_host_neither_memory_nor_its_loop(subject: S
     assert await median_excess(lambda: shown(result)) < MOST_EXCESS_S
 
 
-async def test_h11_what_is_too_large_or_broken_is_named_and_not_shown(subject: Subject) -> None:
+async def test_h11_too_large_or_broken_pictures_are_named_and_not_shown(subject: Subject) -> None:
     code = """
     picture("ok.png", 3600, 2400)
     picture("large.png", 8000, 4960)
@@ -105,7 +105,7 @@ async def test_h11_what_is_too_large_or_broken_is_named_and_not_shown(subject: S
     words, *images = message.content
     assert [image.image.size for image in images if isinstance(image, Image)] == [(3600, 2400)]
     assert str(words).splitlines()[-1] == (
-        "Pictures that you are not shown: drawing.svg (it is no PNG, JPEG, GIF or WebP file), "
+        "Pictures that you are not shown: drawing.svg (it is not a PNG, JPEG, GIF or WebP file), "
         "half.png (it is broken or cut off), "
         "large.png (it has 8,000 x 4,960 pixels; at most 10 million, and 8,000 a side, are shown), "
         "short.png (it is broken or cut off)."

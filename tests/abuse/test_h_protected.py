@@ -1,4 +1,4 @@
-"""H. What programs on the host act on by themselves: it is not written back, by whatever name."""
+"""H. Files that programs on the host act on automatically are not written back, in any spelling of their names."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from autogen_codeact.executors.protected import PROTECTED, WriteBack, protected_
 from ..executors.sandboxes import out, run
 from .subject import Kind, Subject
 
-NOTE = "is not written back, because programs on the host act on it by themselves."
+NOTE = "is not written back, because programs on the host act on it automatically."
 VARIANTS = [
     *(".git/config", "sub/.git/hooks/post-checkout", ".GIT/config", ".Git/config", ".git./config", ".git /config"),
     *(".gi\u034ft/config", ".git\ufe0f/config", ".g\u0130t/config", ".git\u3164/config"),
@@ -88,7 +88,7 @@ def planted(folder: Path) -> set[str]:
     return {name for name, content in files_in(folder).items() if content == b"planted"}
 
 
-async def test_h13_settings_and_hooks_of_a_repository_stay_as_they_are(
+async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(
     subject: Subject, repository: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = files_in(repository)
@@ -132,7 +132,7 @@ async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
     assert planted(subject.work_dir) == set(HARMLESS)
 
 
-async def test_h13_code_is_not_kept_under_such_a_name(subject: Subject) -> None:
+async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject: Subject) -> None:
     for name in (".git/hooks/post-commit", ".envrc", "sub/.vscode/tasks.json"):
         result = await subject.run(f"# filename: {name}\nprint('ran')")
         assert (result.outcome, result.output, result.code_file) == ("ok", "ran\n", None), result
@@ -174,7 +174,7 @@ async def test_h13_a_folder_does_not_become_a_repository_by_its_content(
     assert not canary.exists()
 
 
-async def test_h13_what_is_in_a_repository_without_a_name_of_its_own_stays_as_it_is(subject: Subject) -> None:
+async def test_h13_a_bare_repository_with_any_name_is_unchanged(subject: Subject) -> None:
     """A bare one, for example, or the one that a file `.git` on the host points to."""
     bare = subject.work_dir / "bare"
     bare.mkdir(parents=True)
@@ -185,7 +185,7 @@ async def test_h13_what_is_in_a_repository_without_a_name_of_its_own_stays_as_it
     assert files_in(bare) == before
 
 
-async def test_h13_no_link_of_the_host_leads_into_such_a_folder(subject: Subject, repository: Path) -> None:
+async def test_h13_no_link_of_the_host_leads_into_a_protected_folder(subject: Subject, repository: Path) -> None:
     (repository / "link").symlink_to(".git")
     before = files_in(repository / ".git")
     result = await subject.run("import os\nos.mkdir('link')\nopen('link/config', 'w').write('x')")
@@ -215,7 +215,9 @@ def shared() -> Iterator[Path]:
         yield folder
 
 
-async def test_h13_in_a_mounted_folder_they_are_read_only(kind: Kind, shared: Path, untouched: None) -> None:
+async def test_h13_protected_entries_of_a_mounted_folder_are_read_only(
+    kind: Kind, shared: Path, untouched: None
+) -> None:
     repository = shared
     before = files_in(repository)
     code = """
@@ -248,9 +250,9 @@ async def test_h13_in_a_mounted_folder_they_are_read_only(kind: Kind, shared: Pa
         assert (await run(executor, "open('.git/config', 'a').close(); open('.envrc', 'w').close()")).exit_code == 0
 
 
-def test_h13_the_page_names_all_that_is_not_written_back() -> None:
+def test_h13_the_docs_list_all_protected_names() -> None:
     page = (Path(__file__).parents[2] / "docs" / "executors.md").read_text(encoding="utf-8")
-    rows = page.partition("act on them by themselves, when")[2].partition("Nor is anything written")[0]
+    rows = page.partition("act on them automatically: when")[2].partition("Nothing is written to a folder")[0]
     assert set(re.findall(r"`([^`]+)`", rows)) == PROTECTED
 
 
@@ -260,7 +262,7 @@ def test_h13_write_back_is_checked() -> None:
     with pytest.raises(TypeError, match=r"write_back holds names such as '.git', not 7"):
         WriteBack([7])  # type: ignore[list-item]
     for name in ("src", ".gti", "", "sub/.git"):
-        with pytest.raises(ValueError, match="none of the names that are left out by default"):
+        with pytest.raises(ValueError, match="which is not a protected name"):
             WriteBack([name])
     assert WriteBack(["*"]).refused("a/.git/b") is None
     assert WriteBack([".GIT", ".vs*"]).refused(".vscode/.git") is None

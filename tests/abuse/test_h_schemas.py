@@ -179,7 +179,7 @@ LARGE = {
 
 
 @each_engine
-async def test_h8_large_and_recursive_schemas_take_little(subject: Subject) -> None:
+async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> None:
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(LARGE.values())]
     subject.kept = 64 * MIB  # what was read of them stays as long as the tools
     async with LoopLag() as lag:
@@ -201,7 +201,7 @@ async def test_h8_large_and_recursive_schemas_take_little(subject: Subject) -> N
     ],
     ids=["a wrong limit", "a wrong type", "too large"],
 )
-async def test_h8_a_schema_that_is_none_is_refused_by_name(schema: dict[str, Any], words: str) -> None:
+async def test_h8_an_invalid_schema_is_refused_by_name(schema: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the Shelf") as caught:
         await HostTools([Shelf([tool(schema)])]).start()
     assert words in str(caught.value)
@@ -257,7 +257,7 @@ SCHEMAS = st.recursive(
     WORDS,
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
-async def test_h8_generated_schemas_are_data(
+async def test_h8_generated_schemas_are_treated_as_data(
     parameters: dict[str, Any], definitions: dict[str, Any], name: str, description: str
 ) -> None:
     described = {"name": name, "description": description, "parameters": {**parameters, "$defs": definitions}}

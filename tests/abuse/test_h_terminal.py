@@ -58,7 +58,7 @@ def plain(text: str) -> str:
 
 @TERMINAL
 @SANDBOXES
-def test_h9_what_code_does_and_says_in_a_file_that_is_run(sandbox: str, terminal: bool, tmp_path: Path) -> None:
+def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox: str, terminal: bool, tmp_path: Path) -> None:
     # Names of files can hold no line ends and no controls here: such files are not copied at all.
     page = tmp_path / f"a{EVIL}.md"
     page.write_text(
@@ -81,7 +81,7 @@ def test_h9_what_code_does_and_says_in_a_file_that_is_run(sandbox: str, terminal
 
 
 @SANDBOXES
-def test_h9_what_is_printed_as_json_is_ascii_and_whole(sandbox: str) -> None:
+def test_h9_exec_prints_complete_ascii_json(sandbox: str) -> None:
     status, written = run(
         *("exec", "--sandbox", sandbox, "--json", "-"),
         terminal=False,
@@ -97,7 +97,7 @@ def test_h9_what_is_printed_as_json_is_ascii_and_whole(sandbox: str) -> None:
 
 @TERMINAL
 @pytest.mark.parametrize("options", [[], ["--stream"], ["--act"], ["--team"]], ids=str)
-def test_h9_what_models_say_also_as_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
+def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], terminal: bool, tmp_path: Path) -> None:
     words = f"A{EVIL} B{ENTITIES} [l{ENTITIES}](http://x/{ENTITIES} '{ENTITIES}') ![i](y{ENTITIES}) `{EVIL}`\n\n# {ENTITIES}\n"
     table = f"| a{ENTITIES} |\n|---|\n| {EVIL} |\n"
     block = code(f"print({EVIL!r}); open('b\\u202e.txt', 'w').close()")
@@ -115,7 +115,7 @@ def test_h9_what_models_say_also_as_entities(options: list[str], terminal: bool,
         assert r"\x1b" in text
 
 
-def test_h9_what_a_run_prints_as_json_is_ascii_and_whole(tmp_path: Path) -> None:
+def test_h9_run_prints_complete_ascii_json(tmp_path: Path) -> None:
     model = replay(tmp_path, f"Words {EVIL} {ENTITIES}")
     status, written = run("run", "task", "--model", model, "--json", terminal=False)
     assert (status, written.isascii(), written.replace("\n", "").isprintable()) == (0, True, True)
@@ -123,7 +123,7 @@ def test_h9_what_a_run_prints_as_json_is_ascii_and_whole(tmp_path: Path) -> None
 
 
 @TERMINAL
-def test_h9_errors_of_commands(terminal: bool, tmp_path: Path) -> None:
+def test_h9_errors_of_commands_are_escaped(terminal: bool, tmp_path: Path) -> None:
     for arguments in (
         ["exec", f"none{EVIL}"],
         ["run", "x", "--model", f"{EVIL}.json"],
@@ -137,7 +137,7 @@ def test_h9_errors_of_commands(terminal: bool, tmp_path: Path) -> None:
 
 
 @TERMINAL
-def test_h9_what_nobody_expected_to_be_printed(terminal: bool, tmp_path: Path) -> None:
+def test_h9_unexpected_output_is_escaped(terminal: bool, tmp_path: Path) -> None:
     program = (
         "import logging, sys, warnings\n"
         "from autogen_codeact.cli.ending import clean_exit, say\n"
@@ -167,7 +167,7 @@ def test_h9_what_nobody_expected_to_be_printed(terminal: bool, tmp_path: Path) -
     assert f"RuntimeError: {SHOWN}\n" in text
 
 
-def test_h9_the_log_of_an_image_build() -> None:
+def test_h9_the_log_of_an_image_build_is_escaped() -> None:
     said: list[str] = []
     reporter = Reporter(said.append, every=60)
     reporter.say(EVIL)

@@ -97,7 +97,7 @@ async def test_h10_results_of_four_megabytes_do_not_stall_the_loop(subject: Subj
 
 
 @one_kind
-async def test_h10_ten_thousand_calls_are_told_in_few_words(subject: Subject) -> None:
+async def test_h10_a_message_about_ten_thousand_calls_is_short(subject: Subject) -> None:
     subject.kept = 64 * MIB
     await subject.start({"tools": TOOLS, "timeout": 50})
     code = """

@@ -187,7 +187,7 @@ def second_engine() -> Iterator[SecondEngine]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
 @pytest.mark.parametrize("transfer", ["sent with a block", "fetched with a block"])
-async def test_h19_an_engine_that_ends_during_a_transfer_is_told_and_leaves_no_half_file(
+async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_half_file(
     second_engine: SecondEngine, untouched: None, tmp_path: Path, transfer: str, number: signal.Signals
 ) -> None:
     """It is started again, and the next block has a fresh sandbox."""

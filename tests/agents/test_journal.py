@@ -37,7 +37,7 @@ REBUILT = (
 )
 SAME = f"{REBUILT} All went as before."
 DIFFERENT = f"{REBUILT}\nIt differs from what it was:\n"
-NOT_THERE = "\nWhat a block that was not rebuilt had defined is not there."
+NOT_THERE = "\nThe session has no variables or functions from blocks that were not rebuilt."
 
 
 class World:

@@ -115,7 +115,7 @@ async def test_leaving_the_loop_kills_the_block(
 @AGENTS
 @STREAMS
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_cancelling_who_reads_kills_the_block(
+async def test_cancelling_the_reader_kills_the_block(
     session: SandboxCodeExecutor, make: Callable[..., Any], begin: Callable[[Any], Stream], streamed: bool
 ) -> None:
     async def read() -> None:

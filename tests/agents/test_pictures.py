@@ -67,7 +67,7 @@ def header(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
         ("WEBP", {"mode": "RGBA"}),
     ],
 )
-def test_a_whole_picture_is_passed_on_as_it_is(kind: str, options: dict[str, Any]) -> None:
+def test_a_complete_picture_is_passed_on_unchanged(kind: str, options: dict[str, Any]) -> None:
     data = encoded(kind=kind, **options)
     image = read_picture(data)
     assert (image.data_uri, image.to_base64()) == (
@@ -83,7 +83,7 @@ def test_a_figure_at_300_dots_per_inch_is_shown() -> None:
     assert read_picture(encoded((3600, 2400), mode="RGBA")).image.size == (3600, 2400)
 
 
-def test_what_only_describes_a_png_is_left_behind() -> None:
+def test_metadata_of_a_png_is_removed() -> None:
     plain = encoded()
     end = chunk(b"IEND", b"")
     bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**6)))
@@ -92,12 +92,12 @@ def test_what_only_describes_a_png_is_left_behind() -> None:
     )
 
 
-def test_what_only_describes_a_jpeg_is_left_behind() -> None:
+def test_metadata_of_a_jpeg_is_removed() -> None:
     described = encoded(kind="JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\0\0", comment=b"note", icc_profile=bytes(70_000))
     assert read_picture(described + b"<script>").to_base64() == base64.b64encode(encoded(kind="JPEG")).decode()
 
 
-def test_of_an_animated_gif_the_first_frame_is_shown() -> None:
+def test_the_first_frame_of_an_animated_gif_is_shown() -> None:
     image = read_picture(frames("GIF")).image
     assert (image.n_frames, image.convert("RGB").getpixel((4, 4))) == (1, (255, 0, 0))
 
@@ -114,7 +114,7 @@ def test_a_picture_of_too_many_pixels_is_not_shown(size: tuple[int, int]) -> Non
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
-def test_so_it_is_in_each_format(kind: str) -> None:
+def test_a_picture_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> None:
     with pytest.raises(NotShown, match="it has 5,000 x 2,001 pixels"):
         read_picture(encoded((5_000, 2_001), kind))
 
@@ -140,7 +140,7 @@ def test_so_it_is_in_each_format(kind: str) -> None:
         b"RIFF\xff\xff\xff\xffWEBPVP8 ",
     ],
 )
-def test_what_is_broken_is_not_shown(data: bytes) -> None:
+def test_a_broken_picture_is_not_shown(data: bytes) -> None:
     with pytest.raises(NotShown, match="it is broken or cut off"):
         read_picture(data)
 
@@ -164,8 +164,8 @@ def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
         encoded(kind="TIFF"),
     ],
 )
-def test_no_other_kind_of_picture_is_shown(data: bytes) -> None:
-    with pytest.raises(NotShown, match="it is no PNG, JPEG, GIF or WebP file"):
+def test_other_picture_formats_are_not_shown(data: bytes) -> None:
+    with pytest.raises(NotShown, match="it is not a PNG, JPEG, GIF or WebP file"):
         read_picture(data)
 
 
@@ -179,7 +179,7 @@ WHOLE = [encoded((9, 8), kind) for kind in FORMATS] + [frames("GIF"), frames("WE
 
 @given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=8)), max_size=4))
 @example(WHOLE[0], [(16, bytes(8))])
-def test_any_bytes_are_a_bounded_picture_or_none(data: bytes, changes: list[tuple[int, bytes]]) -> None:
+def test_any_bytes_are_a_limited_picture_or_refused(data: bytes, changes: list[tuple[int, bytes]]) -> None:
     for at, new in changes:
         data = data[:at] + new + data[at + len(new) :]
     try:
@@ -189,7 +189,7 @@ def test_any_bytes_are_a_bounded_picture_or_none(data: bytes, changes: list[tupl
     assert len(image.to_base64()) <= len(data) * 4 / 3 + 8
 
 
-async def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
+async def test_pictures_that_are_not_shown_are_named(tmp_path: Path) -> None:
     def file(name: str, data: bytes, media_type: str = "image/png") -> Artifact:
         (tmp_path / name).write_bytes(data)
         return Artifact(name, len(data), media_type, tmp_path / name)
@@ -212,14 +212,14 @@ async def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
     assert [image.image.size for image in images if isinstance(image, Image)] == [(1, 1), (2, 1), (3, 1), (4, 1)]
     assert str(words).splitlines()[-1] == (
         "Pictures that you are not shown: half.png (it is broken or cut off), "
-        "a.svg (it is no PNG, JPEG, GIF or WebP file), "
+        "a.svg (it is not a PNG, JPEG, GIF or WebP file), "
         "large.png (it has 8,000 x 5,000 pixels; at most 10 million, and 8,000 a side, are shown), "
         "heavy.png (with it there would be more than 4 MiB of pictures), gone.png (it can't be read), "
         "5.png (only the first 4 are), a picture of a host tool (only the first 4 are)."
     )
 
 
-def test_all_pictures_of_a_result_share_one_room(tmp_path: Path) -> None:
+def test_all_pictures_of_a_result_share_one_size_limit(tmp_path: Path) -> None:
     noise = PILImage.effect_noise((1_000, 1_000), 99).convert("RGB")
     for number in range(4):
         noise.save(tmp_path / f"{number}.png", compress_level=0)
@@ -234,7 +234,7 @@ def test_a_large_picture_of_a_host_tool_is_scaled_down() -> None:
     assert (images[0].image.size, given.image.size) == ((1536, 512), (3_000, 1_000))
 
 
-async def test_a_saved_conversation_comes_back_with_its_pictures_as_they_are() -> None:
+async def test_a_saved_conversation_is_loaded_with_unchanged_pictures() -> None:
     context = UnboundedChatCompletionContext()
     image = read_picture(encoded((50, 40)))
     foreign = Image.from_pil(PILImage.new("RGB", (4_000, 3_000)))

@@ -34,7 +34,7 @@ REBUILT = (
 )
 SAME = f"{REBUILT} All went as before."
 DIFFERENT = f"{REBUILT}\nIt differs from what it was:\n"
-NOT_THERE = "\nWhat a block that was not rebuilt had defined is not there."
+NOT_THERE = "\nThe session has no variables or functions from blocks that were not rebuilt."
 
 
 @pytest.fixture(params=["docker", "bubblewrap"])
@@ -129,7 +129,7 @@ async def test_a_column_is_doubled_once_however_often_the_state_is_loaded(make: 
         assert contents(work) == before
 
 
-async def test_blocks_find_the_files_that_they_found_then(make: Make, work: Path) -> None:
+async def test_blocks_find_the_same_files_as_the_first_time(make: Make, work: Path) -> None:
     """Files that blocks have made are made again in the copy, later ones are not there yet, and all are in the end."""
     (work / "given.txt").write_text("given")
     blocks = [
@@ -200,7 +200,7 @@ async def test_a_block_that_only_writes_or_lists_what_has_changed_is_rebuilt(mak
     assert printed == ["3 ['data.txt'] mine another\n"]
 
 
-async def test_folders_are_there_as_they_were_then(make: Make, work: Path) -> None:
+async def test_folders_are_the_same_as_the_first_time(make: Make, work: Path) -> None:
     blocks = [
         "import os\nos.mkdir('out')\nos.makedirs('deep/er')\nopen('out/a.txt', 'w').write('a')\nNone",
         "open('deep/er/b.txt', 'w').write('b')\nfound = sorted(os.listdir()), os.listdir('out')\nNone",
@@ -211,7 +211,7 @@ async def test_folders_are_there_as_they_were_then(make: Make, work: Path) -> No
     assert printed == ["(['deep', 'out'], ['a.txt']) ['a.txt'] ['b.txt']\n"]
 
 
-async def test_modules_that_blocks_have_written_are_those_of_then(make: Make) -> None:
+async def test_modules_that_blocks_have_written_are_the_same_as_the_first_time(make: Make) -> None:
     """Replayed blocks follow each other within the second by which Python tells a changed module."""
     blocks = [
         "open('mod.py', 'w').write('X = 1')\nimport mod\none = mod.X",
@@ -231,7 +231,7 @@ def seven() -> int:
     return 7
 
 
-async def test_what_the_start_of_a_sandbox_makes_is_there(make: Make, work: Path) -> None:
+async def test_files_that_the_start_of_a_sandbox_makes_exist(make: Make, work: Path) -> None:
     options: dict[str, Any] = {"functions": [seven], "init_command": "echo begun > /workspace/begun.txt"}
     blocks = [
         "from functions import seven\nx = seven(), open('begun.txt').read(), open('functions.py').read()",
@@ -246,7 +246,7 @@ async def test_what_the_start_of_a_sandbox_makes_is_there(make: Make, work: Path
     assert contents(work) == before
 
 
-async def test_what_needs_a_block_that_was_not_rebuilt_is_named_too(make: Make, work: Path) -> None:
+async def test_blocks_that_depend_on_one_that_was_not_rebuilt_are_named(make: Make, work: Path) -> None:
     (work / "data.txt").write_text("old")
     blocks = ["text = open('data.txt').read()", "length = len(text)", "other = 7"]
     state, _, _ = await turn(await make(), None, *blocks)
@@ -260,7 +260,7 @@ async def test_what_needs_a_block_that_was_not_rebuilt_is_named_too(make: Make, 
     assert printed == ["['other']\n"]
 
 
-async def test_temporary_files_of_a_block_that_was_not_rebuilt_are_gone(make: Make, work: Path) -> None:
+async def test_temporary_files_of_a_block_that_was_not_rebuilt_are_removed(make: Make, work: Path) -> None:
     (work / "data.txt").write_text("old")
     blocks = [
         "with open('/tmp/copy.txt', 'w') as copy, open('data.txt') as file:\n    copy.write(file.read())",
@@ -324,7 +324,7 @@ async def test_a_post_to_an_allowed_host_is_made_once(make: Make, hosts: Hosts) 
     assert (len(orders), printed[-1]) == (3, "b'17'\n")
 
 
-async def test_what_was_refused_then_is_refused_again_and_that_is_the_same(make: Make, hosts: Hosts) -> None:
+async def test_a_connection_refused_both_times_is_no_difference(make: Make, hosts: Hosts) -> None:
     server = hosts.serve(lambda sock: None, "shop.example")
     code = "try:\n" + "".join(f"    {line}\n" for line in POST.format(port=server.port + 1).splitlines())
     code += "except OSError as error:\n    refused = True"
@@ -333,9 +333,7 @@ async def test_what_was_refused_then_is_refused_again_and_that_is_the_same(make:
     assert (words, printed) == (SAME.format("1 block was"), ["True\n"])
 
 
-async def test_what_a_block_has_left_running_does_not_go_on_after_the_rebuilding(
-    make: Make, hosts: Hosts, work: Path
-) -> None:
+async def test_processes_of_a_block_end_with_the_rebuilding(make: Make, hosts: Hosts, work: Path) -> None:
     orders: list[bytes] = []
 
     def take(sock: socket.socket) -> None:
@@ -376,7 +374,7 @@ async def test_a_host_tool_is_called_once(make: Make) -> None:
     assert calls == [5]
 
 
-async def test_a_journal_without_manifests_is_run_on_a_copy_and_that_is_said(make: Make, work: Path) -> None:
+async def test_a_journal_without_manifests_is_run_on_a_copy_with_a_note(make: Make, work: Path) -> None:
     (work / "prices.csv").write_text("100\n")
     state, _, _ = await turn(await make(), None, "unit = 'euro'", DOUBLE)
     for entry in state["journal"]["entries"]:
@@ -410,8 +408,8 @@ async def test_with_bind_dir_nothing_is_run_again(make: Make, request: pytest.Fi
     )
     assert words == (
         "The session could not be rebuilt and is empty: its workspace is a folder of the host (bind_dir), which its 2 blocks "
-        "could change if they were run again; give the agent an executor with work_dir instead to have it rebuilt. What its code "
-        "had defined is not there."
+        "could change if they were run again; give the agent an executor with work_dir instead to have it rebuilt. Variables "
+        "and functions of its earlier code are lost."
     )
     assert printed == ["False 1\n"]
     assert (folder / "prices.csv").read_text() == "200\n"

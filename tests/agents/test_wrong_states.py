@@ -95,7 +95,7 @@ def with_type(agent: Any, state: Any) -> Any:
 
 @pytest.mark.parametrize("make", [actor, coder])
 @pytest.mark.parametrize("name", WRONG)
-async def test_an_agent_refuses_it(make: Callable[[], Any], name: str) -> None:
+async def test_an_agent_refuses_an_invalid_state(make: Callable[[], Any], name: str) -> None:
     state, message = WRONG[name]
     agent = make()
     before = await agent.save_state()
@@ -106,7 +106,7 @@ async def test_an_agent_refuses_it(make: Callable[[], Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_a_team_refuses_it_as_a_whole(name: str) -> None:
+async def test_a_team_refuses_an_invalid_state_completely(name: str) -> None:
     state, message = WRONG[name]
     agents = [actor(), coder()]
     team = Team(agents, termination_condition=MaxMessageTermination(3))
@@ -138,7 +138,7 @@ def scripted_message() -> Any:
         ([], "The state can't be loaded: the state: "),
     ],
 )
-async def test_a_team_says_what_is_wrong_with_its_own_part(state: Any, message: str) -> None:
+async def test_a_team_names_an_invalid_field_of_its_own(state: Any, message: str) -> None:
     team = Team([actor()], termination_condition=MaxMessageTermination(3))
     with pytest.raises(ValueError, match=message) as caught:
         await team.load_state(state)
@@ -165,7 +165,7 @@ async def test_a_hostile_state_does_not_hold_up_the_event_loop() -> None:
     assert worst < 1.0  # it would be seconds
 
 
-async def test_what_is_saved_can_be_loaded_again() -> None:
+async def test_a_saved_state_can_be_loaded_again() -> None:
     """Also at the bounds: as many calls and blocks as there can be, as long as they can be."""
     record, executor = SessionRecord(), BubblewrapCommandLineCodeExecutor(mode="session")
     call = ToolCall("pay", {"x" * 5_000: "y" * 50_000}, "ok", "z" * 50_000)

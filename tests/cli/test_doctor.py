@@ -77,7 +77,7 @@ async def isolation(executor):
     return {check.name: check for check in limit_checks(json.loads(result.output), Limits())}["isolation"]
 
 
-async def test_whether_blocks_are_isolated_from_each_other_is_said(docker_engine, tmp_path):
+async def test_isolation_of_blocks_is_reported(docker_engine, tmp_path):
     here = await isolation(DockerCommandLineCodeExecutor())
     if here.status == "ok":
         assert here.detail.startswith("blocks of one sandbox are isolated from each other: Landlock ABI ")

@@ -135,7 +135,7 @@ def test_blocks_share_memory_in_a_session_only():
     assert done.objects[-1]["error"]["type"] == "NameError"
 
 
-def test_a_syntax_error_is_said_once():
+def test_a_syntax_error_is_printed_once():
     for mode in ("process", "session"):
         done = codeact("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
         assert done.status == 1
@@ -143,7 +143,7 @@ def test_a_syntax_error_is_said_once():
         assert "\nfailed, SyntaxError, exit code 1, " in done.out
 
 
-def test_files_that_go_with_the_sandbox_are_named_so(tmp_path):
+def test_files_that_are_not_kept_are_marked(tmp_path):
     text = code("open('plot.png', 'wb').write(b'x' * 2000)")
     assert "File: plot.png (2 kB; not kept: --work-dir FOLDER keeps files)\n" in codeact("exec", "-", stdin=text).out
     (kept,) = codeact("exec", "-", "--json", stdin=text).objects[0]["artifacts"]

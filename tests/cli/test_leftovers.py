@@ -221,7 +221,7 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         assert line.split()[:4] == ["would", "be", "removed", "bubblewrap"]
         assert f"processes; process {other.process.pid}, which is dead, started it" in line
         assert done.err.startswith(
-            "codeact: only bubblewrap's sandboxes and temporary folders are looked at: No Docker engine at"
+            "codeact: only bubblewrap's sandboxes and temporary folders are checked: No Docker engine at"
         )
         assert alive(sandbox)
         done = codeact("clean", env={"DOCKER_HOST": "unix:///nowhere"})

@@ -36,7 +36,7 @@ async def answer(agent: Any, *messages: TextMessage) -> str:
     return response.chat_message.content
 
 
-async def test_code_that_fails_and_code_that_prints_nothing_are_told_in_autogens_sentences(local: CodeExecutor) -> None:
+async def test_failing_and_silent_code_have_autogens_sentences(local: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", local)
     failed = await answer(agent, fenced("print('on')"), fenced("import math; math.sqrt(-1)"))
     assert failed.startswith("The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\non\n")
@@ -50,9 +50,7 @@ async def test_code_that_fails_and_code_that_prints_nothing_are_told_in_autogens
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_a_refusal_and_what_can_not_be_dumped_are_told_in_autogens_sentences(
-    local: CodeExecutor, is_async: bool
-) -> None:
+async def test_a_refusal_and_a_failed_dump_have_autogens_sentences(local: CodeExecutor, is_async: bool) -> None:
     def no(request: ApprovalRequest) -> ApprovalResponse:
         return ApprovalResponse(approved=False, reason=f"no {request.code.count('```')}")
 
@@ -96,7 +94,7 @@ async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> N
         assert "Timeout" not in await answer(CodeExecutorAgent("runner", executor), fenced(code))
 
 
-async def test_kept_apart_the_streams_are_the_codes_own(tmp_path: Path) -> None:
+async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
     async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=1, split_streams=True) as executor:
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
@@ -107,13 +105,13 @@ async def test_kept_apart_the_streams_are_the_codes_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/tmp/x.py", "../x.py", "a/../../x.py"])
-async def test_a_file_name_outside_is_told_in_autogens_sentence(tmp_path: Path, name: str) -> None:
+async def test_a_file_name_outside_the_workspace_has_autogens_sentence(tmp_path: Path, name: str) -> None:
     async with DockerCommandLineCodeExecutor(work_dir=tmp_path) as executor:
         result = await executor.execute_code_blocks([block(f"# filename: {name}\nprint(1)")], CancellationToken())
     assert (result.exit_code, result.output.partition(".")[0]) == (1, "Filename is not in the workspace")
 
 
-async def test_what_the_first_command_makes_is_in_the_folder_after_the_start(tmp_path: Path) -> None:
+async def test_files_of_init_command_are_in_the_folder_after_the_start(tmp_path: Path) -> None:
     command = "echo made > init.txt; mkdir sub; echo 2 > sub/two.txt"
     async with DockerCommandLineCodeExecutor(work_dir=tmp_path, init_command=command):
         assert (tmp_path / "init.txt").read_text() == "made\n"
@@ -121,7 +119,7 @@ async def test_what_the_first_command_makes_is_in_the_folder_after_the_start(tmp
         assert len(os.listdir(tmp_path)) == 2
 
 
-async def test_code_without_a_name_is_gone_but_its_path_is_told(tmp_path: Path) -> None:
+async def test_the_path_of_removed_code_is_in_the_result(tmp_path: Path) -> None:
     async def path_of(executor: DockerCommandLineCodeExecutor, code: str) -> Path:
         result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
         assert result.code_file is not None
@@ -137,7 +135,7 @@ async def test_code_without_a_name_is_gone_but_its_path_is_told(tmp_path: Path) 
         assert (await path_of(executor, "# filename: named.py\nprint(1)")).exists()
 
 
-async def test_what_the_constructor_and_the_folder_raise_has_autogens_sentences() -> None:
+async def test_errors_of_constructor_and_folder_have_autogens_sentences() -> None:
     with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1"):
         DockerCommandLineCodeExecutor(timeout=0)
     executor = DockerCommandLineCodeExecutor()

@@ -59,7 +59,7 @@ class Screen:
 
     def code(self) -> str:
         """The code that the last prompt asks for."""
-        return re.findall(r"put (\d+) behind a yes to this one", self.look())[-1]
+        return re.findall(r"such as: y (\d+)\]", self.look())[-1]
 
     async def shows(self, text: str, times: int = 1) -> None:
         """Wait until it is there so many times."""

@@ -59,7 +59,7 @@ def fill(folder: Path, depth: int) -> None:
     os.close(at)
 
 
-def test_a_folder_is_its_process_until_that_ends(place: Path) -> None:
+def test_a_folder_is_locked_until_its_process_ends(place: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", MAKE, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -85,7 +85,7 @@ async def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before - 1
 
 
-def test_nothing_but_own_folders_is_touched(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_only_own_folders_are_removed(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Anybody may put something of this name into a folder for temporary files."""
     target = tmp_path_factory.mktemp("target")
     (target / "data").write_text("1")
@@ -132,7 +132,7 @@ def test_links_in_a_folder_are_removed_and_not_followed(place: Path, tmp_path_fa
     assert (target / "data").read_text() == "1"
 
 
-def test_however_deep_it_is_a_folder_goes(place: Path) -> None:
+def test_a_deep_folder_is_removed(place: Path) -> None:
     folder = left_behind(place)
     fill(folder, 3000)
     assert remove_abandoned(folder)
@@ -142,10 +142,10 @@ def test_however_deep_it_is_a_folder_goes(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_a_sweep_has_an_end_and_the_next_goes_on(place: Path) -> None:
+def test_a_sweep_is_limited_and_the_next_continues(place: Path) -> None:
     folder = left_behind(place)
     fill(folder, 2000)
-    with pytest.raises(TimeoutError, match=r"has too much in it to be removed in 0\.005 s"):
+    with pytest.raises(TimeoutError, match=r"contains too much to be removed in 0\.005 s"):
         remove_abandoned(folder, 0.005)
     assert abandoned_folders() == [folder]
     for _ in range(10_000):
@@ -170,7 +170,7 @@ def test_a_start_sweeps_once_in_the_background(place: Path) -> None:
     assert second.exists()
 
 
-def test_a_folder_that_a_sweep_takes_while_it_is_made_is_made_anew(
+def test_a_folder_that_a_sweep_removes_while_it_is_made_is_made_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the making of a folder and its lock it looks like one of a dead process."""

@@ -238,11 +238,11 @@ class TestInAContainer:
         ("place", "own"),
         [("/dev/shm", False), ("/dev/shm/x/", False), ("/dev", False), ("/dev/shmx", True), ("/mnt/dev/shm", True)],
     )
-    def test_shared_memory_that_is_mounted_is_not_emptied(self, tmp_path: Path, place: str, own: bool) -> None:
+    def test_mounted_shared_memory_is_not_emptied(self, tmp_path: Path, place: str, own: bool) -> None:
         executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
         assert executor._new_sandbox().settings.own_shm is own
 
-    async def test_a_file_of_the_host_in_shared_memory_stays(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_a_file_of_the_host_in_shared_memory_is_kept(self, sandbox_image: str, tmp_path: Path) -> None:
         (tmp_path / "kept").write_text("x")
         volumes = {str(tmp_path): {"bind": "/dev/shm/given", "mode": "rw"}}
         async with DockerCommandLineCodeExecutor(extra_volumes=volumes, user="0:0") as executor:

@@ -246,7 +246,7 @@ class TestPackages:
         try:
             monkeypatch.setenv("PIP_INDEX_URL", f"https://{host}:{server.server_port}/simple")
             with pytest.raises(
-                SandboxStartError, match="The certificate of the package index is not trusted"
+                SandboxStartError, match="The build does not trust the certificate of the package index"
             ) as caught:
                 resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
         finally:

@@ -104,7 +104,7 @@ def test_bad_names(name: object):
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_X", "GCONV_PATH", "GLIBC_TUNABLES", "CODEACT_X"])
-def test_names_that_a_running_interpreter_does_not_go_by_are_refused(name: str):
+def test_variables_that_a_running_interpreter_ignores_are_refused(name: str):
     for environment in ({name: "x"}, {name: "${X}"}, [name]):
         with pytest.raises(ValueError, match=f"{name} can't be set for the whole sandbox: ."):
             parse_environment(environment)
@@ -125,24 +125,24 @@ BAD = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
-def test_what_the_interpreter_must_know_is_passed_to_it(name: str, value: str):
+def test_variables_for_the_start_of_the_interpreter_are_selected(name: str, value: str):
     values = resolve(parse_environment({name: value, "PYTHONPATH": "/a", "KEY": "x"}), {})
     assert interpreter_variables(values) == ({name: value} if value else {})
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
-def test_what_the_interpreter_would_not_start_with_is_refused_and_not_shown(name: str, value: str):
-    with pytest.raises(ValueError, match=f"^The value of {name} is none that Python can start with; give ") as caught:
+def test_invalid_values_for_the_interpreter_are_refused_and_not_shown(name: str, value: str):
+    with pytest.raises(ValueError, match=f"^Python can't start with this value of {name}; give ") as caught:
         parse_environment({name: value})
     assert "s3cret" not in str(caught.value)
     # By way of the host it is known at the start only, and by the host's name.
     for reference in ("${OTHER}", "${NONE:-" + value + "}"):
         parsed = parse_environment({name: reference})
-        with pytest.raises(ValueError, match=r"^The value of (OTHER|NONE) is none that Python can start with; give "):
+        with pytest.raises(ValueError, match=r"^Python can't start with this value of (OTHER|NONE); give "):
             resolve(parsed, {"OTHER": value})
 
 
-def test_more_than_a_program_can_be_given_is_refused():
+def test_too_large_variables_are_refused():
     with pytest.raises(
         ValueError, match=r"^The value of LONG has 131,072 bytes, more than Linux can give to a program"
     ):

@@ -267,7 +267,7 @@ class TestWhatComesBack:
             f"ValueError ValueError {'x' * 60} ValueError",
         ]
 
-    async def test_a_failing_tool_is_logged_on_the_host_alone(
+    async def test_a_failing_tool_is_logged_only_on_the_host(
         self, make: Make, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def fails(secret: str) -> None:

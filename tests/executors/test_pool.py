@@ -248,7 +248,7 @@ class TestBounds:
             await pool.ready(20)
             async with pool.executor():
                 text = (
-                    "no sandbox of the pool was to be had within 0.3 s: 1 of at most 1 are in use, 0 are being started; "
+                    "no sandbox of the pool was available within 0.3 s: 1 of at most 1 are in use, 0 are being started; "
                     "stop an executor that is done, or raise max_alive"
                 )
                 with pytest.raises(SandboxTimeout) as caught:

@@ -88,7 +88,7 @@ def test_started_by_many_threads_it_has_one_keeper(sandbox: Any, monkeypatch: py
         assert len(keepers) == 1
 
 
-async def test_sandboxes_that_do_not_answer_keep_nobody_longer_than_the_deadline() -> None:
+async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_most() -> None:
     async with SandboxPool(4, max_alive=4, acquire_timeout=3) as pool:
         await pool.ready(30)
         names = [held.sandbox.name for held in pool._running()._held]
@@ -96,7 +96,7 @@ async def test_sandboxes_that_do_not_answer_keep_nobody_longer_than_the_deadline
             for name in names:
                 api.pause(name)
             began = time.monotonic()
-            with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was to be had within 3 s"):
+            with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was available within 3 s"):
                 await pool.executor().start()
             assert time.monotonic() - began < 6
             for name in names:
@@ -108,7 +108,7 @@ async def test_sandboxes_that_do_not_answer_keep_nobody_longer_than_the_deadline
 
 
 @pytest.mark.parametrize("sandbox", ["docker", "bubblewrap"])
-async def test_stopped_while_many_wait_everybody_is_told_at_once(sandbox: Any) -> None:
+async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
     pool = SandboxPool(1, sandbox=sandbox, max_alive=1)
     await pool.start()
     await pool.ready(30)

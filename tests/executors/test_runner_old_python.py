@@ -225,7 +225,7 @@ class TestTheBootCode:
         )
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
-    def test_an_interpreter_with_a_seed_is_as_the_code_wants_it(self, python: str, tmp_path: Path) -> None:
+    def test_an_interpreter_with_a_seed_has_the_codes_variables(self, python: str, tmp_path: Path) -> None:
         given = {"PYTHONHASHSEED": "7", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/given", "KEY": "k"}
         look = "import os, sys; print(hash('a'), sys.flags.optimize, '/given' in sys.path, os.environ['KEY'])"
         with LocalRunner(python, tmp_path, environment=given) as runner:

@@ -74,16 +74,16 @@ class TestTheNamespace:
             assert result.output.endswith(f"Error: {result.error.message}\n")
 
     @pytest.mark.parametrize("end", ["", "\n", "\n\n", "  # é"])
-    async def test_carets_stand_below_what_failed(self, session: DockerCommandLineCodeExecutor, end: str) -> None:
+    async def test_carets_mark_the_failing_expression(self, session: DockerCommandLineCodeExecutor, end: str) -> None:
         result = await run(session, f"page = 'a\\x0cb'\nzero = 0\n1 / zero{end}")
         _, _, line, carets, _ = result.output.splitlines()
         assert (line, carets) == (f"    1 / zero{end.rstrip()}", "    ~~^~~~~~")
 
-    async def test_lines_are_cut_where_python_cuts_them(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_lines_are_split_as_python_splits_them(self, session: DockerCommandLineCodeExecutor) -> None:
         result = await run(session, "page = 'a\x0cb\u2028c'\rzero = 0\r\n1 / zero")
         assert "    1 / zero\n    ~~^~~~~~\n" in result.output
 
-    async def test_an_error_that_lies_about_itself_is_a_result(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_an_error_with_hostile_attributes_is_a_result(self, session: DockerCommandLineCodeExecutor) -> None:
         lies = """
         class Liar(SyntaxError):
             msg = filename = lineno = property(lambda self: 1 / 0)

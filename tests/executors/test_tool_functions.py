@@ -294,7 +294,7 @@ async def test_a_float_is_finite_unless_the_annotation_says_otherwise(value: flo
         assert not math.isfinite((await tool.run({"number": value}, CancellationToken())).value)
 
 
-async def test_of_many_wrong_values_the_first_are_told():
+async def test_of_many_invalid_values_the_first_are_reported():
     def count(numbers: dict[str, int]) -> int:
         return len(numbers)
 

@@ -117,7 +117,7 @@ class TestAPerson:
         assert await next_one == YES
         terminal.hang_up()
 
-    async def test_who_is_not_there_has_said_no(
+    async def test_a_closed_terminal_is_a_no(
         self, terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked = asyncio.ensure_future(AskPerson()(request()))

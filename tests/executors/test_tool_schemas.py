@@ -38,7 +38,9 @@ async def problems(schema: dict[str, Any], value: Any, **whole: Any) -> list[str
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dialect", [None, "http://json-schema.org/draft-07/schema#"])
-async def test_each_dialect_says_the_same(schema: Any, fits: Any, others: dict[Any, str], dialect: str | None) -> None:
+async def test_each_schema_dialect_gives_the_same_answer(
+    schema: Any, fits: Any, others: dict[Any, str], dialect: str | None
+) -> None:
     whole = {"$schema": dialect} if dialect else {}
     assert await problems(schema, fits, **whole) == []
     for value, words in others.items():
@@ -53,13 +55,13 @@ async def test_draft_4_is_chosen_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/x.json", "file:///etc/passwd", "other.json#/a", "#/$defs/B"])
-async def test_what_a_schema_does_not_hold_is_not_fetched_and_not_checked(
+async def test_external_references_are_not_fetched_and_not_checked(
     reference: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "autogen_codeact"):
         assert await problems({"$ref": reference}, 3) == []
     assert caplog.messages == [
-        f"the JSON schema of `t` of a test refers to what is not in it ({reference!r}): such arguments are not checked"
+        f"the JSON schema of `t` of a test refers to definitions outside it ({reference!r}): these arguments are not checked"
     ]
 
 
@@ -76,14 +78,14 @@ async def test_long_arguments_are_checked_within_bounds() -> None:
     numbers = {"type": "array", "items": {"type": "integer", "minimum": 0}}
     assert await problems(numbers, list(range(50_000))) == []
     assert await problems(numbers, [*range(50_000), "x"]) == ["a[50000] must be of type integer, not 'x'"]
-    said = ["it would take too long to check the arguments against the tool's JSON schema: give less"]
+    said = ["it would take too long to check the arguments against the tool's JSON schema: pass smaller arguments"]
     assert await problems({"items": {"enum": list(range(1000))}}, [-1.5, 999] * 50_000) != []
     assert await problems({"items": {"enum": list(range(1000))}}, [999] * 100_000) == said
     long = await problems({"type": "integer"}, "x" * 1_000_000)
     assert len(long[0]) < 200
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_values_that_are_not_json_are_refused() -> None:
     deep: dict[str, Any] = {}
     for _ in range(100):
         deep = {"items": deep}
@@ -96,7 +98,7 @@ def test_what_is_no_json_is_refused() -> None:
             plain_schema(schema, "`t`")
 
 
-async def test_odd_identifiers_and_anchors_take_little() -> None:
+async def test_odd_identifiers_and_anchors_cost_little() -> None:
     began = time.monotonic()
     many = {"properties": {f"p{n}": {"$ref": f"#a{n}"} for n in range(2000)}}
     anchors = {"$defs": {f"d{n}": {"$anchor": f"a{n}", "type": "string"} for n in range(2000)}}

@@ -32,7 +32,7 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
     sparse(tmp_path / "large.csv", 120 * MIB)
     (tmp_path / "link").symlink_to("large.csv")
     note = (
-        "Not sent to the sandbox: large.csv is 125829120 bytes large; at most 104857600 are sent. upload() sends it once, and "
+        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, and "
         "bind_dir= mounts a folder instead of copying it."
     )
     async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
@@ -99,7 +99,7 @@ async def test_a_file_for_which_there_is_no_room_later_names_the_option(kind: Ki
 
 
 @KINDS
-async def test_a_download_is_not_bounded_by_what_else_is_in_the_folder(kind: Kind, tmp_path: Path) -> None:
+async def test_a_download_ignores_other_files_in_the_target_folder(kind: Kind, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
     for number in range(10_050):

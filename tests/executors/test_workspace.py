@@ -197,8 +197,8 @@ class TestOutgoing:
         for _ in range(2):
             assert [(entry.name, entry.limit) for entry in workspace.skipped] == [("sparse", True)]
             assert workspace.skipped[0].reason == (
-                "is 1099511627776 bytes large; at most 104857600 are sent. upload() sends it once, and bind_dir= mounts a folder "
-                "instead of copying it."
+                "has 1,099,511,627,776 bytes; at most 104,857,600 are sent. upload() sends it once, and bind_dir= mounts a "
+                "folder instead of copying it."
             )
             workspace.outgoing()
 
@@ -210,7 +210,7 @@ class TestOutgoing:
         assert names(workspace.outgoing()) == ["a", "c", "e"]
         mount = "bind_dir= mounts a folder instead of copying it."
         assert workspace.skipped == [
-            Skipped("b", f"is 11 bytes large; at most 10 are sent. upload() sends it once, and {mount}", limit=True),
+            Skipped("b", f"has 11 bytes; at most 10 are sent. upload() sends it once, and {mount}", limit=True),
             Skipped("d", f"would bring all files together over 25 bytes. {mount}", limit=True),
         ]
 

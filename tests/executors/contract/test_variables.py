@@ -47,7 +47,7 @@ KILL_ZYGOTE = """
 """
 
 
-async def test_a_block_has_them_whichever_process_runs_it(make, backend):
+async def test_a_block_has_the_variables_in_any_process(make, backend):
     executor = await make(environment=GIVEN)
     assert json.loads(await out(executor, LOOK)) == SEEN
     await run(executor, KILL_ZYGOTE)
@@ -62,7 +62,7 @@ async def test_a_block_has_them_whichever_process_runs_it(make, backend):
     assert json.loads(await out(executor, LOOK)) == SEEN
 
 
-async def test_a_program_of_a_block_has_them_from_its_start(make):
+async def test_a_program_of_a_block_has_the_variables_at_its_start(make):
     executor = await make(environment=GIVEN)
     assert await out(executor, 'echo "$KEY $TZ $PYTHONHASHSEED"; date +%Z', "sh") == "a/b \u00e9 Asia/Tokyo 0\nJST\n"
     started = "import os, sys; print(hash('a'), sys.flags.optimize, sys.path[1:3])"
@@ -87,14 +87,14 @@ async def test_a_module_of_pythonpath_is_found_by_blocks_and_their_processes(mak
     assert await out(executor, code) == "[4]\n"
 
 
-async def test_without_any_a_block_runs_as_python_does(make):
+async def test_without_variables_a_block_runs_as_python_does(make):
     executor = await make()
     shown = await out(executor, "import sys; print(sys.flags.optimize, sys.dont_write_bytecode, sys.warnoptions)")
     assert shown == "0 False []\n"
     assert await out(executor, "import site; print(site.ENABLE_USER_SITE)") == "True\n"
 
 
-async def test_what_is_imported_ahead_sees_those_that_name_no_place(make, backend):
+async def test_preloaded_modules_see_variables_without_a_path(make, backend):
     """A place could be code's to write: an earlier sandbox's, where a folder is mounted. A block sees all of them."""
     seen = "os.environ.get('WORD'), os.environ.get('PLACE'), os.environ['HOME'], os.getcwd()"
     # Not in /tmp, where code may write to what is around it.
