@@ -244,8 +244,8 @@ class _Pulled:
 
     def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
         """Note that a file was not stored; those with one reason belong together."""
-        if entry.get("late") and error.errno == errno.ENOENT:
-            return  # removed since
+        if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
+            return  # removed in the sandbox since
         # Not the error: it would hold the content of the file in memory.
         reason = str(error.reason or error.strerror or error)
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
