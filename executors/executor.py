@@ -462,11 +462,12 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             if calls is not None:
                 await calls.close()
         artifacts: tuple[Artifact, ...] = ()
-        code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
         if scratch is not None:
             await scratch.take(reply, request.filename)
         if workspace is not None:
             artifacts = await sync.after_block(workspace, sandbox, reply)
+        code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
+        if workspace is not None:
             notes += workspace.take_notes()
         result = to_result(
             reply, split_streams=self._split_streams, code_file=code_file, artifacts=artifacts, notes=notes

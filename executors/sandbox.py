@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from . import protocol
@@ -32,6 +33,7 @@ WORDS_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
 STARTS_AT_ONCE = 8
 CANCEL_PATIENCE_S = 5.0
+MOST_MISSED = 20_000
 _starts: defaultdict[str, Turns] = defaultdict(lambda: Turns(STARTS_AT_ONCE))
 
 
@@ -123,6 +125,8 @@ class Sandbox:
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
         self._grace_s = grace_s
+        self.missed: dict[str, dict[str, Any]] = {}
+        """Files of blocks whose results nobody got, by name; they are not on the host yet."""
         self._connection: Connection | None = None
         self._lock = threading.Lock()
         self._launched: ByteStream | None = None
@@ -313,12 +317,20 @@ class Sandbox:
             self._calls[ident].end()
         connection.send(protocol.pack(b"K", ident, {}))
         try:
-            await within(answer, self._grace_s, "the sandbox did not confirm the cancellation")
+            reply = await within(answer, self._grace_s, "the sandbox did not confirm the cancellation")
+            self.miss(checked_entries(reply.message.get("files", [])))
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
         except SandboxError:
             pass  # it died meanwhile, and the block with it
+
+    def miss(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of files of a block whose result nobody gets: the runner does not name them again."""
+        for entry in entries:
+            self.missed[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
+        for name in list(islice(self.missed, max(0, len(self.missed) - MOST_MISSED))):
+            del self.missed[name]
 
     async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
         """Ask for something other than a block (checkpoint, rollback).

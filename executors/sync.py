@@ -54,6 +54,8 @@ async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -
     Raises:
         SandboxFileError: The folder does not exist or can't be read.
     """
+    for name in sandbox.missed:
+        workspace.stays_apart(name)
     if workspace.unchanged() if workspace.looks_quick else await in_thread(workspace.unchanged):
         return
     async with workspace.turns:
@@ -62,10 +64,14 @@ async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -
 
 async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
     """Store new and changed files of a block on the host; arguments and result as for `pull`."""
-    if not reply.message.get("files"):
+    if not reply.message.get("files") and not sandbox.missed:
         return ()
-    async with workspace.turns:
-        return await pull(workspace, sandbox, reply)
+    try:
+        async with workspace.turns:
+            return await pull(workspace, sandbox, reply)
+    except asyncio.CancelledError:
+        sandbox.miss(checked_entries(reply.message.get("files", [])))
+        raise
 
 
 async def close(workspace: Workspace, *, let_finish: bool) -> None:
@@ -261,9 +267,20 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
         reply: The block's reply with the list of changed files and the content of small ones.
 
     Returns:
-        The files; one that could not be stored has a note with the reason.
+        The files, also those of blocks that were cancelled before; one that could not be stored has a note with the reason.
     """
-    pulled = await in_thread(_begin_pull, workspace, reply)
+    missed, sandbox.missed = sandbox.missed, {}
+    try:
+        return await _pull(workspace, sandbox, reply, missed)
+    except asyncio.CancelledError:
+        sandbox.miss(missed.values())
+        raise
+
+
+async def _pull(
+    workspace: Workspace, sandbox: Sandbox, reply: Reply, missed: dict[str, dict[str, Any]]
+) -> tuple[Artifact, ...]:
+    pulled = await in_thread(_begin_pull, workspace, reply, missed)
     while pulled.inline:
         await in_thread(_store_some, workspace, pulled)
     while pulled.elsewhere:
@@ -278,7 +295,9 @@ def _begin_pull(workspace: Workspace, reply: Reply) -> _Pulled:
     pulled = _Pulled()
     offset = 0
     told: dict[str, bool] = {}
-    for entry in checked_entries(reply.message.get("files", [])):
+    entries = checked_entries(reply.message.get("files", []))
+    late = missed.keys() - {entry["name"] for entry in entries}
+    for entry in (*entries, *({**missed[name], "late": True} for name in sorted(late))):
         inline = entry.get("inline")
         content: bytes | None = None
         if inline is not None:

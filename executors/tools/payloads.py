@@ -142,6 +142,15 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     return b'{"value":' + data + b"}", copy
 
 
+def json_text(value: Any) -> str:
+    """Write what `read_call` has read; call it in a thread where that is not small."""
+    if is_small(value):
+        return json.dumps(value)
+    pieces: list[str] = []
+    _write_pieces(value, pieces, 0)
+    return "".join(pieces)
+
+
 def _write_pieces(value: Any, pieces: list[str], depth: int) -> Any:
     """Serialize a value piece by piece, and return a copy of it as JSON values."""
     if depth > MAX_NESTING or not isinstance(value, list | tuple | dict) or least_size(value, PIECE) <= PIECE:

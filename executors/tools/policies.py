@@ -13,8 +13,11 @@ from autogen_core import Component, ComponentBase, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, ConfigDict, Field
 
+from autogen_codeact.executors.filenames import printable
+
 from .approval import ToolApproval, ToolApprovalRequest
 from .host_tools import load_tools
+from .payloads import aside, is_small, json_text, least_size
 from .terminal import Question, ask
 
 MAX_SHOWN_CHARS = 4_000
@@ -123,7 +126,8 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
                 self._always.add(request.name)
 
         name = request.name
-        text = f"The code wants to call {call_text(request)}\n"
+        call = await aside(not is_small(request.arguments), lambda: call_text(request))
+        text = f"The code wants to call {call}\n"
         prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
         try:
             question = Question(name, text, prompt, YES + ALWAYS, self._timeout)
@@ -194,6 +198,9 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
         """Ask the model."""
+        too_long = ToolApproval(False, "the arguments are too long for the model that approves to judge them")
+        if least_size(request.arguments, MAX_QUESTION_CHARS) > MAX_QUESTION_CHARS:
+            return too_long  # before the event loop is kept busy with them
         # As JSON, so that nothing in the program can pass for a part of the question.
         facts = {
             "function": f"{request.name}{request.signature}",
@@ -203,7 +210,7 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
         }
         question = json.dumps(facts)
         if len(question) > MAX_QUESTION_CHARS:
-            return ToolApproval(False, "the arguments are too long for the model that approves to judge them")
+            return too_long
         messages: list[LLMMessage] = [
             SystemMessage(content=self._instructions + FORM),
             UserMessage(content=question, source="program"),
@@ -234,12 +241,12 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
 
 def call_text(request: ToolApprovalRequest) -> str:
     """Write a call as Python; nothing in it can move the cursor of a terminal or hide what follows."""
-    words = [f"{name}={json.dumps(value)}" for name, value in request.arguments.items()]
+    words = [f"{name}={json_text(value)}" for name, value in request.arguments.items()]
     text = f"{request.name}({', '.join(words)})"
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-    if len(shown) <= MAX_SHOWN_CHARS:
+    shown = printable(text[:MAX_SHOWN_CHARS])
+    if len(text) <= MAX_SHOWN_CHARS:
         return shown
-    return f"{shown[:MAX_SHOWN_CHARS]} … and {len(shown) - MAX_SHOWN_CHARS:,} characters more"
+    return f"{shown} … and {len(text) - MAX_SHOWN_CHARS:,} characters more"
 
 
 def load_policy(model: ComponentModel | None) -> ToolPolicy | None:

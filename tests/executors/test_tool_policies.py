@@ -20,6 +20,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.tools.policies import ToolPolicy, load_policy
 
+from ..abuse.lag import MOST_EXCESS_S, median_excess
 from .sandboxes import run
 from .terminals import Screen, Terminal, screen, terminal
 
@@ -33,6 +34,14 @@ ANY_PROMPT = PROMPT.partition("pay")[2]
 
 def request(name: str = "pay", **arguments: Any) -> ToolApprovalRequest:
     return ToolApprovalRequest(name, arguments, "(amount: int) -> str", "Pay.", "pay(3)", "python", CancellationToken())
+
+
+LARGE = {
+    "text": "z" * 3_900_000,
+    "other text": "\u00e9" * 600_000,
+    "numbers": [1] * 1_900_000,
+    "objects": [[1, {"a": 2}]] * 200_000,
+}
 
 
 class TestAList:
@@ -101,6 +110,15 @@ class TestAPerson:
         call = r'pay(to="a\rb\u001b[2K\u202ec\n", rest="' + "z" * 10_000 + '")'
         rest = f" … and {len(call) - 4000:,} characters more"
         assert screen.text == f"The code wants to call {call[:4000]}{rest}\n{PROMPT}"
+
+    @pytest.mark.parametrize("value", LARGE.values(), ids=list(LARGE))
+    async def test_a_large_call_does_not_hold_up_the_event_loop(
+        self, value: Any, terminal: Terminal, screen: Screen
+    ) -> None:
+        async def ask() -> None:
+            assert not (await AskPerson(0.01)(request(value=value))).approved
+
+        assert await median_excess(ask) < MOST_EXCESS_S
 
     async def test_who_does_not_answer_has_said_no(self, terminal: Terminal, screen: Screen) -> None:
         assert await AskPerson(0.1)(request()) == ToolApproval(False, "nobody answered within 0.1 s")
