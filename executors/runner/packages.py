@@ -15,6 +15,8 @@ EXPANDED = frozenset("$`\\*?{}")
 QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 COMMENT = re.compile(r"\s#")
 PUNCTUATION = frozenset("();<>|&")
+# In bytes. What is longer is not looked at: PID 1 would be busy with it, for seconds with one word of a megabyte.
+LONGEST = 16 * 1024
 # The directory of the command may hold modules that an earlier block has put there.
 RUN_PIP = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
@@ -55,7 +57,7 @@ def prepare(request, code, config):
         config: The sandbox's configuration.
     """
     shell = config["packages"] and request["command"] in SHELLS
-    words = _pip_command(code) if shell and b"pip" in code else None
+    words = _pip_command(code) if shell and len(code) <= LONGEST and b"pip" in code else None
     if words is not None:
         # Without a shell: of what is checked here nothing is read again, or in another way.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])
