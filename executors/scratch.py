@@ -34,8 +34,8 @@ MAX_OWN_BYTES = 16 * 1024**2
 _AS_ON_HOST = "as on the host"
 
 
-class BoundWorkspace(Exception):
-    """The workspace is itself a folder of the host."""
+class NotSealed(Exception):
+    """Blocks could have an effect outside the sandbox; the reason, as a sentence with a place for `blocks`."""
 
 
 @contextlib.asynccontextmanager
@@ -49,13 +49,14 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
         known_marks: Marks of the files that blocks are to find.
 
     Raises:
-        BoundWorkspace: There is no copy of the workspace.
+        NotSealed: They could have an effect outside the sandbox.
         SandboxError: Something around the blocks broke.
     """
     async with executor._calls:
         sandbox = await executor._ready()
-        if executor._workspace is None:
-            raise BoundWorkspace
+        if (opening := executor._opening()) is not None:
+            raise NotSealed(opening)
+        assert executor._workspace is not None
         # What the start has made is stored on the host after the first block, as in every session.
         await executor._execute_one(sandbox, EMPTY_BLOCK, (), None)
         scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)

@@ -406,6 +406,30 @@ async def test_with_bind_dir_nothing_is_run_again(make: Make, request: pytest.Fi
     assert (folder / "prices.csv").read_text() == "200\n"
 
 
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+async def test_with_mounted_folders_that_code_can_write_to_nothing_is_run_again(
+    make: Make, request: pytest.FixtureRequest
+) -> None:
+    folder = open_folder(request)
+    code = "open('/data/runs', 'a').write('run ')"
+    for mode in ("rw", "ro"):
+        options = {"extra_volumes": {str(folder): {"bind": "/data", "mode": mode}}}
+        state, _, _ = await turn(await make(**options), None, code if mode == "rw" else "x = open('/data/runs').read()")
+        _, words, _ = await turn(await make(**options), state, "1")
+        assert (folder / "runs").read_text() == "run "
+        assert ("is empty: folders of the host are mounted in its sandbox (extra_volumes)" in words) is (mode == "rw")
+    assert words == SAME.format("1 block was")
+
+
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+async def test_with_a_network_of_the_engine_nothing_is_run_again(make: Make) -> None:
+    """It was, and a request was sent again: nothing on this side can close such a network."""
+    state, _, _ = await turn(await make(network="bridge"), None, "x = 1")
+    _, words, printed = await turn(await make(network="bridge"), state, "print('x' in globals())")
+    assert "is empty: its sandbox has a network (network='bridge'), which its 1 block could use" in words
+    assert printed == ["False\n"]
+
+
 async def test_a_session_too_large_for_a_checkpoint_is_rebuilt_up_to_there(make: Make) -> None:
     limits = Limits(memory="256m")
     blocks = ["x = 1", "heap = bytearray(150 << 20)", "y = 2"]
