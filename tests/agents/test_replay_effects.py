@@ -264,6 +264,23 @@ async def test_temporary_files_of_a_block_that_was_not_rebuilt_are_gone(make: Ma
     assert printed == ["False False\n"]
 
 
+async def test_what_a_block_that_is_not_rebuilt_has_put_among_packages_is_gone(make: Make, work: Path) -> None:
+    """A later one would import it: a module of zeros, or half of one."""
+    (work / "data.txt").write_text("VALUE = 1\n")
+    site = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder, exist_ok=True)\n"
+    blocks = [
+        site + "with open(folder + '/copied.py', 'w') as copy, open('data.txt') as file:\n    copy.write('VALUE = 2')",
+        "import copied\nvalue = copied.VALUE",
+    ]
+    state, _, _ = await turn(
+        await make(), None, blocks[0].replace("    copy.write", "    file.read(), copy.write"), blocks[1]
+    )
+    (work / "data.txt").write_text("VALUE = 3\n")
+    _, words, printed = await turn(await make(), state, "print('value' in globals())")
+    assert "- block 1 was not rebuilt: it used files that have changed since: data.txt" in words
+    assert printed == ["False\n"]
+
+
 POST = """
 import urllib.request
 request = urllib.request.Request("http://shop.example:{port}/order", data=b"one", method="POST")
