@@ -280,7 +280,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         """Take note of the sandbox that blocks will run in; it may not have been started."""
 
     def _opening(self) -> str | None:
-        """What outside the sandbox blocks reach past this process, as a sentence with a place for `{blocks}`; None for nothing."""
+        """What blocks reach outside the sandbox past this process, as a sentence with a place for `{blocks}`, or None."""
         if self._workspace is not None:
             return None
         return (
