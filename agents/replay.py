@@ -15,7 +15,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
 from autogen_codeact.executors.filenames import printable
-from autogen_codeact.executors.scratch import BoundWorkspace, Scratch, scratch_of, start_over
+from autogen_codeact.executors.scratch import NotSealed, Scratch, scratch_of, start_over
 from autogen_codeact.executors.tools.broker import NotAllowed, answered_by
 from autogen_codeact.executors.tools.tool import ToolAnswer
 
@@ -34,10 +34,6 @@ SAME = "All went as before."
 DIFFERENT = "It differs from what it was:"
 NOT_THERE = "The session has no variables or functions from blocks that were not rebuilt."
 EMPTY = "The session could not be rebuilt and is empty: {reason}. Variables and functions of its earlier code are lost."
-BOUND = (
-    "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the agent an "
-    "executor with work_dir instead to have it rebuilt"
-)
 UNRECORDED = (
     "- {times} the session was used by others than its agents, which ran code in it or rolled it back; that is not on record and "
     "was not done again."
@@ -164,9 +160,9 @@ async def replay(
             async with scratch_of(executor, marks) as scratch:
                 await run.all(scratch, cancellation_token)
             record.see(executor)
-    except BoundWorkspace:
+    except NotSealed as error:
         count = len(journal.entries)
-        run.empty = BOUND.format(blocks=f"{count} blocks" if count != 1 else "1 block")
+        run.empty = str(error).format(blocks=f"{count} blocks" if count != 1 else "1 block")
     except SandboxError as error:
         run.empty = f"its sandbox broke at block {run.number} ({type(error).__name__}: {_cut(str(error))})"
         await start_over(executor)

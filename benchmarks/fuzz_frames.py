@@ -27,13 +27,13 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits, protocol
 from autogen_codeact.executors.block_reply import to_result
+from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.connection import Connection, Reply
 from autogen_codeact.executors.egress.asked import check_headers, read_first_line
 from autogen_codeact.executors.egress.gateway import Gateway
 from autogen_codeact.executors.egress.outside import Outside
 from autogen_codeact.executors.egress.policy import Policy, Refused
 from autogen_codeact.executors.egress.tls_hello import NotTls, read_hello
-from autogen_codeact.executors.sandbox import checked_entries
 from autogen_codeact.executors.tools.broker import ToolBroker
 from autogen_codeact.executors.tools.host_tools import HostTools
 

@@ -279,6 +279,15 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     def _moved_into(self, sandbox: Sandbox) -> None:
         """Take note of the sandbox that blocks will run in; it may not have been started."""
 
+    def _opening(self) -> str | None:
+        """What blocks reach outside the sandbox past this process, as a sentence with a place for `{blocks}`, or None."""
+        if self._workspace is not None:
+            return None
+        return (
+            "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the "
+            "agent an executor with work_dir instead to have it rebuilt"
+        )
+
     def _new_workspace(self, root: Path) -> Workspace:
         return Workspace(root, write_back=self._write_back)
 

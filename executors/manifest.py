@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
+from .checks import checked_entries
 from .errors import SandboxFileError
 from .filenames import safe_name
-from .sandbox import Sandbox, checked_entries
+from .sandbox import Sandbox
 from .scan import Signature, signature_of
 from .workspace import HostFile, Workspace
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
+from .checks import checked_entries
 from .connection import Reply
 from .errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
 from .loops import CancelledBy
 from .manifest import MAX_FILES, MAX_HASHED_AT_ONCE, MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_inside, mark_of
 from .result import ExecutionResult
-from .sandbox import Sandbox, checked_entries
+from .sandbox import Sandbox
 from .scan import signature_of
 from .workspace import HostFile, Workspace
 
@@ -34,8 +35,8 @@ MAX_OWN_BYTES = 16 * 1024**2
 _AS_ON_HOST = "as on the host"
 
 
-class BoundWorkspace(Exception):
-    """The workspace is a mounted folder of the host."""
+class NotSealed(Exception):
+    """Blocks could have an effect outside the sandbox; the message is the reason, with a field for `blocks`."""
 
 
 @contextlib.asynccontextmanager
@@ -49,13 +50,14 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
         known_marks: Marks of the files that the blocks need.
 
     Raises:
-        BoundWorkspace: The workspace is mounted, so there is no copy.
+        NotSealed: They could have an effect outside the sandbox.
         SandboxError: Something around the blocks broke.
     """
     async with executor._calls:
         sandbox = await executor._ready()
-        if executor._workspace is None:
-            raise BoundWorkspace
+        if (opening := executor._opening()) is not None:
+            raise NotSealed(opening)
+        assert executor._workspace is not None
         # Files made by the start are stored on the host after the first block, as in every session.
         await executor._execute_one(sandbox, EMPTY_BLOCK, (), None)
         scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .block_reply import artifact
+from .checks import checked_entries
 from .connection import Reply
 from .errors import SandboxError, SandboxFileError
 from .filenames import printable
@@ -20,7 +21,7 @@ from .limits import Limits, parse_size
 from .loops import in_thread
 from .protected import ProtectedNameError, left_out
 from .result import Artifact
-from .sandbox import Sandbox, checked_entries
+from .sandbox import Sandbox
 from .scan import TooLongError
 from .workspace import HostFile, Incoming, Workspace
 
@@ -244,6 +245,8 @@ class _Pulled:
 
     def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
         """Record that a file was not stored, grouped by reason."""
+        if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
+            return  # removed in the sandbox since
         # Not the error: it would keep the content of the file in memory.
         reason = str(error.reason or error.strerror or error)
         number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
@@ -290,7 +293,7 @@ async def _pull(
     return pulled.result if pulled.result is not None else await in_thread(_finish, workspace, pulled)
 
 
-def _begin_pull(workspace: Workspace, reply: Reply) -> _Pulled:
+def _begin_pull(workspace: Workspace, reply: Reply, missed: dict[str, dict[str, Any]]) -> _Pulled:
     """Sort the changed files, and store those whose content is in the reply, which usually are all."""
     pulled = _Pulled()
     offset = 0

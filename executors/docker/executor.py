@@ -315,6 +315,19 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
         )
         return Sandbox(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
 
+    def _opening(self) -> str | None:
+        if self._network != "none":
+            return (
+                f"its sandbox has a network (network={self._network!r}), which its {{blocks}} could use if they were run again; "
+                "give the agent an executor with allow_domains instead to have it rebuilt"
+            )
+        if any("ro" not in mount.get("mode", "rw").split(",") for mount in self._extra_volumes.values()):
+            return (
+                "folders of the host are mounted in its sandbox (extra_volumes), which its {blocks} could change if they were "
+                'run again; mount them with mode "ro" to have it rebuilt'
+            )
+        return super()._opening()
+
     def _moved_into(self, sandbox: Sandbox) -> None:
         self._running_name = sandbox.name
 

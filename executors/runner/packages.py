@@ -15,6 +15,8 @@ EXPANDED = frozenset("$`\\*?{}")
 QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 COMMENT = re.compile(r"\s#")
 PUNCTUATION = frozenset("();<>|&")
+# In bytes. A longer block is not parsed: one long word would keep PID 1 busy for seconds.
+LONGEST = 16 * 1024
 # An earlier block may have written modules to the current directory.
 RUN_PIP = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
@@ -55,7 +57,7 @@ def prepare(request, code, config):
         config: The sandbox's configuration.
     """
     shell = config["packages"] and request["command"] in SHELLS
-    words = _pip_command(code) if shell and b"pip" in code else None
+    words = _pip_command(code) if shell and len(code) <= LONGEST and b"pip" in code else None
     if words is not None:
         # Without a shell, so that nothing interprets the checked command differently.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])

@@ -3,7 +3,7 @@
 import os
 import time
 
-from . import homes
+from . import homes, packages
 
 OPS = ("remove", "stand_in", "look", "forget", "empty")
 # Folders besides the workspace that code can write to.
@@ -124,26 +124,33 @@ def _remove_all(folder, names):
 
 
 def empty():
-    """Remove the content of the folders for temporary files."""
+    """Remove the content of the folders for temporary files and for packages, except what the user has mounted there."""
     until = time.monotonic() + EMPTY_S
-    for folder in TEMPORARY:
-        if os.path.isdir(folder):
-            _empty(folder, until)
+    for folder in (*TEMPORARY, packages.FOLDER):
+        if os.path.isdir(folder) and os.access(folder, os.W_OK):
+            _empty(folder, os.stat(folder).st_dev, until)
     homes.prepare("session")
     return {}
 
 
-def _empty(folder, until):
+def _empty(folder, device, until):
+    """Empty a folder; False where something of another file system is in it, which stays."""
+    whole = True
     with os.scandir(folder) as listing:
         for entry in listing:
             if time.monotonic() > until:
                 raise OSError(62, "there are too many temporary files")
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)
-                _empty(entry.path, until)
-                os.rmdir(entry.path)
-            else:
+            if entry.stat(follow_symlinks=False).st_dev != device:
+                whole = False
+            elif not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
+            else:
+                os.chmod(entry.path, 0o700)
+                if _empty(entry.path, device, until):
+                    os.rmdir(entry.path)
+                else:
+                    whole = False
+    return whole
 
 
 _DO = {"remove": _remove, "stand_in": _stand_in, "look": _look}

@@ -41,6 +41,7 @@ class Worker:
         self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
         self.domains = landlock.Domains(config["mode"], config["closed"])
+        self.user_site = site.getusersitepackages() if config["packages"] and config["user_site"] else None
 
     def _listen_to(self, sock):
         sock.setblocking(True)  # user code may have set another default
@@ -132,12 +133,25 @@ class Worker:
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self._enter(request)
-        _see_packages(self.config)
+        self._see_packages()
         path = request["path"]
         self._save(ident, path, code)
         outcome = self.script.run(code, path, request["tool_sources"])
         self._leave_if_forked(outcome)
         self._end_process(ident, outcome)
+
+    def _see_packages(self):
+        """Find what a block before this one has installed with pip."""
+        folder = self.user_site
+        try:
+            if not folder or folder in sys.path or not os.path.isdir(folder):
+                return
+            if self.config["trusted"]:
+                site.addsitedir(folder)
+            else:
+                sys.path.append(folder)  # lines of its .pth files would run here and now
+        except Exception:
+            pass  # a block has changed the modules site or sys: later ones must run all the same
 
     def _save(self, ident, path, code):
         """Write a block's code to its file; False, and said, where there is no room for it."""
@@ -180,7 +194,7 @@ class Worker:
         if request["tools"]:
             tools.open_client(fds[2], self.config)
         self.session.begin(request)
-        _see_packages(self.config)
+        self._see_packages()
         self.reserve.hold()
         copying = checkpoint.Copying() if self.config.get("checkpoint") == "adaptive" else None
         outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
@@ -346,7 +360,6 @@ class Script:
         Where this is done in the zygote, the interpreter learns its own code; where in a process that waits for its block, the
         memory that it will write to is copied before the block has come.
         """
-        site.getusersitepackages()
         outcome = python.run_script(b"print(0)", "", {"__builtins__": builtins})
         stdio.flush()
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
@@ -435,17 +448,6 @@ class Session:
             more["environment"] = {name: value for name, value in after.items() if before.get(name) != value}
             more["unset"] = [name for name in before if name not in after]
         return more
-
-
-def _see_packages(config):
-    """Find what a block before this one has installed with pip."""
-    folder = site.getusersitepackages() if config["packages"] and config["user_site"] else None
-    if not folder or folder in sys.path or not os.path.isdir(folder):
-        return
-    if config["trusted"]:
-        site.addsitedir(folder)
-    else:
-        sys.path.append(folder)  # not site.addsitedir: it would run lines of .pth files
 
 
 def _go_to(folder):

@@ -149,3 +149,10 @@ async def test_h6_a_session_without_sockets_goes_on(subject: Subject, checkpoint
     if checkpoint:
         await subject.out("note('3'); len(large)")
         assert noted[3:] == ["3"]
+
+
+@in_sessions
+async def test_h6_a_session_goes_on_without_the_modules_that_find_packages(subject: Subject) -> None:
+    for code in ("import site; site.getusersitepackages = site.addsitedir = None", "import sys; sys.path = None"):
+        await subject.out(code)
+        assert await subject.out("7") == "7\n"

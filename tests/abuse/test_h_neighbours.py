@@ -323,6 +323,14 @@ async def test_h7_quotes_and_a_comment_do_not_make_pip_another_command(subject: 
     assert await subject.out(made) == "True\n"
 
 
+@in_process_mode
+async def test_h7_the_search_for_a_pip_command_holds_nobody_up(subject: Subject) -> None:
+    """It runs in PID 1, where one word of a megabyte took 13 s."""
+    for long in ("a" * 1_000_000, "a " * 500_000, "'" * 999_999):
+        result = await subject.run(f"pip install {long}", "sh")
+        assert result.outcome in ("ok", "error"), result
+
+
 PACKAGE = """
     import os
     os.makedirs("/workspace/source/mine", exist_ok=True)

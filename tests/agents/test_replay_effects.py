@@ -275,6 +275,23 @@ async def test_temporary_files_of_a_block_that_was_not_rebuilt_are_removed(make:
     assert printed == ["False False\n"]
 
 
+async def test_what_a_block_that_is_not_rebuilt_has_put_among_packages_is_gone(make: Make, work: Path) -> None:
+    """A later one would import it: a module of zeros, or half of one."""
+    (work / "data.txt").write_text("VALUE = 1\n")
+    site = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder, exist_ok=True)\n"
+    blocks = [
+        site + "with open(folder + '/copied.py', 'w') as copy, open('data.txt') as file:\n    copy.write('VALUE = 2')",
+        "import copied\nvalue = copied.VALUE",
+    ]
+    state, _, _ = await turn(
+        await make(), None, blocks[0].replace("    copy.write", "    file.read(), copy.write"), blocks[1]
+    )
+    (work / "data.txt").write_text("VALUE = 3\n")
+    _, words, printed = await turn(await make(), state, "print('value' in globals())")
+    assert "- block 1 was not rebuilt: it used files that have changed since: data.txt" in words
+    assert printed == ["False\n"]
+
+
 POST = """
 import urllib.request
 request = urllib.request.Request("http://shop.example:{port}/order", data=b"one", method="POST")
@@ -413,6 +430,30 @@ async def test_with_bind_dir_nothing_is_run_again(make: Make, request: pytest.Fi
     )
     assert printed == ["False 1\n"]
     assert (folder / "prices.csv").read_text() == "200\n"
+
+
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+async def test_with_mounted_folders_that_code_can_write_to_nothing_is_run_again(
+    make: Make, request: pytest.FixtureRequest
+) -> None:
+    folder = open_folder(request)
+    code = "open('/data/runs', 'a').write('run ')"
+    for mode in ("rw", "ro"):
+        options = {"extra_volumes": {str(folder): {"bind": "/data", "mode": mode}}}
+        state, _, _ = await turn(await make(**options), None, code if mode == "rw" else "x = open('/data/runs').read()")
+        _, words, _ = await turn(await make(**options), state, "1")
+        assert (folder / "runs").read_text() == "run "
+        assert ("is empty: folders of the host are mounted in its sandbox (extra_volumes)" in words) is (mode == "rw")
+    assert words == SAME.format("1 block was")
+
+
+@pytest.mark.parametrize("engine", ["docker"], indirect=True)
+async def test_with_a_network_of_the_engine_nothing_is_run_again(make: Make) -> None:
+    """It was, and a request was sent again: nothing on this side can close such a network."""
+    state, _, _ = await turn(await make(network="bridge"), None, "x = 1")
+    _, words, printed = await turn(await make(network="bridge"), state, "print('x' in globals())")
+    assert "is empty: its sandbox has a network (network='bridge'), which its 1 block could use" in words
+    assert printed == ["False\n"]
 
 
 async def test_a_session_too_large_for_a_checkpoint_is_rebuilt_up_to_there(make: Make) -> None:

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError, protocol
 from autogen_codeact.executors.block_reply import to_result
+from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.connection import Connection, Reply
-from autogen_codeact.executors.sandbox import Sandbox, Settings, checked_entries
+from autogen_codeact.executors.sandbox import Sandbox, Settings
 
 
 def _load_wire() -> ModuleType:
