@@ -223,9 +223,9 @@ async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_le
             await asyncio.to_thread(second_engine.end)
 
 
+@pytest.mark.usefixtures("untouched")
 async def test_h19_a_pool_outlives_its_engine(second_engine: SecondEngine) -> None:
     """It is killed with one sandbox leased, one idle and others being started; who asks meanwhile is told at once."""
-    # Without `untouched`: once, a socket of a start that the engine's death had broken off was still open at the end.
     await asyncio.to_thread(second_engine.start)
     pool = SandboxPool(2, docker_host=second_engine.address, acquire_timeout=10)
     try:
