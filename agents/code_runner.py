@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
@@ -32,6 +33,7 @@ from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeE
 from autogen_codeact.executors.block_reply import combine
 from autogen_codeact.executors.executor import WORKSPACE
 from autogen_codeact.executors.journalled import Watch, journalled
+from autogen_codeact.executors.loops import in_thread
 from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.broker import heard_by
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -46,6 +48,7 @@ INTERRUPTED = (
 )
 OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
+MANY_CALLS = 100
 OUTPUT_CHUNK = {"chunk_of": "execution"}
 """Metadata of chunk events that carry what code wrote, and not what a model said."""
 
@@ -246,7 +249,9 @@ class CodeRunner:
         for block in blocks:
             result = await self._run_in_executor([block], token)
             assert isinstance(result, ExecutionResult)
-            self._record.note(self.executor, block, result, self._redact, watch.files)
+            note = partial(self._record.note, self.executor, block, result, self._redact, watch.files)
+            # So many take long to write down.
+            await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
             results.append(result)
             if result.exit_code != 0 or self.receiver.answer is not None:
                 break

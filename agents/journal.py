@@ -218,7 +218,7 @@ class SessionRecord:
         if len(self._numbers) >= len(self.journal.entries):
             self.journal.left_out -= 1
         else:
-            self._bytes -= len(self.journal.entries.pop().model_dump_json())
+            self._bytes -= size_of(self.journal.entries.pop(), MAX_BYTES)
 
     def see(self, executor: SandboxCodeExecutor) -> None:
         """Take note of whether the sandbox is another one than before, and of what others did in it."""
@@ -231,7 +231,7 @@ class SessionRecord:
     def add(self, entry: JournalEntry, number: int) -> None:
         """Add an entry, if there is room, and none was left out before it; with the block's number in its sandbox."""
         self._numbers.append(number)
-        size = len(entry.model_dump_json())
+        size = size_of(entry, MAX_BYTES)
         if self.journal.left_out or len(self.journal.entries) >= MAX_BLOCKS or self._bytes + size > MAX_BYTES:
             self.journal.left_out += 1
             return
@@ -269,6 +269,23 @@ def record_of(executor: object) -> SessionRecord | None:
     if not isinstance(executor, SandboxCodeExecutor) or executor.mode != "session":
         return None
     return _RECORDS.setdefault(executor, SessionRecord())
+
+
+def size_of(entry: JournalEntry, enough: int) -> int:
+    """Bytes that an entry takes as JSON.
+
+    They are counted call by call, because serializing many large results at once would stall every thread.
+
+    Args:
+        entry: The entry.
+        enough: Bytes above which the count may stop.
+    """
+    size = len(entry.model_copy(update={"calls": []}).model_dump_json())
+    for call in entry.calls:
+        size += len(call.model_dump_json()) + 1
+        if size > enough:
+            break
+    return size
 
 
 def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
