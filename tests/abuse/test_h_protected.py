@@ -159,7 +159,7 @@ async def test_h13_a_folder_does_not_become_a_repository_by_its_content(
     contents = {
         "HEAD": "ref: refs/heads/main\n",
         "config": f"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch {canary}; false\n",
-        "commondir": "../work/common\n",
+        "commondir": "common\n",
     }
     await subject.start({"delete_tmp_files": True})
     artifacts = []
