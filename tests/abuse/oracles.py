@@ -31,6 +31,8 @@ WRITTEN_BYTES = 8 * MIB
 HOST_MEMORY_BYTES = 2048 * MIB
 HOST_DISK_BYTES = 1024 * MIB
 CLEARING_UP_S = 5.0
+TEST_FOLDER = "codeact-test-"
+"""What the names of folders begin with that a test in another process keeps in /dev/shm meanwhile."""
 
 
 @dataclass
@@ -114,7 +116,7 @@ def leftovers() -> dict[str, set[str]]:
         "threads": {str(thread) for thread in threading.enumerate() if thread.name.startswith("codeact-")},
         "children": {f"{pid}: {_name(pid)}" for pid in descendants(os.getpid())},
         "temporary files": {str(path) for path in Path(tempfile.gettempdir()).iterdir()},
-        "shared memory": {str(path) for path in Path("/dev/shm").iterdir()},
+        "shared memory": {str(path) for path in Path("/dev/shm").iterdir() if not path.name.startswith(TEST_FOLDER)},
         "system V memory": system_v(),
         "descriptors": _descriptors(),
         "control groups": control_groups(),

@@ -18,7 +18,7 @@ from autogen_codeact.executors.workspace import Workspace
 
 from ..executors.sandboxes import block, out, run
 from .lag import MOST_EXCESS_S, LoopLag, median_excess
-from .oracles import MIB
+from .oracles import MIB, TEST_FOLDER
 from .subject import Kind, Subject, each_engine
 
 MOST_FILES = 300
@@ -183,7 +183,7 @@ for first in range(41):
 @pytest.fixture
 def in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Temporary folders lie in memory, where it takes seconds instead of minutes to fill them."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix=TEST_FOLDER) as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield
 

@@ -70,7 +70,7 @@ class TestADeadline:
         ],
     )
     async def test_holds(self, executor: DockerCommandLineCodeExecutor, language: str, code: str) -> None:
-        partial = "echo partial\n" if language != "python" else "print('partial', end='')\n"
+        partial = "echo partial\n" if language != "python" else "print('partial', end='', flush=True)\n"
         result = await run(executor, partial + code, language)
         assert (result.outcome, result.exit_code, result.output.split()) == ("timeout", 124, ["partial", "Timeout"])
         assert 1 <= result.duration_s < 3
