@@ -336,7 +336,7 @@ async def test_a_post_to_an_allowed_host_is_made_once(make: Make, hosts: Hosts) 
         + NOT_THERE
     )
     assert printed == ["1 False False\n"]
-    # The way out is open again.
+    # Network access works again.
     _, _, printed = await turn(await make(**allowed(server.port)), state, post, "print(number)")
     assert (len(orders), printed[-1]) == (3, "b'17'\n")
 
