@@ -31,7 +31,7 @@ WRITTEN_BYTES = 8 * MIB
 HOST_MEMORY_BYTES = 2048 * MIB
 HOST_DISK_BYTES = 1024 * MIB
 CLEARING_UP_S = 5.0
-TEST_FOLDER = "codeact-test-"
+TEST_FOLDER = "codeact-kept-by-test-"
 """What the names of folders begin with that a test in another process keeps in /dev/shm meanwhile."""
 
 
