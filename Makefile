@@ -31,7 +31,7 @@ format: $(VENV)/.installed ## put the code into shape
 # A type checker needs the import path to exist as folders.
 types: $(VENV)/.installed ## mypy, strict
 	@mkdir -p .typing/autogen_codeact
-	@for name in agents cli executors teams; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
+	@for name in agents cli executors sandbox teams; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
 	@$(BIN)/mypy .typing/autogen_codeact
 
 engine: $(VENV)/.installed ## a Docker engine that answers; installed and started on Debian as root only

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.found_code import find_code
-from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
 MAX_TRIED_PLACES = 200

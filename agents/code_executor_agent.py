@@ -41,10 +41,10 @@ from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.executors.tools.tool import HostTool
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."

@@ -30,14 +30,14 @@ from autogen_codeact.agents.model import awaited
 from autogen_codeact.agents.observation import describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor, ToolCall
-from autogen_codeact.executors.block_reply import combine
 from autogen_codeact.executors.executor import WORKSPACE
 from autogen_codeact.executors.journalled import Watch, journalled
-from autogen_codeact.executors.loops import in_thread
-from autogen_codeact.executors.tools.approval import ApproveTool
-from autogen_codeact.executors.tools.broker import heard_by
 from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.executors.tools.tool import HostTool
+from autogen_codeact.sandbox.host.block_reply import combine
+from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.broker import heard_by
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 logger = logging.getLogger("autogen_codeact")
 

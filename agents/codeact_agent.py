@@ -45,10 +45,10 @@ from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, metadata_of
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxDied, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.executors.tools.tool import HostTool
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 CLOSING_DEADLINE_S = 120.0
 CLOSE_DEADLINE_S = 120.0

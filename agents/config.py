@@ -26,9 +26,9 @@ from pydantic import (
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
-from autogen_codeact.executors.tools.approval import ApproveTool
 from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
 from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+from autogen_codeact.sandbox.tools.approval import ApproveTool
 
 
 class CodeExecutorAgentConfig(BaseModel):

@@ -16,8 +16,8 @@ from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from autogen_codeact.executors import ErrorInfo, ExecutionResult, SandboxCodeExecutor, ToolCall
-from autogen_codeact.executors.manifest import MAX_FILES, Manifest, is_safe
-from autogen_codeact.executors.result import CallOutcome
+from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+from autogen_codeact.sandbox.result import CallOutcome
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024

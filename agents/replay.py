@@ -14,10 +14,10 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
-from autogen_codeact.executors.filenames import printable
 from autogen_codeact.executors.scratch import NotSealed, Scratch, scratch_of, start_over
-from autogen_codeact.executors.tools.broker import NotAllowed, answered_by
-from autogen_codeact.executors.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.tools.broker import NotAllowed, answered_by
+from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200

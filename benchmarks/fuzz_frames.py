@@ -25,17 +25,18 @@ from typing import Any
 
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits, protocol
-from autogen_codeact.executors.block_reply import to_result
+from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.checks import checked_entries
-from autogen_codeact.executors.connection import Connection, Reply
-from autogen_codeact.executors.egress.asked import check_headers, read_first_line
-from autogen_codeact.executors.egress.gateway import Gateway
-from autogen_codeact.executors.egress.outside import Outside
-from autogen_codeact.executors.egress.policy import Policy, Refused
-from autogen_codeact.executors.egress.tls_hello import NotTls, read_hello
-from autogen_codeact.executors.tools.broker import ToolBroker
 from autogen_codeact.executors.tools.host_tools import HostTools
+from autogen_codeact.sandbox.egress.asked import check_headers, read_first_line
+from autogen_codeact.sandbox.egress.gateway import Gateway
+from autogen_codeact.sandbox.egress.outside import Outside
+from autogen_codeact.sandbox.egress.policy import Policy, Refused
+from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.tools.broker import ToolBroker
 
 RUNNER = Path(protocol.__file__).parent / "runner"
 HANG_S = 10.0

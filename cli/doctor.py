@@ -26,11 +26,11 @@ from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen, amount, seconds
 from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
-from autogen_codeact.executors.bubblewrap.launcher import check_bubblewrap
-from autogen_codeact.executors.docker.engine import connect, engine_errors
-from autogen_codeact.executors.docker.image import FALLBACK_IMAGE
-from autogen_codeact.executors.docker.image_jobs import present
-from autogen_codeact.executors.limits import parse_size
+from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
+from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
+from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
+from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.limits import parse_size
 
 if TYPE_CHECKING:
     import docker

@@ -46,7 +46,7 @@ def clean_exit() -> Iterator[None]:
         raise typer.Exit(UNUSABLE) from None
     except Exception as error:
         # Only now: importing it takes AutoGen along.
-        from autogen_codeact.executors.errors import SandboxError  # noqa: PLC0415
+        from autogen_codeact.sandbox.errors import SandboxError  # noqa: PLC0415
 
         if not isinstance(error, SandboxError):
             raise

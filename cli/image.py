@@ -6,8 +6,8 @@ from contextlib import closing
 
 from autogen_codeact.cli.ending import say
 from autogen_codeact.cli.screen import amount
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.docker.image import build_default_image, list_images
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.image import build_default_image, list_images
 
 
 def build_image(*, force: bool) -> int:

@@ -13,12 +13,12 @@ from autogen_codeact.cli.check import Check
 from autogen_codeact.cli.ending import CommandError, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.executors import SandboxError
-from autogen_codeact.executors.abandoned import abandoned_folders, owner_of, remove_abandoned
-from autogen_codeact.executors.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
-from autogen_codeact.executors.docker import sweep
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.docker.owner import Fate
-from autogen_codeact.executors.filenames import printable
+from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
+from autogen_codeact.sandbox.backends.docker import sweep
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.owner import Fate
+from autogen_codeact.sandbox.files.abandoned import abandoned_folders, owner_of, remove_abandoned
+from autogen_codeact.sandbox.files.filenames import printable
 
 if TYPE_CHECKING:
     import docker

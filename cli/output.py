@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     Args:
         text: From a model or from a sandbox; neither is trusted. Colours are left out, carriage returns begin a line.
     """
-    from autogen_codeact.executors.filenames import printable as escaped  # noqa: PLC0415 - `codeact --help` does without
+    from autogen_codeact.sandbox.files.filenames import printable as escaped  # noqa: PLC0415 - `codeact --help` does without
 
     return escaped(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), keep=_HARMLESS)
 

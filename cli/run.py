@@ -22,7 +22,7 @@ from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import Message, Play
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
-from autogen_codeact.executors.filenames import printable
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
 DEFAULT_RETRIES = 3

@@ -19,7 +19,7 @@ from autogen_codeact.cli.sandbox import SandboxChoice, as_result, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import headline, remarks
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
-from autogen_codeact.executors.languages import find_language
+from autogen_codeact.sandbox.host.languages import find_language
 
 NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
 

@@ -21,7 +21,7 @@ from autogen_codeact.executors import (
     choose_executor,
 )
 from autogen_codeact.executors.auto import UNSANDBOXED
-from autogen_codeact.executors.docker.engine import connect, engine_errors
+from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.screen import Screen, amount, seconds, shortened
 from autogen_codeact.executors import Artifact, ExecutionResult
-from autogen_codeact.executors.filenames import printable
-from autogen_codeact.executors.result import written_by_code
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.result import written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from .bubblewrap.executor import BubblewrapCommandLineCodeExecutor
-from .bubblewrap.launcher import check_bubblewrap
-from .docker.engine import connect
-from .docker.executor import DockerCommandLineCodeExecutor
-from .errors import SandboxUnavailable
+from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor
+from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.errors import SandboxUnavailable
 
 SandboxName = Literal["auto", "docker", "bubblewrap", "none"]
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from .sandbox import Sandbox
+from autogen_codeact.sandbox.host.sandbox import Sandbox
 
 
 class Checkpoints(ABC):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import protocol
-from .errors import SandboxProtocolError, SandboxStartError
+from autogen_codeact.sandbox.errors import SandboxProtocolError, SandboxStartError
+from autogen_codeact.sandbox.host import protocol
 
 
 def check_hello(hello: Mapping[str, Any]) -> None:

@@ -14,36 +14,36 @@ from typing import TYPE_CHECKING, Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from . import sync
-from .block_reply import combine, to_result, with_connections
-from .block_request import BlockRequest, make_request
-from .checkpoints import Checkpoints
-from .chunks import OutputChunk, OutputChunks
-from .connection import Listener, Reply
-from .egress.gateway import Gateway
-from .egress.outside import Outside, Resolver, resolve_by_system
-from .egress.policy import Policy
-from .errors import SandboxError, SandboxNotStarted, SandboxStartError
-from .journalled import watch_of
-from .languages import Language
-from .limits import Limits, parse_limits, parse_size, parse_timeout
-from .loops import CancelledBy, in_thread
-from .protected import WriteBack
-from .result import Artifact, ExecutionResult
-from .sandbox import Sandbox
-from .temporary import TemporaryFolder
-from .tools.approval import ApproveTool
-from .tools.executor_tools import ExecutorTools
-from .tools.host_tools import ToolLike
-from .tools.limits import ToolLimits
-from .tools.tool import HostTool
-from .transfers import FileTransfers
-from .turns import Turns
-from .workspace import Workspace
+from autogen_codeact.executors.checkpoints import Checkpoints
+from autogen_codeact.executors.journalled import watch_of
+from autogen_codeact.executors.tools.executor_tools import ExecutorTools
+from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.sandbox.egress.gateway import Gateway
+from autogen_codeact.sandbox.egress.outside import Outside, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.policy import Policy
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
+from autogen_codeact.sandbox.files import sync
+from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.temporary import TemporaryFolder
+from autogen_codeact.sandbox.files.transfers import FileTransfers
+from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.host.block_reply import combine, to_result, with_connections
+from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
+from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
+from autogen_codeact.sandbox.host.connection import Listener, Reply
+from autogen_codeact.sandbox.host.languages import Language
+from autogen_codeact.sandbox.host.loops import CancelledBy, in_thread
+from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.limits import Limits, parse_limits, parse_size, parse_timeout
+from autogen_codeact.sandbox.result import Artifact, ExecutionResult
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 if TYPE_CHECKING:
-    from .pool import SandboxPool
-    from .scratch import Scratch
+    from autogen_codeact.executors.pool import SandboxPool
+    from autogen_codeact.executors.scratch import Scratch
 
 INIT_TIMEOUT_S = 60.0
 WORKSPACE = "/workspace"

@@ -6,10 +6,10 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
-from .errors import SandboxFileError
-from .manifest import Manifest, manifest_of
-from .sandbox import Sandbox
-from .workspace import Workspace
+from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.files.manifest import Manifest, manifest_of
+from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.host.sandbox import Sandbox
 
 _JOURNALLED: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("journalled", default=None)
 

@@ -11,13 +11,13 @@ import time
 from concurrent.futures import Future
 from typing import Any, Literal, Self, TypeVar
 
-from .bubblewrap.executor import BubblewrapCommandLineCodeExecutor
-from .docker.executor import DockerCommandLineCodeExecutor
-from .errors import SandboxError, SandboxNotStarted, SandboxTimeout
-from .executor import SandboxCodeExecutor
-from .limits import parse_seconds
-from .pool_keeper import Keeper, PoolLimits
-from .sandbox import Sandbox
+from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.pool_keeper import Keeper, PoolLimits
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
+from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.limits import parse_seconds
 
 logger = logging.getLogger("autogen_codeact")
 

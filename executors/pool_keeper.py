@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .errors import SandboxError, SandboxNotStarted, SandboxStartError
-from .executor import SandboxCodeExecutor
-from .sandbox import Sandbox
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
+from autogen_codeact.sandbox.host.sandbox import Sandbox
 
 logger = logging.getLogger("autogen_codeact")
 

@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING, Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from .checks import checked_entries
-from .connection import Reply
-from .errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
-from .loops import CancelledBy
-from .manifest import MAX_FILES, MAX_HASHED_AT_ONCE, MAX_HASHED_BYTES, Manifest, is_known, is_safe, mark_inside, mark_of
-from .result import ExecutionResult
-from .sandbox import Sandbox
-from .scan import signature_of
-from .workspace import HostFile, Workspace
+from autogen_codeact.executors.checks import checked_entries
+from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
+from autogen_codeact.sandbox.files.manifest import (
+    MAX_FILES,
+    MAX_HASHED_AT_ONCE,
+    MAX_HASHED_BYTES,
+    Manifest,
+    is_known,
+    is_safe,
+    mark_inside,
+    mark_of,
+)
+from autogen_codeact.sandbox.files.scan import signature_of
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from autogen_codeact.sandbox.host.connection import Reply
+from autogen_codeact.sandbox.host.loops import CancelledBy
+from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.result import ExecutionResult
 
 if TYPE_CHECKING:
-    from .executor import SandboxCodeExecutor
+    from autogen_codeact.executors.executor import SandboxCodeExecutor
 
 MOST_AT_ONCE = 256
 MOST_ROUNDS = 10

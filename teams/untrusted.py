@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_codeact.executors.docker.recipe import DEFAULT_IMAGE
-from autogen_codeact.executors.limits import Limits, parse_size
+from autogen_codeact.sandbox.backends.docker.recipe import DEFAULT_IMAGE
+from autogen_codeact.sandbox.limits import Limits, parse_size
 
 Rule = Callable[[Any], str | None]
 """Takes the value of a field and returns why it is refused, or None."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import SandboxUnavailable
-from autogen_codeact.executors.bubblewrap.launcher import check_bubblewrap
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 
 def pytest_configure() -> None:

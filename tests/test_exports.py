@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 
-def for_type_checkers(package: str, source: Path) -> dict[str, str]:
+def for_type_checkers(source: Path) -> dict[str, str]:
     """The names that are imported where a type checker looks, and the module that each is from."""
     (block,) = (node for node in ast.parse(source.read_text()).body if isinstance(node, ast.If))
     return {
-        alias.name: node.module.removeprefix(f"{package}.")
+        alias.name: node.module
         for node in block.body
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
@@ -22,9 +22,13 @@ def for_type_checkers(package: str, source: Path) -> dict[str, str]:
 def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
     module = importlib.import_module(package)
     assert module.__file__ is not None
-    assert for_type_checkers(package, Path(module.__file__)) == module._HOME
+    homes = {
+        name: home if home.startswith("autogen_codeact.") else f"{package}.{home}"
+        for name, home in module._HOME.items()
+    }
+    assert for_type_checkers(Path(module.__file__)) == homes
     assert sorted(module.__all__) == sorted(module._HOME) == dir(module)
-    for name, home in module._HOME.items():
-        assert getattr(module, name) is getattr(importlib.import_module(f"{package}.{home}"), name)
+    for name, home in homes.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
     with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'nothing'$"):
         module.nothing  # noqa: B018

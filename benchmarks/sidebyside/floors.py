@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 from autogen_codeact.executors import DEFAULT_IMAGE
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.docker.stream import DockerStream
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 
 from .arm import TIMEOUT_S, Arm
 

@@ -12,15 +12,23 @@ from autogen_core import CancellationToken
 from autogen_core.tools import FunctionTool, Tool, ToolResult, ToolSchema
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from .answers import to_answer
-from .classes import shown_value
-from .function import merged, survived
-from .json_schema import ArgumentSchema, plain_schema
-from .payloads import aside, is_small
-from .schema import MAX_COMPLAINTS, Fields, PythonSchema, checked, model_schema
-from .shapes import Names, Shape, Shapes, definitions_of, identifier, parameter_name, required_by
-from .stub import Parameter, StubbedTool, write_stub
-from .tool import ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.answers import to_answer
+from autogen_codeact.sandbox.tools.classes import shown_value
+from autogen_codeact.sandbox.tools.function import merged, survived
+from autogen_codeact.sandbox.tools.json_schema import ArgumentSchema, plain_schema
+from autogen_codeact.sandbox.tools.payloads import aside, is_small
+from autogen_codeact.sandbox.tools.schema import MAX_COMPLAINTS, Fields, PythonSchema, checked, model_schema
+from autogen_codeact.sandbox.tools.shapes import (
+    Names,
+    Shape,
+    Shapes,
+    definitions_of,
+    identifier,
+    parameter_name,
+    required_by,
+)
+from autogen_codeact.sandbox.tools.stub import Parameter, StubbedTool, write_stub
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 
 _RESULT = "result"
 

@@ -9,11 +9,11 @@ from typing import Any
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.code_executor import CodeBlock
 
-from .approval import ApproveTool
-from .broker import BlockCalls, ToolBroker
-from .host_tools import HostTools, ToolLike, sources
-from .limits import ToolLimits
-from .tool import HostTool
+from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike, sources
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
+from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 
 class ExecutorTools:

@@ -16,9 +16,9 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from autogen_codeact.executors.egress.hostnames import is_address, normalise, shown, to_ascii, with_port
-from autogen_codeact.executors.egress.outside import Outside, Resolver, Streams, resolve_by_system
-from autogen_codeact.executors.egress.policy import Policy, Refused
+from autogen_codeact.sandbox.egress.hostnames import is_address, normalise, shown, to_ascii, with_port
+from autogen_codeact.sandbox.egress.outside import Outside, Resolver, Streams, resolve_by_system
+from autogen_codeact.sandbox.egress.policy import Policy, Refused
 
 MOST_REDIRECTS = 5
 PIECE = 64 * 1024

@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Tool, Workbench
 
-from .described import BaseToolHostTool, is_tool
-from .function import FunctionHostTool
-from .shapes import Names
-from .stub import SHARED, values_source
-from .threads import Threads
-from .tool import HostTool
-from .workbench import OpenWorkbench
+from autogen_codeact.executors.tools.described import BaseToolHostTool, is_tool
+from autogen_codeact.executors.tools.workbench import OpenWorkbench
+from autogen_codeact.sandbox.tools.function import FunctionHostTool
+from autogen_codeact.sandbox.tools.shapes import Names
+from autogen_codeact.sandbox.tools.stub import SHARED, values_source
+from autogen_codeact.sandbox.tools.threads import Threads
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
 """What can be given as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""

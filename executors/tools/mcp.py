@@ -14,10 +14,10 @@ from typing import Any
 from autogen_core import CancellationToken, Image
 from autogen_core.tools import ToolSchema, Workbench
 
-from .answers import to_answer
-from .described import SchemaHostTool
-from .shapes import Names
-from .tool import HostTool, ToolAnswer
+from autogen_codeact.executors.tools.described import SchemaHostTool
+from autogen_codeact.sandbox.tools.answers import to_answer
+from autogen_codeact.sandbox.tools.shapes import Names
+from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
 _WRAPPED = "result"
 

@@ -9,10 +9,10 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolResult, Workbench
 
-from .described import BaseToolHostTool, SchemaHostTool
-from .mcp import McpTools, is_mcp, is_running, stop_mcp
-from .shapes import Names
-from .tool import HostTool
+from autogen_codeact.executors.tools.described import BaseToolHostTool, SchemaHostTool
+from autogen_codeact.executors.tools.mcp import McpTools, is_mcp, is_running, stop_mcp
+from autogen_codeact.sandbox.tools.shapes import Names
+from autogen_codeact.sandbox.tools.tool import HostTool
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0

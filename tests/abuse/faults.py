@@ -18,7 +18,7 @@ import docker.errors
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import block
 
@@ -36,7 +36,7 @@ import asyncio, json, os, sys
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 import autogen_codeact.executors as ours
-from autogen_codeact.executors.docker.owner import labels
+from autogen_codeact.sandbox.backends.docker.owner import labels
 
 async def main():
     options = json.loads(sys.argv[1])

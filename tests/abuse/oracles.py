@@ -18,8 +18,8 @@ from typing import Self
 import docker.errors
 
 from autogen_codeact.executors import SandboxUnavailable
-from autogen_codeact.executors.bubblewrap.cgroups import PARENT
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .canaries import Canaries, Mark
 

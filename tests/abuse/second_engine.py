@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .faults import processes_named
 

@@ -21,8 +21,8 @@ from autogen_codeact.executors import (
     SandboxCodeExecutor,
     SandboxError,
 )
-from autogen_codeact.executors.bubblewrap.executor import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import block
 from .canaries import Canaries

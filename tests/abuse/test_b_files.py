@@ -13,8 +13,8 @@ import pytest
 
 from autogen_codeact import executors
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxError, SandboxFileError
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.languages import default_filename, find_language, merge
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.host.languages import default_filename, find_language, merge
 
 from ..executors.bubblewrapped import open_folder
 from ..executors.sandboxes import block, run
@@ -252,7 +252,8 @@ async def test_37_no_archive_goes_to_or_comes_from_a_container(tmp_path: Path, m
 
 def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:
     """Archives are made in one place, for the engine to build an image from, and unpacked in none."""
-    sources = {path: path.read_text() for path in Path(executors.__file__).parent.rglob("*.py")}
+    root = Path(executors.__file__).parents[1]
+    sources = {path: path.read_text() for part in ("executors", "sandbox") for path in (root / part).rglob("*.py")}
     assert len(sources) > 30
     users = {path.name for path, text in sources.items() if re.search(r"\b(tarfile|zipfile|shutil\.unpack)", text)}
     assert users <= {"image.py", "image_jobs.py"}

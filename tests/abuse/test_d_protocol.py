@@ -11,9 +11,10 @@ import tracemalloc
 
 import pytest
 
-from autogen_codeact.executors import SandboxProtocolError, protocol
-from autogen_codeact.executors.block_reply import to_result
-from autogen_codeact.executors.connection import Reply
+from autogen_codeact.executors import SandboxProtocolError
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.connection import Reply
 
 from ..executors.sandboxes import FORGE
 from .subject import Subject

@@ -16,7 +16,7 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import ToolLimits
-from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 
 from ..executors.host_tools import Tool
 from .oracles import MIB

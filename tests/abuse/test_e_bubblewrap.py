@@ -17,8 +17,8 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
     choose_executor,
-    sandbox,
 )
+from autogen_codeact.sandbox.host import sandbox
 
 from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
 from ..executors.sandboxes import out, run

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, sandbox
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.sandbox.host import sandbox
 
 from ..executors.sandboxes import block, out, run
 from .engine_proxy import EngineProxy, engine_proxy

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
-from autogen_codeact.executors.docker.owner import KIND, LIFE, OWNER, SANDBOX
-from autogen_codeact.executors.docker.sweep import KEEP, leftovers, sweep
+from autogen_codeact.sandbox.backends.docker.owner import KIND, LIFE, OWNER, SANDBOX
+from autogen_codeact.sandbox.backends.docker.sweep import KEEP, leftovers, sweep
 
 from ..executors.bubblewrapped import alive, open_folder, pid_one
 from ..executors.sandboxes import out, run

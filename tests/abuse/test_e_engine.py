@@ -25,8 +25,8 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxTimeout,
     SandboxUnavailable,
-    sandbox,
 )
+from autogen_codeact.sandbox.host import sandbox
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, engine_proxy, failure

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.result import Outcome
+from autogen_codeact.sandbox.result import Outcome
 
 from ..executors.sandboxes import block, run
 from .canaries import SECRET

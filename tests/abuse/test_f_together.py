@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits, SandboxCodeExecutor, SandboxPool
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import run
 from .canaries import Canaries

@@ -14,7 +14,7 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
-from autogen_codeact.executors.workspace import Workspace
+from autogen_codeact.sandbox.files.workspace import Workspace
 
 from ..executors.sandboxes import block, out, run
 from .lag import MOST_EXCESS_S, LoopLag, median_excess

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors.abandoned import PREFIX
-from autogen_codeact.executors.bubblewrap.cgroups import PARENT
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
+from autogen_codeact.sandbox.files.abandoned import PREFIX
 
 from ..executors.bubblewrapped import open_folder
 from .faults import client, engine, eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors.protected import PROTECTED, WriteBack, protected_name
+from autogen_codeact.sandbox.files.protected import PROTECTED, WriteBack, protected_name
 
 from ..executors.sandboxes import out, run
 from .subject import Kind, Subject

@@ -17,9 +17,9 @@ from autogen_codeact.executors import (
     SandboxPool,
     SandboxStartError,
     SandboxUnavailable,
-    sandbox,
 )
-from autogen_codeact.executors.docker import image_jobs
+from autogen_codeact.sandbox.backends.docker import image_jobs
+from autogen_codeact.sandbox.host import sandbox
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy

@@ -12,7 +12,7 @@ from PIL import Image as PILImage
 
 from autogen_codeact.agents.observation import as_message, bounded, broken, describe, metadata_of
 from autogen_codeact.executors import SandboxDied
-from autogen_codeact.executors.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
+from autogen_codeact.sandbox.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
 
 SILENT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. "

@@ -14,10 +14,10 @@ import pytest
 
 from autogen_codeact.cli import leftovers
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxStartError
-from autogen_codeact.executors.bubblewrap.leftovers import LeftoverGroup, fate, leftover_groups, remove_group
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.docker.owner import KIND, LIFE, OWNER, SANDBOX, labels
-from autogen_codeact.executors.docker.sweep import KEEP
+from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, fate, leftover_groups, remove_group
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.owner import KIND, LIFE, OWNER, SANDBOX, labels
+from autogen_codeact.sandbox.backends.docker.sweep import KEEP
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
 from tests.cli.support import codeact, wait_until
@@ -256,7 +256,7 @@ def test_owners_of_another_namespace_are_not_judged() -> None:
 
 
 def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogen_codeact.executors.bubblewrap.leftovers.REMOVE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.leftovers.REMOVE_TIMEOUT_S", 0.05)
     folder = tmp_path / "autogen-codeact" / "codeact-x.1-2-3"
     (folder / "busy").mkdir(parents=True)
     (group,) = leftover_groups(tmp_path)

@@ -19,9 +19,9 @@ from autogen_core.code_executor import CodeBlock
 from docker import APIClient
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.seccomp import PROFILE, bpf_program
-from autogen_codeact.executors.syscalls import SYSCALLS
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.seccomp import PROFILE, bpf_program
+from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
 
 MACHINE = platform.machine()
 NUMBERS = SYSCALLS.get(MACHINE, {})

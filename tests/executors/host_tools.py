@@ -8,7 +8,7 @@ from typing import Any
 from autogen_core import CancellationToken, Image
 
 from autogen_codeact.executors import ExecutionResult
-from autogen_codeact.executors.tools.tool import ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 
 
 class Tool:

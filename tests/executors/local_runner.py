@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from autogen_codeact.executors import protocol
-from autogen_codeact.executors.environment import interpreter_variables
-from autogen_codeact.executors.sandbox import Settings
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.environment import interpreter_variables
+from autogen_codeact.sandbox.host.sandbox import Settings
 
 DEADLINE_S = 30.0
 NAMESPACES = ("unshare", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor, SandboxPool
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests.abuse import oracles
 
 from .bubblewrapped import descendants, pid_one

@@ -10,7 +10,7 @@ from autogen_core.code_executor import CodeBlock
 from docker.api.client import APIClient
 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
-from autogen_codeact.executors.seccomp import PROFILE
+from autogen_codeact.sandbox.backends.seccomp import PROFILE
 
 FORGE = """
     import json, os, socket, stat, struct, sys, threading

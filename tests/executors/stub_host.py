@@ -10,7 +10,7 @@ from typing import Any
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors.tools.host_tools import sources
-from autogen_codeact.executors.tools.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
 MODULE = "host_tools_of_a_test"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autogen_codeact.executors.tools import terminal as of_tools
+from autogen_codeact.sandbox.tools import terminal as of_tools
 
 
 class Terminal:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import abandoned
-from autogen_codeact.executors.abandoned import (
+from autogen_codeact.sandbox.files import abandoned
+from autogen_codeact.sandbox.files.abandoned import (
     PREFIX,
     abandoned_folders,
     make_folder,
@@ -21,11 +21,11 @@ from autogen_codeact.executors.abandoned import (
     remove_folder,
     sweep_in_background,
 )
-from autogen_codeact.executors.temporary import TemporaryFolder
+from autogen_codeact.sandbox.files.temporary import TemporaryFolder
 
 MAKE = """
 import os, sys, tempfile
-from autogen_codeact.executors.abandoned import make_folder
+from autogen_codeact.sandbox.files.abandoned import make_folder
 tempfile.tempdir = sys.argv[1]
 path, lock = make_folder()
 (path / "data.csv").write_text("1")

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits
-from autogen_codeact.executors.bubblewrap.interpreter import HostUser
+from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser
 
 from .bubblewrapped import open_folder, pid_one, sandbox_user
 from .sandboxes import out, run
@@ -406,7 +406,7 @@ class TestLimits:
 
     async def test_rlimit_nproc_bites(self, monkeypatch, tmp_path):
         # Without control groups, so that this limit stands alone.
-        monkeypatch.setattr("autogen_codeact.executors.bubblewrap.cgroups.ROOT", tmp_path)
+        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.cgroups.ROOT", tmp_path)
         code = """
             import os, time
             count = 0

@@ -20,7 +20,7 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxUnavailable,
 )
-from autogen_codeact.executors.bubblewrap.launcher import explain
+from autogen_codeact.sandbox.backends.bubblewrap.launcher import explain
 
 from .bubblewrapped import SYSTEM_PYTHON, alive, cgroups, descendants, open_folder, pid_one
 from .sandboxes import out, run
@@ -240,14 +240,14 @@ class TestItIsRefused:
                 await BubblewrapCommandLineCodeExecutor().start()
 
     async def test_by_one_that_hangs(self, monkeypatch):
-        monkeypatch.setattr("autogen_codeact.executors.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
+        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "exec sleep 600"))
             with pytest.raises(SandboxStartError, match="bubblewrap did not start"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
     async def test_by_one_that_talks_without_end(self, monkeypatch):
-        monkeypatch.setattr("autogen_codeact.executors.bubblewrap.launcher.START_TIMEOUT_S", 1)
+        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "yes >&2"))
             with pytest.raises(SandboxError) as caught:
@@ -279,7 +279,7 @@ class TestItIsRefused:
 
 class TestWithoutUnshare:
     async def test_the_number_of_files_is_not_bounded_which_is_said(self, monkeypatch, caplog):
-        monkeypatch.setattr("autogen_codeact.executors.bubblewrap.launcher.TOOLS", "/nowhere")
+        monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.TOOLS", "/nowhere")
         caplog.set_level("WARNING", logger="autogen_codeact")
         async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:
             assert await out(executor, "df --output=size /workspace | tail -1", language="sh") == "   262144\n"

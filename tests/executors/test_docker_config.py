@@ -23,8 +23,8 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     ToolLimits,
 )
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.docker.image import DERIVED
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.image import DERIVED
 
 from .conftest import MakeExecutor, containers
 from .images import make_wheel

@@ -24,8 +24,8 @@ import requests
 import urllib3.exceptions
 from docker.errors import APIError, DockerException, TLSParameterError
 
-from autogen_codeact.executors.docker.engine import EngineFailure, advice, classify, connect, engine_errors
-from autogen_codeact.executors.errors import SandboxError, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, advice, classify, connect, engine_errors
+from autogen_codeact.sandbox.errors import SandboxError, SandboxStartError, SandboxUnavailable
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_socket_without_permission(folder: Path) -> None:
         (folder / "s").chmod(0)
         attempt = textwrap.dedent("""
             import os, sys, docker
-            from autogen_codeact.executors.docker.engine import connect
+            from autogen_codeact.sandbox.backends.docker.engine import connect
             if os.geteuid() == 0:
                 os.seteuid(65534)
             try:

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from autogen_codeact import executors
-from autogen_codeact.executors.docker import image as docker_image
-from autogen_codeact.executors.docker import image_jobs
-from autogen_codeact.executors.docker import recipe as docker_recipe
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.docker.image import (
+from autogen_codeact.sandbox.backends.docker import image as docker_image
+from autogen_codeact.sandbox.backends.docker import image_jobs
+from autogen_codeact.sandbox.backends.docker import recipe as docker_recipe
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.image import (
     DEFAULT_IMAGE,
     build_default_image,
     install_advice,
@@ -33,9 +33,9 @@ from autogen_codeact.executors.docker.image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.executors.docker.image_jobs import Reporter, present, pull_advice
-from autogen_codeact.executors.docker.recipe import why_no_bootstrap
-from autogen_codeact.executors.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.backends.docker.image_jobs import Reporter, present, pull_advice
+from autogen_codeact.sandbox.backends.docker.recipe import why_no_bootstrap
+from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 
 from .images import build_from, group_ends, make_wheel, run, silent
 from .registry import Image, registry

@@ -19,16 +19,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError, protocol
-from autogen_codeact.executors.block_reply import to_result
+from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError
 from autogen_codeact.executors.checks import checked_entries
-from autogen_codeact.executors.connection import Connection, Reply
-from autogen_codeact.executors.sandbox import Sandbox, Settings
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.host.sandbox import Sandbox, Settings
 
 
 def _load_wire() -> ModuleType:
     """The runner's side, which the host never imports, by its path."""
-    path = Path(__file__).parents[2] / "executors" / "runner" / "wire.py"
+    path = Path(__file__).parents[2] / "sandbox" / "runner" / "wire.py"
     spec = importlib.util.spec_from_file_location("runner_wire", path)
     assert spec is not None
     assert spec.loader is not None

@@ -16,9 +16,10 @@ from autogen_core.code_executor import CodeBlock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.executors import SandboxProtocolError, ToolLimits, protocol
-from autogen_codeact.executors.tools.broker import BlockCalls, ToolBroker
-from autogen_codeact.executors.tools.payloads import read_call
+from autogen_codeact.executors import SandboxProtocolError, ToolLimits
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
+from autogen_codeact.sandbox.tools.payloads import read_call
 
 from .host_tools import Tool
 from .local_runner import LocalRunner

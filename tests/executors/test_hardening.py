@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, Limits
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .conftest import MakeExecutor
 from .sandboxes import inspect, out, run

@@ -8,10 +8,8 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import (
-    SandboxDied,
-)
-from autogen_codeact.executors.tools.tool import ToolAnswer
+from autogen_codeact.executors import SandboxDied
+from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
 from .host_tools import Endless, Tool, in_short
 from .sandboxes import block, out, run, told

@@ -9,11 +9,7 @@ import pytest
 from autogen_core import Image
 from PIL import Image as Pillow
 
-from autogen_codeact.executors import (
-    ToolApproval,
-    ToolApprovalRequest,
-    ToolLimits,
-)
+from autogen_codeact.executors import ToolApproval, ToolApprovalRequest, ToolLimits
 
 from .host_tools import Endless, Tool, in_short
 from .sandboxes import block, out, run, told

@@ -11,7 +11,8 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.languages import (
+from autogen_codeact.sandbox.files.workspace import safe_name
+from autogen_codeact.sandbox.host.languages import (
     LANGUAGES,
     Language,
     default_filename,
@@ -19,7 +20,6 @@ from autogen_codeact.executors.languages import (
     find_language,
     merge,
 )
-from autogen_codeact.executors.workspace import safe_name
 
 PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
 

@@ -31,7 +31,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .conftest import MakeExecutor, containers
 from .sandboxes import block, out, run

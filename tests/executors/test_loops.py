@@ -13,8 +13,8 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.executors.connection import LOAN_S, Connection, Reply
-from autogen_codeact.executors.loops import CancelledBy, Promise, hand_over, within
+from autogen_codeact.sandbox.host.connection import LOAN_S, Connection, Reply
+from autogen_codeact.sandbox.host.loops import CancelledBy, Promise, hand_over, within
 
 from .test_frames import RESULT, SocketStream, message, raw, wire
 

@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors.docker import owner
-from autogen_codeact.executors.docker.owner import KIND, LIFE, OWNER, fate, labels
+from autogen_codeact.sandbox.backends.docker import owner
+from autogen_codeact.sandbox.backends.docker.owner import KIND, LIFE, OWNER, fate, labels
 
-WAITING = "import sys\nfrom autogen_codeact.executors.docker.owner import labels\nprint(labels(), flush=True)\nsys.stdin.read()"
+WAITING = """\
+import sys
+from autogen_codeact.sandbox.backends.docker.owner import labels
+print(labels(), flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from autogen_codeact.executors import (
     SandboxTimeout,
 )
 from autogen_codeact.executors.executor import LOST
-from autogen_codeact.executors.sandbox import Sandbox
-from autogen_codeact.executors.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
 from .sandboxes import block, out, run

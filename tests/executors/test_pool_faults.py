@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import SandboxError, SandboxPool, SandboxTimeout
 from autogen_codeact.executors import pool as pool_module
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..abuse.test_h_cancel import CancelAt
 from .sandboxes import out

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .bubblewrapped import alive, descendants
 from .pooled import KINDS

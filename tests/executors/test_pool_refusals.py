@@ -24,8 +24,8 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from autogen_codeact.executors.docker.engine import connect
 from autogen_codeact.executors.pool import MAKERS, PER_EXECUTOR, _shape
+from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy, failure
 
 from .pooled import left, until, what_is_new

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import autogen_codeact.executors
+import autogen_codeact.sandbox
 
 from .local_runner import NAMESPACES
 from .test_runner_old_python import needs_namespaces
 
-RUNNER = Path(autogen_codeact.executors.__file__).parent
+RUNNER = Path(autogen_codeact.sandbox.__file__).parent
 # Takes its time between the list of processes and the look at each, as on a machine that is busy with others.
 KILL = """
 import os, signal, sys, time

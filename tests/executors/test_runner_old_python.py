@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors import protocol
-from autogen_codeact.executors.block_request import _KEEP_STATE
+from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.block_request import _KEEP_STATE
 
 from .local_runner import LocalRunner, find_python
 
-RUNNER = Path(__file__).parents[2] / "executors" / "runner"
+RUNNER = Path(__file__).parents[2] / "sandbox" / "runner"
 VERSIONS = ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"]
 SHELL = ["sh", "-c", _KEEP_STATE, "sh", "{file}"]
 

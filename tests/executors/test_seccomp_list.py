@@ -9,9 +9,9 @@ import pytest
 from autogen_core import ComponentModel
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxStartError, SandboxUnavailable
-from autogen_codeact.executors.docker.engine import connect
-from autogen_codeact.executors.seccomp import PROFILE, bpf_program, docker_profile
-from autogen_codeact.executors.syscalls import SYSCALLS
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.seccomp import PROFILE, bpf_program, docker_profile
+from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
 from tests.executors.filtered import run_in_docker
 
 TEXT = PROFILE.read_text(encoding="utf-8")

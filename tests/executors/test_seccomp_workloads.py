@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from autogen_codeact.executors.syscalls import SYSCALLS
+from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
 from tests.executors.filtered import MACHINE, PLACES, require, run
 
 pytestmark = pytest.mark.skipif(MACHINE not in SYSCALLS, reason=f"there is no list for {MACHINE}")

@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.executors.tools import workbench as workbenches
 from autogen_codeact.executors.tools.host_tools import HostTools, host_tools, load_tools
-from autogen_codeact.executors.tools.tool import ToolArgumentError
+from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 from .stub_host import StubHost
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors.errors import SandboxError, SandboxFileError
-from autogen_codeact.executors.filenames import MAX_DEPTH
-from autogen_codeact.executors.workspace import HostFile, Skipped, Workspace
+from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.files.filenames import MAX_DEPTH
+from autogen_codeact.sandbox.files.workspace import HostFile, Skipped, Workspace
 
 
 @pytest.fixture
@@ -116,9 +116,9 @@ class TestOutgoing:
         self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """As on kernels whose file times move in ticks: all the files' times are one and the same."""
-        monkeypatch.setattr("autogen_codeact.executors.workspace.signature_of", lambda status: (0, 0, 0, 0))
+        monkeypatch.setattr("autogen_codeact.sandbox.files.workspace.signature_of", lambda status: (0, 0, 0, 0))
         # A tick is much shorter than that; but the test may be held up between two steps.
-        monkeypatch.setattr("autogen_codeact.executors.workspace._FRESH_NS", 60 * 10**9)
+        monkeypatch.setattr("autogen_codeact.sandbox.files.workspace._FRESH_NS", 60 * 10**9)
         (root / "n").write_text("1")
         assert send(workspace) == {"n": b"1"}
         assert send(workspace) == {}

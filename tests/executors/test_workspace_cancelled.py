@@ -13,9 +13,9 @@ from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
     SandboxCodeExecutor,
-    sync,
 )
-from autogen_codeact.executors.manifest import manifest_of
+from autogen_codeact.sandbox.files import sync
+from autogen_codeact.sandbox.files.manifest import manifest_of
 from tests.executors.sandboxes import run
 
 ENGINES = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.errors import SandboxFileError
-from autogen_codeact.executors.workspace import HostFile, Workspace, safe_name
+from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace, safe_name
 
 
 @pytest.fixture
@@ -217,8 +217,8 @@ class TestStore:
 DISK_FULL = """
 import errno, os, subprocess, sys
 from pathlib import Path
-from autogen_codeact.executors.workspace import Workspace
-from autogen_codeact.executors.errors import SandboxFileError
+from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.errors import SandboxFileError
 
 root = Path(sys.argv[1])
 mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(root)], capture_output=True, text=True)
@@ -257,7 +257,7 @@ def test_a_write_that_the_host_refuses_half_way(root: Path):
     script = """
         import os, resource, sys
         from pathlib import Path
-        from autogen_codeact.executors.workspace import Workspace
+        from autogen_codeact.sandbox.files.workspace import Workspace
         workspace = Workspace(Path(sys.argv[1]))
         workspace.prepare()
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

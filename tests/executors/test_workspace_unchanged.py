@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors.workspace import Workspace
+from autogen_codeact.sandbox.files.workspace import Workspace
 
 DEADLINE_S = 20.0
 

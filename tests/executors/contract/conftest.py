@@ -16,8 +16,8 @@ from autogen_codeact.executors import (
     Limits,
     SandboxCodeExecutor,
 )
-from autogen_codeact.executors.bubblewrap.cgroups import Cgroup
-from autogen_codeact.executors.docker.engine import connect
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
+from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests.executors.bubblewrapped import pid_one
 
 Make = Callable[..., Awaitable[SandboxCodeExecutor]]

@@ -8,12 +8,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import (
-    ExecutionResult,
-    Limits,
-    OutputChunk,
-    SandboxFileError,
-)
+from autogen_codeact.executors import ExecutionResult, Limits, OutputChunk, SandboxFileError
 from tests.executors.sandboxes import block, out, run, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

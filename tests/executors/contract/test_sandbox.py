@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 from autogen_core.code_executor import CodeExecutor
 
-from autogen_codeact.executors import (
-    Limits,
-    SandboxDied,
-    SandboxNotStarted,
-)
+from autogen_codeact.executors import Limits, SandboxDied, SandboxNotStarted
 from tests.abuse.canaries import host_addresses
 from tests.executors import privileged
 from tests.executors.bubblewrapped import descendants

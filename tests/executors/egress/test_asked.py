@@ -3,8 +3,8 @@
 import h11
 import pytest
 
-from autogen_codeact.executors.egress.asked import Asked, check_headers, read_first_line
-from autogen_codeact.executors.egress.policy import Refused
+from autogen_codeact.sandbox.egress.asked import Asked, check_headers, read_first_line
+from autogen_codeact.sandbox.egress.policy import Refused
 
 
 def read(head: bytes) -> Asked:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.executors import SandboxError, SandboxProtocolError, protocol
-from autogen_codeact.executors.egress.gateway import SETTINGS, Gateway
-from autogen_codeact.executors.egress.outside import Outside
-from autogen_codeact.executors.egress.policy import Policy
+from autogen_codeact.executors import SandboxError, SandboxProtocolError
+from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.egress.outside import Outside
+from autogen_codeact.sandbox.egress.policy import Policy
+from autogen_codeact.sandbox.host import protocol
 from tests.executors.local_runner import LocalRunner, find_python
 from tests.executors.test_frames import HELLO, message, raw, sandbox
 from tests.executors.test_runner_old_python import VERSIONS, needs_namespaces

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.executors.egress import outside
-from autogen_codeact.executors.egress.outside import Outside, _alternating, _is_ours
-from autogen_codeact.executors.egress.policy import Policy, Refused
+from autogen_codeact.sandbox.egress import outside
+from autogen_codeact.sandbox.egress.outside import Outside, _alternating, _is_ours
+from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from tests.abuse.canaries import host_addresses
 
 from .servers import echo_request, hosts_in

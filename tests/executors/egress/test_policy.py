@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.egress.addresses import why_not_public
-from autogen_codeact.executors.egress.hostnames import is_address, normalise
-from autogen_codeact.executors.egress.policy import Policy, Refused, parse_entry
+from autogen_codeact.sandbox.egress.addresses import why_not_public
+from autogen_codeact.sandbox.egress.hostnames import is_address, normalise
+from autogen_codeact.sandbox.egress.policy import Policy, Refused, parse_entry
 
 
 class TestNames:

@@ -8,7 +8,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.egress.tls_hello import MOST_BYTES, NotTls, asks_again, read_hello
+from autogen_codeact.sandbox.egress.tls_hello import MOST_BYTES, NotTls, asks_again, read_hello
 
 
 def hello(name: str | None = "ok.example", *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> bytes:

@@ -1,0 +1,1 @@
+"""How a sandbox is started, reached and removed."""

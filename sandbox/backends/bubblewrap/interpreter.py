@@ -1,0 +1,123 @@
+"""The Python of a bubblewrap sandbox: which one it is, and which folders of this machine it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from autogen_codeact.sandbox.errors import SandboxUnavailable
+
+PROBE_TIMEOUT_S = 20.0
+OLDEST = (3, 8)
+# A folder that holds one of these is no installation of Python alone.
+PRIVATE = ("/etc", "/home", "/root", "/tmp", "/var")  # noqa: S108 - they are looked for, not used
+SYSTEMS_OWN = ("/usr/bin/python3", "/usr/local/bin/python3")
+_PROBE = """\
+import json, sys
+places = sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix
+print(json.dumps({"version": sys.version_info[:2], "places": places}))
+"""
+
+
+@dataclass(frozen=True)
+class HostUser:
+    """The user of this machine that a sandbox's processes belong to.
+
+    Args:
+        uid: User id.
+        gid: Group id.
+        changed: Whether this process is another one, and has to become it.
+    """
+
+    uid: int
+    gid: int
+    changed: bool
+
+    def popen_options(self) -> dict[str, Any]:
+        """What `subprocess.Popen` has to be told."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.changed else {}
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that the sandbox's user can run.
+
+    Args:
+        path: Its path, in the sandbox as on the host.
+        folders: Folders without which it does not run, a virtual environment's among them.
+        note: Why it is another one than expected, else empty.
+    """
+
+    path: Path
+    folders: tuple[Path, ...]
+    note: str = ""
+
+
+def find_interpreter(asked: str | None, user: HostUser) -> Interpreter:
+    """Find the interpreter: the one asked for; else the running one, if the sandbox's user can run it; else the system's.
+
+    Args:
+        asked: Its path or name, or None.
+        user: Who is to run it.
+
+    Raises:
+        SandboxUnavailable: There is none; the message says why.
+    """
+    problems: list[str] = []
+    for candidate in [asked] if asked is not None else [sys.executable, *SYSTEMS_OWN]:
+        path = shutil.which(candidate) or candidate
+        found = _examine(Path(path).absolute(), user) if os.path.lexists(path) else "there is no such file"
+        if isinstance(found, Interpreter):
+            note = f"the sandbox runs {path}, without the packages of this program's Python ({problems[0] if problems else ''})"
+            return replace(found, note=note if problems else "")
+        problems.append(f"{candidate}: {found}")
+    raise SandboxUnavailable(
+        f"there is no Python that the sandbox could run ({'; '.join(problems)}): install python3, or pass python= with "
+        "another one"
+    )
+
+
+@cache
+def _examine(path: Path, user: HostUser) -> Interpreter | str:
+    """Ask it where it is installed, or say what is wrong with it; that the user can start it is part of the answer."""
+    try:
+        done = subprocess.run(
+            [path, "-I", "-c", _PROBE],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PROBE_TIMEOUT_S,
+            cwd="/",
+            env={"LANG": "C.UTF-8"},
+            check=True,
+            **user.popen_options(),
+        )
+        answer = json.loads(done.stdout)
+        version, places = tuple(answer["version"]), [Path(place) for place in answer["places"]]
+    except subprocess.CalledProcessError as error:
+        return f"it does not run: {error.stderr.decode(errors='replace').strip()[-300:]}"
+    except (OSError, subprocess.SubprocessError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        return f"user {user.uid}, which runs the sandbox, can't run it: {why}"
+    except (ValueError, KeyError, TypeError) as error:
+        return f"it is no Python: {error}"
+    if version < OLDEST:
+        return f"it is Python {version[0]}.{version[1]}, and the sandbox needs {OLDEST[0]}.{OLDEST[1]}"
+    for place in places:
+        private = _would_show(place)
+        if private is not None:
+            return f"it is installed in {place}, and showing that to the sandbox would show {private} too"
+    return Interpreter(path, tuple(dict.fromkeys(places)))
+
+
+def _would_show(place: Path) -> Path | None:
+    """What is private in a folder that is to be shown."""
+    real = place.resolve()
+    private = (Path.home().resolve(), *map(Path, PRIVATE))
+    return next((path for path in private if path.is_relative_to(real) and not real.is_relative_to("/usr")), None)

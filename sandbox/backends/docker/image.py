@@ -1,0 +1,292 @@
+"""Images for the Docker sandbox: the one asked for, the default, one with more packages. Every function here blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from autogen_codeact.sandbox.backends.docker.engine import engine_errors
+from autogen_codeact.sandbox.backends.docker.image_jobs import (
+    Progress,
+    Reporter,
+    build,
+    build_context,
+    is_about_certificate,
+    present,
+    pull,
+)
+from autogen_codeact.sandbox.backends.docker.recipe import DEFAULT_IMAGE, build_default_image
+from autogen_codeact.sandbox.errors import SandboxUnavailable
+
+if TYPE_CHECKING:
+    import docker
+
+__all__ = [
+    "DEFAULT_IMAGE",
+    "FALLBACK_IMAGE",
+    "ImageInfo",
+    "Progress",
+    "build_default_image",
+    "list_images",
+    "resolve_image",
+]
+
+FALLBACK_IMAGE = "python:3-slim"
+"""Taken where the default image is missing: plain Python, from the public registry."""
+DERIVED = "autogen-codeact/derived"
+KIND_LABEL = "org.autogen-codeact.kind"
+_KINDS: dict[str, Literal["default", "derived"]] = {"sandbox-image": "default", "derived-image": "derived"}
+_WHEELS = "/usr/share/autogen-codeact/wheels"
+_PIP = ["python3", "-m", "pip", "install", "--no-cache-dir"]
+
+_locks: dict[str, threading.Lock] = {}
+_locks_guard = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """One image that this package made."""
+
+    reference: str
+    """Name and tag, or the id where it has lost its name to a newer build."""
+    id: str
+    size: int
+    """Bytes, all layers."""
+    created: datetime
+    kind: Literal["default", "derived"]
+
+
+@dataclass(frozen=True)
+class Packages:
+    """What goes into a derived image on top of its base."""
+
+    requirements: tuple[str, ...]
+    """Fetched by pip from an index; PEP 508."""
+    wheels: tuple[Path, ...]
+    """Local files."""
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements or self.wheels)
+
+
+def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] = (), *, progress: Progress) -> str:
+    """Make sure that an image with these packages is there.
+
+    Args:
+        client: The engine.
+        image: Reference or id. A missing one is pulled; for a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is taken.
+        packages: Requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are
+            installed without any index (default none). PIP_INDEX_URL in the environment names the index; like every
+            build argument it can be read in the image's history.
+        progress: Told what is going on.
+
+    Returns:
+        A reference that the engine can run.
+
+    Raises:
+        ValueError: `image` can't be an image's name, or a package is neither a requirement nor a wheel that exists.
+        SandboxUnavailable: The image can't be had.
+        SandboxStartError: The packages could not be installed; the message has the log's end and what to do.
+    """
+    wanted = parse_packages(packages)
+    found = _find(client, image, progress)
+    return _derive(client, found, wanted, progress) if wanted else found
+
+
+def parse_packages(packages: Sequence[str]) -> Packages:
+    """Tell local wheels from requirements and refuse everything else.
+
+    Args:
+        packages: As `resolve_image` takes them.
+
+    Returns:
+        Both sorts, each sorted and without doubles.
+
+    Raises:
+        ValueError: An entry is neither; options of pip and shell words are not.
+    """
+    wheels = {_wheel(entry) for entry in packages if entry.endswith(".whl")}
+    if len({wheel.name for wheel in wheels}) < len(wheels):
+        raise ValueError("Two different wheels have the same file name")
+    requirements = {_requirement(entry) for entry in packages if not entry.endswith(".whl")}
+    return Packages(tuple(sorted(requirements)), tuple(sorted(wheels, key=lambda wheel: wheel.name)))
+
+
+def install_advice(log: str) -> str:
+    """Say what to do about packages that could not be installed.
+
+    Args:
+        log: The end of the build's log.
+
+    Returns:
+        One sentence or two.
+    """
+    if "No module named pip" in log:
+        return "The image has no pip: use one that has it, such as the default image or python:3-slim."
+    if '"python3": executable file not found' in log:
+        return "The image has no python3: use one that has it, such as the default image or python:3-slim."
+    if is_about_certificate(log):
+        return (
+            "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
+            "PIP_INDEX_URL to an index with a trusted certificate, use an image that trusts it, or give local .whl files."
+        )
+    if any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable")):
+        return (
+            "The package index can't be reached from a build: check the network of the Docker engine, set "
+            "PIP_INDEX_URL to an index that answers there, or give paths of local .whl files."
+        )
+    if "No matching distribution" in log:
+        return "Check the names and versions of the packages; what a local wheel needs must be given too."
+    return "Check the packages, or build an image of your own from a Dockerfile and give its name."
+
+
+def list_images(client: docker.APIClient) -> list[ImageInfo]:
+    """List the images that this package made, the newest first.
+
+    Args:
+        client: The engine.
+
+    Returns:
+        One entry for each name, and one for each image that has none.
+
+    Raises:
+        SandboxUnavailable: The engine does not answer.
+    """
+    sdk: Any = client
+    with engine_errors("listing the images"):
+        found = sdk.images(filters={"label": KIND_LABEL})
+    infos = [
+        ImageInfo(
+            reference=name,
+            id=entry["Id"],
+            size=int(entry["Size"]),
+            created=datetime.fromtimestamp(entry["Created"], UTC),
+            kind=_KINDS[entry["Labels"][KIND_LABEL]],
+        )
+        for entry in found
+        if entry["Labels"][KIND_LABEL] in _KINDS
+        for name in _names(entry)
+    ]
+    return sorted(infos, key=lambda info: info.created, reverse=True)
+
+
+def _names(entry: dict[str, Any]) -> list[str]:
+    names = [name for name in entry.get("RepoTags") or () if name != "<none>:<none>"]
+    # An image that somebody builds on ours inherits the labels, but not the name.
+    return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
+
+
+def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
+    if present(client, image):
+        return image
+    if image != DEFAULT_IMAGE:
+        pull(client, image, progress=progress)
+        return image
+    progress(
+        f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
+        "Run `codeact image build` for the full image"
+    )
+    if not present(client, FALLBACK_IMAGE):
+        try:
+            pull(client, FALLBACK_IMAGE, progress=progress)
+        except SandboxUnavailable as error:
+            raise SandboxUnavailable(
+                f"The sandbox image {image} is not built yet, and {FALLBACK_IMAGE} can't be had instead. "
+                f"Run `codeact image build` (or `make image` in a checkout). {error}"
+            ) from error
+    return FALLBACK_IMAGE
+
+
+def _derive(client: docker.APIClient, base: str, packages: Packages, progress: Progress) -> str:
+    known = present(client, base)
+    if known is None:
+        raise SandboxUnavailable(f"The image {base} vanished while it was looked at. Try again.")
+    tag = _derived_tag(known["Id"], packages)
+    with _locks_guard:
+        lock = _locks.setdefault(tag, threading.Lock())
+    with lock:
+        if not present(client, tag):
+            _build_derived(client, known, tag, packages, progress)
+    return tag
+
+
+def _build_derived(
+    client: docker.APIClient, base: dict[str, Any], tag: str, packages: Packages, progress: Progress
+) -> None:
+    reporter = Reporter(progress)
+    names = [*packages.requirements, *(wheel.name for wheel in packages.wheels)]
+    reporter.say(f"building {tag} with {', '.join(names)} (once) …")
+    files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
+    files["Dockerfile"] = _dockerfile(base, packages).encode()
+    index = os.environ.get("PIP_INDEX_URL")
+    options: dict[str, Any] = {"buildargs": {"PIP_INDEX_URL": index}} if index else {}
+    if not packages.requirements:
+        options["network_mode"] = "none"
+    with build_context(files) as context:
+        build(client, context, tag, reporter=reporter, advise=install_advice, **options)
+    reporter.say(f"built {tag}")
+
+
+def _dockerfile(base: dict[str, Any], packages: Packages) -> str:
+    """The recipe of a derived image. Names of packages stand in lists of arguments, where no shell reads them."""
+    user = (base.get("Config") or {}).get("User")
+    lines = [
+        f"FROM {base['Id']}",
+        "USER root",
+        # ARG, not ENV: set for pip here, gone in the sandbox.
+        "ARG PIP_INDEX_URL",
+        "ARG PIP_BREAK_SYSTEM_PACKAGES=1",
+        "ARG PIP_ROOT_USER_ACTION=ignore",
+        "ARG PIP_DISABLE_PIP_VERSION_CHECK=1",
+    ]
+    if packages.requirements:
+        lines.append(f"RUN {json.dumps([*_PIP, '--', *packages.requirements])}")
+    if packages.wheels:
+        paths = [f"{_WHEELS}/{wheel.name}" for wheel in packages.wheels]
+        lines.append(f"COPY wheels/ {_WHEELS}/")
+        lines.append(f"RUN {json.dumps([*_PIP, '--no-index', '--find-links', _WHEELS, '--', *paths])}")
+    if user:
+        lines.append(f"USER {user}")
+    lines.append(f'LABEL {KIND_LABEL}="derived-image"')
+    return "\n".join(lines) + "\n"
+
+
+def _derived_tag(base_id: str, packages: Packages) -> str:
+    wheels = []
+    for wheel in packages.wheels:
+        with wheel.open("rb") as file:
+            wheels.append([wheel.name, hashlib.file_digest(file, "sha256").hexdigest()])
+    content = json.dumps([base_id, packages.requirements, wheels])
+    return f"{DERIVED}:{hashlib.sha256(content.encode()).hexdigest()[:24]}"
+
+
+def _wheel(entry: str) -> Path:
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - rarely needed
+
+    path = Path(entry).expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"There is no wheel {entry}")
+    try:
+        parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise ValueError(f"{path.name!r} is not the name of a wheel: {error}") from error
+    return path
+
+
+def _requirement(entry: str) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - rarely needed
+
+    # A URL in a requirement may hold a line break by the grammar, and a Dockerfile is made of lines.
+    if not entry.isprintable():
+        raise ValueError(f"{entry!r} is not a package: it holds a line break or another control character")
+    try:
+        return str(Requirement(entry))
+    except InvalidRequirement as error:
+        raise ValueError(f"{entry!r} is not a package: give a name such as 'sympy' or 'polars>=1'. {error}") from error

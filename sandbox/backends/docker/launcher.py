@@ -1,0 +1,321 @@
+"""Starting a runner in a Docker container, over the container's attached stream."""
+
+# ruff: noqa: PLC0415 - the Docker SDK takes a tenth of a second to import, and who never uses Docker should not wait for it
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, classify, connect, knock
+from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
+from autogen_codeact.sandbox.backends.docker.owner import LABEL, labels
+from autogen_codeact.sandbox.backends.docker.stream import DockerStream
+from autogen_codeact.sandbox.backends.docker.sweep import KEEP, remember, sweep_in_background
+from autogen_codeact.sandbox.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.limits import Limits, parse_size
+
+if TYPE_CHECKING:
+    from docker import APIClient
+    from docker.types import DeviceRequest
+
+logger = logging.getLogger("autogen_codeact")
+
+WORKSPACE = "/workspace"
+PACKAGES = "/packages"
+HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
+DEFAULT_ENVIRONMENT = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    # The sandbox is thrown away: Debian's guard of its own Python protects nothing here.
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+TICKET = f"{LABEL}.ticket"
+GONE_TIMEOUT_S = 3
+REMOVE_TIMEOUT_S = 10.0
+REMOVE_PAUSE_S = 0.5
+SMALL_BUFFERS = {f"net.ipv4.tcp_{way}mem": "4096 65536 262144" for way in "rw"}
+NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
+
+
+@dataclass(frozen=True)
+class ContainerOptions:
+    """What a container is made from; each weaker choice is the user's own and explicit.
+
+    Args:
+        image: Image reference.
+        packages: Packages of a derived image.
+        name: The container's name.
+        limits: What it may use.
+        user: `uid:gid`.
+        network: Docker network; `none` has only a loopback interface.
+        read_only: Whether its root file system is read-only.
+        seccomp: Profile as JSON text, or None for the engine's own.
+        bind_dir: Host folder mounted at /workspace, or None.
+        write_back: Which protected names in it may be written to; the others are mounted read-only.
+        volumes: Further mounts, as Docker's SDK has them.
+        extra_hosts: Names for its /etc/hosts.
+        device_requests: GPUs and the like.
+        auto_remove: Whether Docker removes it when it ends.
+        docker_host: Address of the engine, or None.
+    """
+
+    image: str
+    packages: tuple[str, ...]
+    name: str
+    limits: Limits
+    user: str
+    network: str
+    read_only: bool
+    seccomp: str | None
+    bind_dir: str | None
+    write_back: WriteBack
+    volumes: Mapping[str, Mapping[str, str]]
+    extra_hosts: Mapping[str, str]
+    device_requests: Sequence[DeviceRequest]
+    auto_remove: bool
+    docker_host: str | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class DockerLauncher:
+    """Starts one container.
+
+    Args:
+        options: What it is made from.
+        progress: Called with a line for each step that takes long.
+    """
+
+    def __init__(self, options: ContainerOptions, progress: Progress) -> None:
+        self._options = options
+        self._progress = progress
+        self._client: APIClient | None = None
+        self._container: str | None = None
+        self._ticket = uuid.uuid4().hex
+        self._started = False
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> str:
+        """The engine's address, as the user gave it."""
+        return f"docker {self._options.docker_host or ''}"
+
+    def launch(self, boot: str) -> DockerStream:
+        """Create the container, attach to it, start it.
+
+        Args:
+            boot: Python source that it runs first.
+
+        Returns:
+            The attached stream.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        import docker.errors
+
+        client = self._client = connect(self._options.docker_host)
+        image = resolve_image(client, self._options.image, self._options.packages, progress=self._progress)
+        stream = None
+        try:
+            self._container = self._create(client, image, boot)
+            stream = DockerStream(client, self._container)
+            client.start(self._container)
+            self._started = True
+        except (docker.errors.DockerException, OSError) as error:  # OSError: the engine went away half-way
+            if stream is not None:
+                stream.close()
+            if self._container is None:
+                self._container = self._unannounced(client)
+            self.kill()
+            if isinstance(error, docker.errors.DockerException):
+                raise _explain(error, self._options) from error
+            raise SandboxUnavailable(
+                f"the Docker engine stopped answering while the sandbox was started: {error}"
+            ) from error
+        sweep_in_background(self._options.docker_host)
+        return stream
+
+    def _unannounced(self, client: APIClient) -> str | None:
+        """A container that the engine made although its answer did not say so."""
+        import docker.errors
+
+        try:
+            knock(client)
+            found = client.containers(all=True, filters={"label": f"{TICKET}={self._ticket}"})
+        except (docker.errors.DockerException, OSError):
+            return None
+        return str(found[0]["Id"]) if found else None
+
+    def _create(self, client: APIClient, image: str, boot: str) -> str:
+        options = self._options
+        created = client.create_container(
+            image,
+            name=options.name,
+            entrypoint=["python3", "-I", "-S", "-c", boot],
+            command=[],
+            user=options.user,
+            working_dir=WORKSPACE,
+            environment=DEFAULT_ENVIRONMENT,
+            labels={
+                **options.labels,
+                **labels(),
+                TICKET: self._ticket,
+                **({} if options.auto_remove else {KEEP: "1"}),
+            },
+            # PID 1 hears no signal that it has no handler for, and a handler would hear the code inside, too.
+            stop_signal="SIGKILL",
+            stdin_open=True,
+            # Not detached means StdinOnce: when this process dies the runner reads the end of the stream and exits.
+            detach=False,
+            tty=False,
+            host_config=client.create_host_config(**self._host_config()),
+        )
+        return str(created["Id"])
+
+    def _host_config(self) -> dict[str, Any]:
+        from docker.types import LogConfig, Ulimit
+
+        options, limits = self._options, self._options.limits
+        memory = parse_size(limits.memory)
+        binds = {host: dict(mount) for host, mount in options.volumes.items()}
+        uid, _, gid = options.user.partition(":")
+        owner = f"uid={uid},gid={gid or uid}," if uid.isdigit() else ""
+        seccomp = [f"seccomp={options.seccomp}"] if options.seccomp is not None else []
+        temporary = f"rw,exec,nosuid,nodev,size={parse_size(limits.tmp)},nr_inodes={limits.files},mode=1777"
+        tmpfs = {"/tmp": temporary}  # noqa: S108 - a path in the sandbox
+        if not any(mount.get("bind") == PACKAGES for mount in binds.values()):
+            tmpfs[PACKAGES] = temporary
+        if options.bind_dir is not None:
+            binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
+            taken = {mount.get("bind") for mount in binds.values()}
+            for entry in options.write_back.read_only(Path(options.bind_dir)):
+                if f"{WORKSPACE}/{entry}" not in taken:
+                    binds[f"{options.bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
+        else:
+            size = parse_size(limits.workspace)
+            tmpfs[WORKSPACE] = f"rw,exec,nosuid,nodev,{owner}size={size},nr_inodes={limits.files},mode=0755"
+        return {
+            "auto_remove": options.auto_remove,
+            "binds": binds,
+            "cap_drop": ["ALL"],
+            "device_requests": list(options.device_requests) or None,
+            "extra_hosts": dict(options.extra_hosts) or None,
+            "ipc_mode": "private",
+            "shm_size": limits.shm_bytes,
+            "log_config": LogConfig(type=LogConfig.types.NONE),
+            "mem_limit": memory,
+            "memswap_limit": memory,
+            "nano_cpus": int(limits.cpus * 1e9),
+            "network_mode": options.network,
+            "pids_limit": limits.pids,
+            "read_only": options.read_only,
+            "security_opt": ["no-new-privileges:true", *seccomp],
+            # Version 1 of control groups does not count what lies in a connection's buffers, and runc can't have it bounded.
+            "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
+            "tmpfs": tmpfs,
+            # Not the number of descriptors: the runner bounds it for the code, and needs more itself.
+            "ulimits": [
+                Ulimit(name="core", soft=0, hard=0),
+            ],
+        }
+
+    def kill(self) -> None:
+        """End the container now; with `auto_remove` it is removed.
+
+        It takes a bounded time. What could not be removed is logged, and the next start of this process tries again.
+        """
+        with self._lock:
+            client, container, self._container = self._client, self._container, None
+        if client is None or container is None:
+            return
+        if self._started and self._ends_by_itself(client, container):
+            return
+        until = time.monotonic() + REMOVE_TIMEOUT_S
+        while (problem := self._end(client, container, until)) is not None:
+            if time.monotonic() + REMOVE_PAUSE_S > until or classify(problem) in NO_ENGINE:
+                remember(self._options.docker_host, container)
+                logger.warning(
+                    "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
+                    "`docker rm -f %s` removes it by hand.",
+                    *(self._options.name, problem, self._options.name),
+                )
+                return
+            time.sleep(REMOVE_PAUSE_S)
+
+    def _ends_by_itself(self, client: APIClient, container: str) -> bool:
+        """Whether it is gone, as it nearly always is by now, having read the end of its stream; its name is free once removed."""
+        import docker.errors
+
+        condition: Literal["removed", "not-running"] = "removed" if self._options.auto_remove else "not-running"
+        try:
+            knock(client)
+            client.wait(container, timeout=GONE_TIMEOUT_S, condition=condition)
+        except docker.errors.NotFound:
+            return True
+        except (docker.errors.DockerException, OSError):
+            return False
+        return True
+
+    def _end(self, client: APIClient, container: str, until: float) -> Exception | None:
+        """Remove it, or kill it where it is to be kept; what went wrong, or None."""
+        import docker.errors
+
+        client.timeout = max(1, round(until - time.monotonic()))
+        try:
+            knock(client)
+            if self._options.auto_remove or not self._started:
+                client.remove_container(container, force=True, v=True)
+            else:
+                client.kill(container)
+        except docker.errors.NotFound:
+            return None
+        except docker.errors.APIError as error:
+            # It is on its way already, or was not running.
+            settled = error.status_code == 409 and ("in progress" in str(error) or "not running" in str(error))
+            return None if settled else error
+        except (docker.errors.DockerException, OSError) as error:
+            return error
+        return None
+
+    def close(self) -> None:
+        """Close the connections to the engine."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
+    """Turn the engine's refusal into a sentence that says what to do."""
+    text = str(getattr(error, "explanation", None) or error)
+    if getattr(error, "status_code", None) == 409 and "already in use" in text:
+        return SandboxNameInUse(
+            f"a container named {options.name!r} exists already and was left alone: stop it, or choose another container_name"
+        )
+    if "no space left on device" in text:
+        return SandboxStartError(
+            "the disk of the Docker engine's machine is full, so nothing was started: free some space, for example with "
+            f"`docker system prune`. The engine said: {text[-500:]}"
+        )
+    if "python3" in text and ("executable file not found" in text or "no such file" in text):
+        return SandboxStartError(
+            f"the image {options.image} has no python3: the sandbox needs an image with Python 3.8 or later"
+        )
+    if options.seccomp is not None and ("seccomp" in text.lower() or "file name too long" in text):
+        return SandboxStartError(
+            "the engine can't apply the sandbox's seccomp profile, so nothing was started (Podman may take it for a path). "
+            f'With seccomp="engine" the sandbox has the engine\'s own profile instead. The engine said: {text[-500:]}'
+        )
+    if options.device_requests and ("device driver" in text or "nvidia" in text.lower()):
+        return SandboxStartError(
+            f"the Docker engine can't serve device_requests (are the GPU's drivers installed?): {text}"
+        )
+    return SandboxStartError(f"the Docker engine refused to start the sandbox: {text}")

@@ -1,0 +1,149 @@
+"""Manifests: names and content hashes of a workspace's files, to find the same files again later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable
+from hashlib import blake2b
+from weakref import WeakKeyDictionary
+
+from autogen_codeact.executors.checks import checked_entries
+from autogen_codeact.sandbox.errors import SandboxFileError
+from autogen_codeact.sandbox.files.filenames import safe_name
+from autogen_codeact.sandbox.files.scan import Signature, signature_of
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from autogen_codeact.sandbox.host.sandbox import Sandbox
+
+Manifest = dict[str, str]
+"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing where that is not known."""
+
+MAX_FILES = 1_000
+MAX_NAME_BYTES = 256 * 1024
+MAX_HASHED_BYTES = 64 * 1024**2
+# For one manifest; hashing this much takes less than half a second, in a thread.
+MAX_HASHED_AT_ONCE = 256 * 1024**2
+# For files that exist only in the sandbox: each is read in every block.
+MAX_READ_BYTES = 256 * 1024
+MAX_READ_FILES = 16
+_FRESH_NS = 50_000_000
+
+_KNOWN: WeakKeyDictionary[Workspace, dict[str, tuple[Signature, str]]] = WeakKeyDictionary()
+
+
+def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
+    """Make the mark of a file.
+
+    Args:
+        size: Its size in bytes.
+        chunks: Its content; None if not known.
+    """
+    if chunks is None:
+        return f"{size}:"
+    digest = blake2b(digest_size=16)
+    for chunk in chunks:
+        digest.update(chunk)
+    return f"{size}:{digest.hexdigest()}"
+
+
+def is_known(mark: str) -> bool:
+    """Whether a mark contains a hash of the content."""
+    return not mark.endswith(":")
+
+
+async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None:
+    """List the files of a sandbox, with hashes of those that the host has too.
+
+    Args:
+        workspace: The host's folder, right after it was sent.
+        sandbox: The sandbox.
+
+    Returns:
+        The manifest; None where there are more than 1,000 files, or folders too deep or too many to look through.
+
+    Raises:
+        SandboxError: The sandbox broke.
+    """
+    in_sandbox = workspace.in_sandbox
+    if len(in_sandbox) > MAX_FILES:
+        return None
+    listing = await sandbox.file_request({"op": "list", "most": MAX_FILES + 1})
+    entries = checked_entries(listing.get("files"))
+    if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
+        return None
+    sizes = {entry["name"]: entry["size"] for entry in entries if is_safe(entry["name"])}
+    manifest = await asyncio.to_thread(_marks, workspace, sizes, in_sandbox)
+    left = MAX_READ_BYTES
+    unknown = [name for name, mark in manifest.items() if not is_known(mark)]
+    for name in unknown[:MAX_READ_FILES]:
+        if sizes[name] <= left:
+            left -= sizes[name]
+            # A small file that the host does not have, such as the module of functions.
+            manifest[name] = await mark_inside(sandbox, name, sizes[name])
+    return manifest
+
+
+async def mark_inside(sandbox: Sandbox, name: str, limit: int) -> str:
+    """Make the mark of a file of a sandbox, without its content where that can't be read.
+
+    Args:
+        sandbox: The sandbox.
+        name: The file's path relative to the workspace.
+        limit: Bytes above which it is not hashed.
+    """
+    total = size = 0
+    digest = blake2b(digest_size=16)
+    try:
+        async for chunk, size in sandbox.read_file(name):
+            total += len(chunk)
+            if max(total, size) > limit:
+                return mark_of(max(total, size))
+            digest.update(chunk)
+    except SandboxFileError:
+        return mark_of(size)
+    return f"{total}:{digest.hexdigest()}"
+
+
+def is_safe(name: str) -> bool:
+    """Whether a file of this name can be on the host."""
+    try:
+        return safe_name(name) == name
+    except ValueError:
+        return False
+
+
+def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Signature]) -> Manifest:
+    reader, known = Workspace(workspace.root), _KNOWN.setdefault(workspace, {})
+    for name in known.keys() - sizes.keys():
+        del known[name]
+    left = MAX_HASHED_AT_ONCE
+    manifest = {}
+    for name, size in sizes.items():
+        manifest[name] = mark_of(size)
+        signature = in_sandbox.get(name)
+        if signature is None or signature[0] != size or size > MAX_HASHED_BYTES:
+            continue
+        found = known.get(name)
+        if found is not None and found[0] == signature:
+            manifest[name] = found[1]
+        elif size <= left:
+            left -= size
+            manifest[name] = _hashed(reader, name, signature, known)
+    return manifest
+
+
+def _hashed(reader: Workspace, name: str, signature: Signature, known: dict[str, tuple[Signature, str]]) -> str:
+    """Hash a file of the host, if it is still the one that the sandbox has."""
+    size, path = signature[0], reader.root / name
+    try:
+        mark = mark_of(size, reader.read(HostFile(name, size, 0o644, path)))
+        status = os.lstat(path)
+    except (OSError, SandboxFileError):
+        return mark_of(size)
+    if signature_of(status) != signature:
+        return mark_of(size)
+    # The timestamps of a file that was just written may not change with another write.
+    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS:
+        known[name] = (signature, mark)
+    return mark

@@ -1,0 +1,142 @@
+"""From what the runner answered to an `ExecutionResult`."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from autogen_codeact.sandbox.egress.gateway import Gateway
+from autogen_codeact.sandbox.egress.ledger import notes as connection_notes
+from autogen_codeact.sandbox.errors import SandboxProtocolError
+from autogen_codeact.sandbox.host.connection import Reply
+from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, ExecutionResult, Outcome, State
+
+_OUTCOMES = get_args(Outcome)
+_STATES = get_args(State)
+
+
+def to_result(
+    reply: Reply, *, split_streams: bool, code_file: str | None, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]
+) -> ExecutionResult:
+    """Make the result of one block.
+
+    Args:
+        reply: What came back.
+        split_streams: Whether standard output and error were kept apart.
+        code_file: File with its code on the host, or None.
+        artifacts: Files that it made or changed.
+        notes: What the host has to add to the runner's notes.
+
+    Returns:
+        The result.
+
+    Raises:
+        SandboxProtocolError: The reply is not what the protocol says.
+    """
+    message = reply.message
+    try:
+        dropped = [int(count) for count in message["dropped"]]
+        texts = [
+            _text(reply.streams.get(kind, bytearray()), dropped[index], int(message["tail"][index]))
+            for index, kind in enumerate((b"O", b"E")[: len(dropped)])
+        ]
+        error = message["error"]
+        outcome = _one_of(_OUTCOMES, message["outcome"])
+        return ExecutionResult(
+            exit_code=int(message["exit_code"]),
+            output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
+            code_file=code_file,
+            outcome=outcome,
+            stdout=texts[0] if split_streams else None,
+            stderr=texts[1] if split_streams else None,
+            value=None if message["value"] is None else _words(message["value"]),
+            error=ErrorInfo(_words(error["type"]), _words(error["message"]), _line(error["line"])) if error else None,
+            duration_s=float(message["duration_s"]),
+            truncated=sum(dropped),
+            artifacts=artifacts,
+            state=_one_of(_STATES, message["state"]),
+            number=int(message["number"]),
+            restored_before=int(message["before"] or 0),
+            notes=(*notes, *map(_words, message["notes"])),
+        )
+    except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
+        raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
+
+
+def _words(thing: Any) -> str:
+    """Text that can be sent on: a lone surrogate, which JSON can carry and UTF-8 can't, is written as its escape."""
+    return str(thing).encode("utf-8", "backslashreplace").decode()
+
+
+def _line(thing: Any) -> int | None:
+    return None if thing is None else int(thing)
+
+
+def _one_of(allowed: tuple[str, ...], word: Any) -> Any:
+    if word not in allowed:
+        raise ValueError(f"{word!r} is none of {allowed}")
+    return word
+
+
+def _text(data: bytearray, dropped: int, tail: int) -> str:
+    if not dropped:
+        return data.decode("utf-8", "replace")
+    cut = len(data) - tail
+    head, rest = data[:cut].decode("utf-8", "replace"), data[cut:].decode("utf-8", "replace")
+    return f"{head}\n[... {dropped:,} bytes dropped ...]\n{rest}"
+
+
+def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
+    """Make an `Artifact` of an entry of the runner's list of changed files."""
+    name = str(entry["name"])
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Artifact(name, int(entry["size"]), media_type, **more)
+
+
+def with_connections(result: ExecutionResult, gateway: Gateway | None, mark: int) -> ExecutionResult:
+    """Add to a result what went out while its block ran.
+
+    Args:
+        result: The result.
+        gateway: The sandbox's way out, where it has one.
+        mark: Where the ledger of that was before.
+    """
+    found = gateway.ledger.since(mark) if gateway is not None else ()
+    return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
+
+
+def combine(results: Sequence[ExecutionResult]) -> ExecutionResult:
+    """Make one result of those of several blocks, as AutoGen's executors do.
+
+    Args:
+        results: One or more, in the order run.
+
+    Returns:
+        The last one's verdict, with all output, files and notes.
+    """
+    if len(results) == 1:
+        return results[0]
+    last = results[-1]
+    split = last.stdout is not None
+    files = {item.name: item for result in results for item in result.artifacts}
+    return ExecutionResult(
+        exit_code=last.exit_code,
+        output="".join(result.output for result in results),
+        code_file=next((result.code_file for result in results if result.code_file), None),
+        outcome=last.outcome,
+        stdout="".join(result.stdout or "" for result in results) if split else None,
+        stderr="".join(result.stderr or "" for result in results) if split else None,
+        value=last.value,
+        error=last.error,
+        duration_s=sum(result.duration_s for result in results),
+        truncated=sum(result.truncated for result in results),
+        artifacts=tuple(files.values()),
+        tool_calls=tuple(call for result in results for call in result.tool_calls),
+        connections=tuple(each for result in results for each in result.connections),
+        number=last.number,
+        restored_before=last.restored_before,
+        state=max((result.state for result in results), key=_STATES.index),
+        notes=tuple(note for result in results for note in result.notes),
+    )

@@ -1,0 +1,1 @@
+"""Calls from code in the sandbox to functions of the host."""

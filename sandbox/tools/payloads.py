@@ -1,0 +1,281 @@
+"""Calls and answers as JSON: read without trust, written within bounds, and never for long on the event loop.
+
+The C code that reads and writes JSON lets no other thread run meanwhile, so what would take it long is left to Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import itertools
+import json
+import json.scanner
+import math
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic_core import from_json
+
+from autogen_codeact.sandbox.host.protocol import check_nesting
+
+T = TypeVar("T")
+SMALL_BYTES = 16 * 1024
+SMALL_NODES = 1000
+# Each takes a hundred times the memory that it has bytes as JSON.
+MOST_CONTAINERS = 50_000
+MAX_NESTING = 100
+TYPE_LIMIT = 200
+MESSAGE_LIMIT = 16 * 1024
+# One thread for all: each such thread delays the event loop through the interpreter lock, and several are not faster.
+_LANE = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
+# Bytes serialized or parsed at a time, because no other thread runs during that.
+PIECE = 32 * 1024
+PIECE_ITEMS = 500
+_NUMBERS = frozenset({int, float, bool, type(None)})
+_ESCAPED_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a call asks for.
+
+    Args:
+        name: The tool.
+        copies: The arguments by name, as often as was asked: who gets one may change it.
+    """
+
+    name: str
+    copies: tuple[dict[str, Any], ...]
+
+
+async def read_call(payload: bytes, copies: int) -> Request:
+    """Read a call.
+
+    Args:
+        payload: The JSON, of a size that has been checked.
+        copies: How many copies of the arguments are needed.
+
+    Returns:
+        The call.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return await aside(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
+
+
+def _read_call(payload: bytes, copies: int) -> Request:
+    try:
+        calls = [_decode(payload, MOST_CONTAINERS) for _ in range(copies)]
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the call is no JSON that the host reads: {error}") from None
+    call = calls[0]
+    match call:
+        case {"name": str(), "arguments": dict()}:
+            pass
+        case _:
+            raise ValueError("the call is no object with a name and arguments by name")
+    return Request(call["name"], tuple(call["arguments"] for call in calls))
+
+
+def _decode(payload: bytes, most: float = math.inf) -> Any:
+    """Read JSON, with at most so many lists and objects in it."""
+    if payload.count(b"[") + payload.count(b"{") <= MOST_CONTAINERS:
+        return from_json(payload)
+    check_nesting(payload, MAX_NESTING)
+    decoder: Any = json.JSONDecoder()
+    found = 0
+
+    def counted(parse: Callable[..., Any]) -> Callable[..., Any]:
+        def parse_one_more(*arguments: Any) -> Any:
+            nonlocal found
+            found += 1
+            if found > most:
+                raise ValueError(f"more than {most:,} lists and objects")
+            return parse(*arguments)
+
+        return parse_one_more
+
+    decoder.parse_array, decoder.parse_object = counted(decoder.parse_array), counted(decoder.parse_object)
+    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+    value = decoder.decode(payload.decode())
+    if _ESCAPED_HALF.search(_ESCAPED_PAIR.sub(b"", payload)):
+        raise ValueError("half of a surrogate pair")
+    return value
+
+
+async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
+    """Write a result.
+
+    Args:
+        value: What the tool gave back.
+        limit: Bytes that it may have.
+
+    Returns:
+        The answer, and the result once more as it was now: the tool may go on changing its own.
+
+    Raises:
+        ValueError: It is too large.
+        TypeError: JSON can't hold it.
+    """
+    return await aside(not is_small(value), lambda: _write_answer(value, limit))
+
+
+def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
+    if least_size(value, limit) > limit:
+        raise ValueError(f"the result is larger than the {limit:,} bytes that can be sent: give back less, or a part")
+    pieces: list[str] = []
+    try:
+        copy = _write_pieces(value, pieces, 0)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"the tool's result is no JSON: {error}") from None
+    data = "".join(pieces).encode()
+    if len(data) > limit:
+        raise ValueError(
+            f"the result has {len(data):,} bytes; at most {limit:,} can be sent: give back less, or a part"
+        )
+    return b'{"value":' + data + b"}", copy
+
+
+def json_text(value: Any) -> str:
+    """Write what `read_call` has read; call it in a thread where that is not small."""
+    if is_small(value):
+        return json.dumps(value)
+    pieces: list[str] = []
+    _write_pieces(value, pieces, 0)
+    return "".join(pieces)
+
+
+def _write_pieces(value: Any, pieces: list[str], depth: int) -> Any:
+    """Serialize a value piece by piece, and return a copy of it as JSON values."""
+    if depth > MAX_NESTING or not isinstance(value, list | tuple | dict) or least_size(value, PIECE) <= PIECE:
+        pieces.append(_dumped(value))
+        return from_json(pieces[-1])
+    if isinstance(value, dict):
+        return _write_parts(iter(value.items()), dict, "{}", pieces, depth)
+    return _write_parts(iter(value), list, "[]", pieces, depth)
+
+
+def _write_parts(items: Any, kind: Any, brackets: str, pieces: list[str], depth: int) -> Any:
+    copy = kind()
+    pieces.append(brackets[0])
+    while part := kind(itertools.islice(items, PIECE_ITEMS)):
+        if len(part) > 1 and least_size(part, PIECE) > PIECE:
+            # One by one: a single item may be large.
+            for each in [{key: item} for key, item in part.items()] if kind is dict else [[item] for item in part]:
+                _add(copy, _write_one(each, pieces, depth))
+                pieces.append(",")
+        else:
+            _add(copy, _write_one(part, pieces, depth))
+            pieces.append(",")
+    pieces[-1] = brackets[1]
+    return copy
+
+
+def _write_one(part: Any, pieces: list[str], depth: int) -> Any:
+    """Serialize the items of a list or an object, without its brackets."""
+    if len(part) > 1 or least_size(part, PIECE) <= PIECE:
+        text = _dumped(part)
+        pieces.append(text[1:-1])
+        return from_json(text)
+    if isinstance(part, list):
+        return [_write_pieces(part[0], pieces, depth + 1)]
+    ((key, item),) = part.items()
+    key = _dumped({key: 0})[1:-2]
+    pieces.append(key)
+    return {json.loads(key.rstrip(":")): _write_pieces(item, pieces, depth + 1)}
+
+
+def _add(copy: Any, more: Any) -> None:
+    copy.update(more) if isinstance(copy, dict) else copy.extend(more)
+
+
+def _dumped(value: Any) -> str:
+    text = json.dumps(value, separators=(",", ":"))
+    if "\\ud" in text:
+        # A lone surrogate, as in a file name that is not UTF-8, can't be encoded.
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace").decode()
+    return text
+
+
+def is_small(value: Any) -> bool:
+    """Whether it is plain JSON, and small enough to be checked and serialized without a thread."""
+    left, todo = SMALL_BYTES, [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, dict | list | tuple):
+            left -= 8 * len(item)
+            if left >= 0:
+                todo.extend(item.values() if isinstance(item, dict) else item)
+        elif item is not None and not isinstance(item, int | float):
+            return False
+        if left < 0:
+            return False
+    return True
+
+
+def least_size(value: Any, enough: int) -> int:
+    """A lower bound of the size of something as JSON; stops where it is above `enough`."""
+    size, todo = 0, [value]
+    while todo and size <= enough:
+        item = todo.pop()
+        if isinstance(item, str):
+            size += len(item) + 2
+        elif isinstance(item, Mapping):
+            size += 2 + 4 * len(item)
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            size += 2 + len(item)
+            # Most long lists contain only numbers, which are already counted.
+            if size <= enough and not _NUMBERS.issuperset(map(type, item)):
+                todo.extend(item)
+        else:
+            size += 1
+    return size
+
+
+def write_error(kind: str, message: str, bases: list[str], *, refused: bool = False) -> bytes:
+    """Write an exception.
+
+    Args:
+        kind: Name of its class.
+        message: What it says.
+        bases: Names of the builtin exceptions among its classes, the nearest first.
+        refused: Whether the tool has not run because it was not allowed to.
+    """
+    error = {"name": kind, "message": message, "bases": bases, "refused": refused}
+    return json.dumps({"error": error}, separators=(",", ":")).encode()
+
+
+def describe_error(error: BaseException) -> tuple[str, str, list[str]]:
+    """The name, the message and the builtin classes of an exception, whatever its own methods do."""
+    kind = type(error)
+    bases = [base.__name__ for base in kind.__mro__[:-3] if getattr(builtins, base.__name__, None) is base]
+    try:
+        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        message.encode()
+    except UnicodeEncodeError:
+        message = message.encode("utf-8", "replace").decode()
+    except BaseException:  # noqa: BLE001 - whatever its __str__ raises
+        message = "its message could not be shown"
+    return kind.__name__[:TYPE_LIMIT], message[:MESSAGE_LIMIT], bases
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception for a log, with a limited length and without control characters."""
+    text = "".join(traceback.format_exception(error, limit=-20))
+    if len(text) > MESSAGE_LIMIT:
+        text = f"{text[: MESSAGE_LIMIT // 2]}\n[…]\n{text[-MESSAGE_LIMIT // 2 :]}"
+    return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text.rstrip())
+
+
+async def aside(needed: bool, work: Callable[[], T]) -> T:
+    """Do it in a thread where it may take long."""
+    return await asyncio.get_running_loop().run_in_executor(_LANE, work) if needed else work()
