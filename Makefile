@@ -32,6 +32,7 @@ format: $(VENV)/.installed ## put the code into shape
 types: $(VENV)/.installed ## mypy, strict
 	@mkdir -p .typing/autogen_codeact
 	@for name in agents cli executors sandbox teams; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
+	@ln -sfn ../../autogen_codeact/__init__.py .typing/autogen_codeact/__init__.py
 	@$(BIN)/mypy .typing/autogen_codeact
 
 engine: $(VENV)/.installed ## a Docker engine that answers; installed and started on Debian as root only

@@ -15,7 +15,14 @@ from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
 from .lag import Control
 from .oracles import HostState
-from .subject import SUBJECTS, Kind, Subject
+from .subject import STALLED, SUBJECTS, Kind, Subject
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a case up to three times if oracle 6 alone says no: one stall may be the machine's, three are the product's."""
+    for item in items:
+        if "subject" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[f"^AssertionError: {STALLED}"]))
 
 
 @pytest.fixture(scope="session")

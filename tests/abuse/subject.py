@@ -35,6 +35,8 @@ GRACE_S = 5.0
 TIMEOUT_S = 5.0
 SMALL = Limits(memory="256m", pids=64, nofile=256, workspace="16m", tmp="16m", files=2000, output=64 * 1024)
 WITNESS = "/tmp/.witness"
+STALLED = "the event loop was stalled"
+"""How the message of oracle 6 begins; a case that it alone fails runs again."""
 LOOK = f"""
     import os
     print(globals().get("codeact_witness"), os.path.exists({WITNESS!r}) and "there")
@@ -263,7 +265,7 @@ class Subject:
 
     def check_event_loop(self) -> None:
         """Oracle 6: nothing that the sandbox has sent has stalled the event loop, in any of its blocks."""
-        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"the event loop was stalled for {self._lag_s:.3f} s"
+        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"{STALLED} for {self._lag_s:.3f} s"
 
     async def end(self) -> None:
         """Stop the sandbox."""

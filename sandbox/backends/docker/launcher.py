@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, classify, connect, knock
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
-from autogen_codeact.sandbox.backends.docker.owner import LABEL, labels
+from autogen_codeact.sandbox.backends.docker.owner import TICKET, labels
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
-from autogen_codeact.sandbox.backends.docker.sweep import KEEP, remember, sweep_in_background
+from autogen_codeact.sandbox.backends.docker.sweep import KEEP, containers_of, remember, sweep_in_background
 from autogen_codeact.sandbox.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.limits import Limits, parse_size
@@ -38,7 +38,6 @@ DEFAULT_ENVIRONMENT = {
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
 }
-TICKET = f"{LABEL}.ticket"
 GONE_TIMEOUT_S = 3
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.5
@@ -145,15 +144,17 @@ class DockerLauncher:
         return stream
 
     def _unannounced(self, client: APIClient) -> str | None:
-        """A container that the engine made although its answer did not say so."""
+        """A container that the engine made although its answer did not say so; None if there is none, or none is known yet."""
         import docker.errors
 
         try:
             knock(client)
-            found = client.containers(all=True, filters={"label": f"{TICKET}={self._ticket}"})
+            found = containers_of(client, self._ticket)
         except (docker.errors.DockerException, OSError):
+            # The engine has ended. When it is back, it may have the container.
+            remember(self._options.docker_host, self._ticket)
             return None
-        return str(found[0]["Id"]) if found else None
+        return found[0] if found else None
 
     def _create(self, client: APIClient, image: str, boot: str) -> str:
         options = self._options
@@ -242,7 +243,7 @@ class DockerLauncher:
         until = time.monotonic() + REMOVE_TIMEOUT_S
         while (problem := self._end(client, container, until)) is not None:
             if time.monotonic() + REMOVE_PAUSE_S > until or classify(problem) in NO_ENGINE:
-                remember(self._options.docker_host, container)
+                remember(self._options.docker_host, self._ticket)
                 logger.warning(
                     "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
                     "`docker rm -f %s` removes it by hand.",

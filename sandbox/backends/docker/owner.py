@@ -17,6 +17,8 @@ LABEL = "org.autogen-codeact"
 KIND = f"{LABEL}.kind"
 OWNER = f"{LABEL}.owner"
 LIFE = f"{LABEL}.owner-life"
+TICKET = f"{LABEL}.ticket"
+"""Label whose value is unique to a container: its id is not known where the answer of the engine is lost."""
 SANDBOX = "sandbox"
 
 Fate = Literal["alive", "dead", "unknown"]

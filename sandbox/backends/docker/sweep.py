@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.backends.docker.owner import KIND, OWNER, SANDBOX, Fate, fate
+from autogen_codeact.sandbox.backends.docker.owner import KIND, OWNER, SANDBOX, TICKET, Fate, fate
 from autogen_codeact.sandbox.errors import SandboxError
 
 if TYPE_CHECKING:
@@ -145,15 +145,26 @@ def sweep(client: APIClient) -> list[Leftover]:
     return removed
 
 
-def remember(docker_host: str | None, container: str) -> None:
+def containers_of(client: APIClient, ticket: str) -> list[str]:
+    """Ids of the containers, at most one, that carry a ticket.
+
+    Args:
+        client: The engine.
+        ticket: Value of the label `TICKET`.
+    """
+    sdk: Any = client
+    return [str(found["Id"]) for found in sdk.containers(all=True, filters={"label": f"{TICKET}={ticket}"})]
+
+
+def remember(docker_host: str | None, ticket: str) -> None:
     """Note a container of this process that could not be removed; the next start on the same engine tries again.
 
     Args:
         docker_host: Address of the engine, as the user gave it.
-        container: Its id.
+        ticket: Value of the container's label `TICKET`. Its id is unknown if the engine ended while it made the container.
     """
     with _lock:
-        _failed.setdefault(docker_host, set()).add(container)
+        _failed.setdefault(docker_host, set()).add(ticket)
 
 
 def sweep_in_background(docker_host: str | None) -> None:
@@ -178,8 +189,8 @@ def sweep_in_background(docker_host: str | None) -> None:
 def _sweep_quietly(docker_host: str | None, mine: set[str], orphans: bool) -> None:
     try:
         with contextlib.closing(connect(docker_host)) as client:
-            for container in mine:
-                _try_again(client, docker_host, container)
+            for ticket in mine:
+                _try_again(client, docker_host, ticket)
             removed = sweep(client) if orphans else []
     except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason to disturb the sandbox that was asked for
         logger.warning("looking for orphaned sandboxes failed: %s", error)
@@ -188,9 +199,12 @@ def _sweep_quietly(docker_host: str | None, mine: set[str], orphans: bool) -> No
         logger.info("removed %d orphaned sandboxes: %s", len(removed), ", ".join(item.name for item in removed))
 
 
-def _try_again(client: APIClient, docker_host: str | None, container: str) -> None:
+def _try_again(client: APIClient, docker_host: str | None, ticket: str) -> None:
     try:
-        _remove(client, container, f"removing the sandbox {container[:12]}")
+        with engine_errors("looking for a sandbox that could not be removed"):
+            found = containers_of(client, ticket)
+        for container in found:
+            _remove(client, container, f"removing the sandbox {container[:12]}")
     except SandboxError as error:
-        remember(docker_host, container)
-        logger.warning("a sandbox of before stays: %s", error)
+        remember(docker_host, ticket)
+        logger.warning("a sandbox that could not be removed is still there: %s", error)

@@ -1,0 +1,31 @@
+"""A team of agents that writes code and runs it in a sandbox. Each name is imported when it is first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autogen_codeact.agents import CodeActAgent as CodeActAgent
+    from autogen_codeact.agents import CodeExecutorAgent as CodeExecutorAgent
+    from autogen_codeact.executors import DockerCommandLineCodeExecutor as DockerCommandLineCodeExecutor
+    from autogen_codeact.teams import Team as Team
+
+_HOME = {
+    "CodeActAgent": "autogen_codeact.agents",
+    "CodeExecutorAgent": "autogen_codeact.agents",
+    "DockerCommandLineCodeExecutor": "autogen_codeact.executors",
+    "Team": "autogen_codeact.teams",
+}
+
+__all__ = ["CodeActAgent", "CodeExecutorAgent", "DockerCommandLineCodeExecutor", "Team", "__version__"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
