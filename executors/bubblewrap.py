@@ -23,8 +23,8 @@ from autogen_codeact.sandbox.backends.bubblewrap.launcher import BubblewrapLaunc
 from autogen_codeact.sandbox.backends.bubblewrap.view import check_readable
 from autogen_codeact.sandbox.egress.gateway import SETTINGS
 from autogen_codeact.sandbox.host import environment as variables
+from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.host.sandbox import Sandbox, Settings
 from autogen_codeact.sandbox.limits import CheckpointMode, Limits, parse_checkpoint, parse_names, parse_size
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
@@ -169,7 +169,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
         if pool is not None:
             pool.check(self)
 
-    def _new_sandbox(self) -> Sandbox:
+    def _new_sandbox(self) -> RunnerClient:
         gateway = self._new_gateway()
         name = f"codeact-{uuid.uuid4().hex[:12]}"
         limits = self._limits
@@ -181,7 +181,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             bind_dir=self._mounted.resolve() if self._mounted is not None else None,
             write_back=self._write_back,
         )
-        settings = Settings(
+        settings = RunnerSettings(
             mode=self._mode,
             workspace=WORKSPACE,
             preload=self._preload,
@@ -197,7 +197,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             own_shm=True,
             environment=variables.resolve(self._environment),
         )
-        return Sandbox(BubblewrapLauncher(options), settings, name, gateway=gateway)
+        return RunnerClient(BubblewrapLauncher(options), settings, name, gateway=gateway)
 
     def _to_config(self) -> BubblewrapCommandLineCodeExecutorConfig:
         return BubblewrapCommandLineCodeExecutorConfig(

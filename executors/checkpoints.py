@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.client import RunnerClient
 
 
 class Checkpoints(ABC):
@@ -14,7 +14,7 @@ class Checkpoints(ABC):
     _unrecorded: int
 
     @abstractmethod
-    async def _ready(self) -> Sandbox:
+    async def _ready(self) -> RunnerClient:
         """The running sandbox."""
 
     async def checkpoint(self) -> None:
@@ -38,7 +38,7 @@ class Checkpoints(ABC):
         await sandbox.command(b"R", {})
         self._unrecorded += 1
 
-    async def _session(self) -> Sandbox:
+    async def _session(self) -> RunnerClient:
         if self._mode != "session":
             raise ValueError("there is no session to checkpoint in process mode: use mode='session'")
         return await self._ready()

@@ -29,8 +29,8 @@ from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.egress.gateway import SETTINGS
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host import environment as variables
+from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.host.languages import LANGUAGES, labels, merge
-from autogen_codeact.sandbox.host.sandbox import Sandbox, Settings
 from autogen_codeact.sandbox.limits import (
     CheckpointMode,
     Limits,
@@ -276,7 +276,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             self._stopped = True
             await self._tools.stop()
 
-    def _new_sandbox(self) -> Sandbox:
+    def _new_sandbox(self) -> RunnerClient:
         gateway = self._new_gateway()
         name = self._container_name or f"codeact-{uuid.uuid4().hex[:12]}"
         options = ContainerOptions(
@@ -296,7 +296,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             auto_remove=self._auto_remove,
             docker_host=self._docker_host,
         )
-        settings = Settings(
+        settings = RunnerSettings(
             mode=self._mode,
             workspace=WORKSPACE,
             preload=self._preload,
@@ -312,7 +312,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in self._extra_volumes.values()),
             environment=variables.resolve(self._environment),
         )
-        return Sandbox(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
+        return RunnerClient(DockerLauncher(options, self._progress), settings, name, gateway=gateway)
 
     def _opening(self) -> str | None:
         if self._network != "none":
@@ -327,7 +327,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             )
         return super()._opening()
 
-    def _moved_into(self, sandbox: Sandbox) -> None:
+    def _moved_into(self, sandbox: RunnerClient) -> None:
         self._running_name = sandbox.name
 
     def _effective_user(self) -> str:

@@ -30,10 +30,10 @@ from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.block_reply import combine, to_result, with_connections
 from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Listener, Reply
 from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.loops import CancelledBy, in_thread
-from autogen_codeact.sandbox.host.sandbox import Sandbox
 from autogen_codeact.sandbox.host.turns import Turns
 from autogen_codeact.sandbox.limits import Limits, parse_limits, parse_size, parse_timeout
 from autogen_codeact.sandbox.result import Artifact, ExecutionResult
@@ -118,7 +118,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         self._allow_domains = tuple(allow_domains)
         self._tools = ExecutorTools(tools, tool_limits, approve_tool)
         self._pool = pool
-        self._sandbox: Sandbox | None = None
+        self._sandbox: RunnerClient | None = None
         self._workspace: Workspace | None = None
         self._scratch: Scratch | None = None
         self._temporary: TemporaryFolder | None = None
@@ -132,7 +132,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         return self._tools.settings()
 
     @abstractmethod
-    def _new_sandbox(self) -> Sandbox:
+    def _new_sandbox(self) -> RunnerClient:
         """Make a sandbox that has not been started."""
 
     def _new_gateway(self) -> Gateway | None:
@@ -239,7 +239,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             await self._tools.start()
             await self._start()
 
-    async def _start(self) -> Sandbox:
+    async def _start(self) -> RunnerClient:
         fresh = self._work_dir is None and self._mounted is None and self._temporary is None
         if fresh:
             self._temporary = TemporaryFolder()
@@ -266,7 +266,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             raise
         return sandbox
 
-    async def bare_sandbox(self) -> Sandbox:
+    async def bare_sandbox(self) -> RunnerClient:
         """Start a sandbox as this executor needs it, with nothing of its own in it yet; the caller stops it.
 
         Raises:
@@ -276,7 +276,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         await sandbox.start()
         return sandbox
 
-    def _moved_into(self, sandbox: Sandbox) -> None:
+    def _moved_into(self, sandbox: RunnerClient) -> None:
         """Take note of the sandbox that blocks will run in; it may not have been started."""
 
     def _opening(self) -> str | None:
@@ -291,7 +291,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
     def _new_workspace(self, root: Path) -> Workspace:
         return Workspace(root, write_back=self._write_back)
 
-    async def _furnish(self, sandbox: Sandbox) -> None:
+    async def _furnish(self, sandbox: RunnerClient) -> None:
         """Put in place what blocks expect to find."""
         if self._workspace is not None:
             # In place of one that has died there must be a new one, even where files have come to need too much room.
@@ -305,7 +305,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             if self._workspace is not None:
                 await sync.pull(self._workspace, sandbox, reply)
 
-    async def _must_run(self, sandbox: Sandbox, language: str, code: str, complaint: str) -> Reply:
+    async def _must_run(self, sandbox: RunnerClient, language: str, code: str, complaint: str) -> Reply:
         request = self._request(CodeBlock(code=code, language=language))
         assert isinstance(request, BlockRequest)
         scan = self._workspace is not None and language == "sh"  # not what an import writes, such as __pycache__
@@ -416,7 +416,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
                 break
         return combine(results)
 
-    async def _ready(self) -> Sandbox:
+    async def _ready(self) -> RunnerClient:
         """The running sandbox: that of before, or a new one where it has ended."""
         sandbox = self._sandbox
         if sandbox is not None and sandbox.alive and not self._stopped and self._tools.known is not None:
@@ -426,7 +426,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
                 raise SandboxNotStarted("the executor has been stopped: call start() before running more code")
             return await self._running()
 
-    async def _running(self) -> Sandbox:
+    async def _running(self) -> RunnerClient:
         sandbox = self._sandbox
         await self._tools.start()
         if sandbox is None or not sandbox.alive:
@@ -439,7 +439,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
 
     async def _execute_one(
-        self, sandbox: Sandbox, block: CodeBlock, notes: tuple[str, ...], listener: Listener | None
+        self, sandbox: RunnerClient, block: CodeBlock, notes: tuple[str, ...], listener: Listener | None
     ) -> ExecutionResult:
         request = self._request(block)
         if isinstance(request, ExecutionResult):

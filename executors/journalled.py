@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.manifest import Manifest, manifest_of
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.client import RunnerClient
 
 _JOURNALLED: contextvars.ContextVar[Watch | None] = contextvars.ContextVar("journalled", default=None)
 
@@ -26,7 +26,7 @@ class Watch:
         self.files: Manifest | None = None
         """The files that the last block has found; None if not known."""
 
-    async def look(self, workspace: Workspace | None, sandbox: Sandbox) -> None:
+    async def look(self, workspace: Workspace | None, sandbox: RunnerClient) -> None:
         """Record the files before a block runs."""
         self.files = None
         if workspace is not None:

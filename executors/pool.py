@@ -16,7 +16,7 @@ from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.executors.pool_keeper import Keeper, PoolLimits
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
-from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.limits import parse_seconds
 
 logger = logging.getLogger("autogen_codeact")
@@ -180,7 +180,7 @@ class SandboxPool:
             keeper, keeper.when_full(), time.monotonic() + limit, f"the pool was not full within {limit:g} s"
         )
 
-    async def acquire(self) -> Sandbox:
+    async def acquire(self) -> RunnerClient:
         """Lease a sandbox: for executors, whose `start` calls it. Its `stop` ends the lease.
 
         Returns:

@@ -16,7 +16,7 @@ from typing import Any
 
 from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
-from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.client import RunnerClient
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -52,7 +52,7 @@ class PoolLimits:
 class _Held:
     """A sandbox that exists."""
 
-    sandbox: Sandbox
+    sandbox: RunnerClient
     since: float
     leased: bool = False
     unwanted: bool = False
@@ -132,9 +132,9 @@ class Keeper:
                 text += "; stop an executor that is done, or raise max_alive"
             return text
 
-    def ask(self) -> Future[Sandbox]:
+    def ask(self) -> Future[RunnerClient]:
         """Promise a sandbox; at once where one is ready and nobody waits."""
-        promise: Future[Sandbox] = Future()
+        promise: Future[RunnerClient] = Future()
         with self._changed:
             if self._stopping:
                 promise.set_exception(SandboxNotStarted("the pool has been stopped"))
@@ -170,7 +170,7 @@ class Keeper:
             self._grant()
             self._changed.notify_all()
 
-    def give_up(self, sandbox: Sandbox) -> None:
+    def give_up(self, sandbox: RunnerClient) -> None:
         """End a sandbox that is no good."""
         with self._changed:
             for held in self._held:

@@ -25,9 +25,9 @@ from autogen_codeact.sandbox.files.manifest import (
 )
 from autogen_codeact.sandbox.files.scan import signature_of
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.loops import CancelledBy
-from autogen_codeact.sandbox.host.sandbox import Sandbox
 from autogen_codeact.sandbox.result import ExecutionResult
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
             executor._scratch = None
 
 
-async def _give_up(executor: SandboxCodeExecutor, sandbox: Sandbox) -> None:
+async def _give_up(executor: SandboxCodeExecutor, sandbox: RunnerClient) -> None:
     """Stop a sandbox with a partly rebuilt session; the next block gets another one."""
     async with executor._lifecycle:
         if executor._sandbox is sandbox:
@@ -112,7 +112,7 @@ class Scratch:
         workspace: The host's folder.
     """
 
-    def __init__(self, executor: SandboxCodeExecutor, sandbox: Sandbox, workspace: Workspace) -> None:
+    def __init__(self, executor: SandboxCodeExecutor, sandbox: RunnerClient, workspace: Workspace) -> None:
         self.changed: list[str] = []
         """Files of the last manifest whose recorded content is not available."""
         self._executor = executor

@@ -14,7 +14,7 @@ from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.scan import Signature, signature_of
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
-from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.client import RunnerClient
 
 Manifest = dict[str, str]
 """Marks by name: a file's size and, behind a colon, the hash of its content, or nothing where that is not known."""
@@ -52,7 +52,7 @@ def is_known(mark: str) -> bool:
     return not mark.endswith(":")
 
 
-async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None:
+async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest | None:
     """List the files of a sandbox, with hashes of those that the host has too.
 
     Args:
@@ -84,7 +84,7 @@ async def manifest_of(workspace: Workspace, sandbox: Sandbox) -> Manifest | None
     return manifest
 
 
-async def mark_inside(sandbox: Sandbox, name: str, limit: int) -> str:
+async def mark_inside(sandbox: RunnerClient, name: str, limit: int) -> str:
     """Make the mark of a file of a sandbox, without its content where that can't be read.
 
     Args:

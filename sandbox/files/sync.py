@@ -19,9 +19,9 @@ from autogen_codeact.sandbox.files.protected import ProtectedNameError, left_out
 from autogen_codeact.sandbox.files.scan import TooLongError
 from autogen_codeact.sandbox.files.workspace import HostFile, Incoming, Workspace
 from autogen_codeact.sandbox.host.block_reply import artifact
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.loops import in_thread
-from autogen_codeact.sandbox.host.sandbox import Sandbox
 from autogen_codeact.sandbox.limits import Limits, parse_size
 from autogen_codeact.sandbox.result import Artifact
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 
 
-async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -> None:
+async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limits) -> None:
     """Send new and changed files of the host; if there are none, this takes almost no time.
 
     Args:
@@ -63,7 +63,7 @@ async def before_block(workspace: Workspace, sandbox: Sandbox, limits: Limits) -
         workspace.note(*await push(workspace, sandbox, limits))
 
 
-async def after_block(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
+async def after_block(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
     """Store new and changed files of a block on the host; arguments and result as for `pull`."""
     if not reply.message.get("files") and not sandbox.missed:
         return ()
@@ -89,7 +89,9 @@ async def close(workspace: Workspace, *, let_finish: bool) -> None:
         await in_thread(workspace.close)
 
 
-async def push(workspace: Workspace, sandbox: Sandbox, limits: Limits, *, all_of_them: bool = False) -> tuple[str, ...]:
+async def push(
+    workspace: Workspace, sandbox: RunnerClient, limits: Limits, *, all_of_them: bool = False
+) -> tuple[str, ...]:
     """Send new and changed files of the host.
 
     A file that does not fit into the sandbox is left out and tried again before the next block, because this block may
@@ -180,7 +182,7 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
     return error
 
 
-async def _send(workspace: Workspace, sandbox: Sandbox, batch: Sequence[HostFile]) -> list[BaseException | None]:
+async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[HostFile]) -> list[BaseException | None]:
     """Send some files at the same time, and return the exception of each, or None."""
     small = [file for file in batch if file.size <= CHUNK]
     read = await in_thread(_read_all, workspace, small) if small else []
@@ -261,7 +263,7 @@ class _Pulled:
             )
 
 
-async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Artifact, ...]:
+async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
     """Store new and changed files of a block on the host.
 
     Args:
@@ -281,7 +283,7 @@ async def pull(workspace: Workspace, sandbox: Sandbox, reply: Reply) -> tuple[Ar
 
 
 async def _pull(
-    workspace: Workspace, sandbox: Sandbox, reply: Reply, missed: dict[str, dict[str, Any]]
+    workspace: Workspace, sandbox: RunnerClient, reply: Reply, missed: dict[str, dict[str, Any]]
 ) -> tuple[Artifact, ...]:
     pulled = await in_thread(_begin_pull, workspace, reply, missed)
     while pulled.inline:
@@ -334,7 +336,9 @@ def _store_all(workspace: Workspace, pulled: _Pulled, entries: Iterable[tuple[di
         pulled.attempt(entry, partial(workspace.store, entry["name"], entry["mode"], [content]))
 
 
-async def _fetch(workspace: Workspace, sandbox: Sandbox, pulled: _Pulled, entries: Sequence[dict[str, Any]]) -> None:
+async def _fetch(
+    workspace: Workspace, sandbox: RunnerClient, pulled: _Pulled, entries: Sequence[dict[str, Any]]
+) -> None:
     """Get the content of some files and store them."""
     small = [entry for entry in entries if entry["size"] < CHUNK]
     answers = await asyncio.gather(*(_first_chunk(sandbox, entry["name"]) for entry in small), return_exceptions=True)
@@ -359,13 +363,13 @@ async def _fetch(workspace: Workspace, sandbox: Sandbox, pulled: _Pulled, entrie
             pulled.refuse(entry, error)
 
 
-async def _first_chunk(sandbox: Sandbox, name: str) -> bytes:
+async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
     async with aclosing(sandbox.read_file(name)) as pieces:
         chunk, _ = await anext(pieces)
         return chunk
 
 
-async def stream(workspace: Workspace, sandbox: Sandbox, name: str, target: str, mode: int) -> Path:
+async def stream(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
     """Copy a file of the sandbox to the host, piece by piece.
 
     Args:

@@ -11,15 +11,15 @@ from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.loops import in_thread
-from autogen_codeact.sandbox.host.sandbox import Sandbox
 
 
 class FileTransfers(ABC):
     """What an executor can do with single files."""
 
     @abstractmethod
-    async def _ready(self) -> Sandbox:
+    async def _ready(self) -> RunnerClient:
         """The running sandbox."""
 
     async def upload(self, source: Path | str, name: str | None = None) -> None:

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.client import RunnerSettings
 from autogen_codeact.sandbox.host.environment import interpreter_variables
-from autogen_codeact.sandbox.host.sandbox import Settings
 
 DEADLINE_S = 30.0
 NAMESPACES = ("unshare", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")
@@ -39,7 +39,7 @@ class LocalRunner:
     def __init__(self, python: str, folder: Path, *, cgroup: Path | None = None, **config: Any) -> None:
         workspace = folder / "workspace"
         workspace.mkdir(parents=True, exist_ok=True)
-        settings = Settings("process", str(workspace), (), 1 << 20, False, True, None)
+        settings = RunnerSettings("process", str(workspace), (), 1 << 20, False, True, None)
         self.config = {**vars(settings), **config}
         self._parser = protocol.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []

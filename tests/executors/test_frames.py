@@ -23,8 +23,8 @@ from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocol
 from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.host.connection import Connection, Reply
-from autogen_codeact.sandbox.host.sandbox import Sandbox, Settings
 
 
 def _load_wire() -> ModuleType:
@@ -264,10 +264,10 @@ RESULT = {
 }
 
 
-def sandbox(play: Callable[[socket.socket], None], *, grace_s: float = 5) -> tuple[Sandbox, FakeLauncher]:
+def sandbox(play: Callable[[socket.socket], None], *, grace_s: float = 5) -> tuple[RunnerClient, FakeLauncher]:
     launcher = FakeLauncher(play)
-    configuration = Settings("process", "/workspace", (), 1024, False, True, None)
-    return Sandbox(launcher, configuration, "fake", start_timeout_s=5, grace_s=grace_s), launcher
+    configuration = RunnerSettings("process", "/workspace", (), 1024, False, True, None)
+    return RunnerClient(launcher, configuration, "fake", start_timeout_s=5, grace_s=grace_s), launcher
 
 
 def read_until(other: socket.socket, kind: bytes) -> int:

@@ -24,7 +24,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
 )
 from autogen_codeact.executors.executor import LOST
-from autogen_codeact.sandbox.host.sandbox import Sandbox
+from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
 from .pooled import KINDS, alive, left, name_of, ready_names, signal_idle, until, what_is_new
@@ -214,7 +214,7 @@ class TestBounds:
         starts, most = 0, 0
         real = pool._template.bare_sandbox
 
-        async def counted() -> Sandbox:
+        async def counted() -> RunnerClient:
             nonlocal starts, most
             starts += 1
             most = max(most, starts)
@@ -389,7 +389,7 @@ class TestWhatHappensToIdleOnes:
         starts = []
         real = pool._template.bare_sandbox
 
-        async def dying() -> Sandbox:
+        async def dying() -> RunnerClient:
             sandbox = await real()
             starts.append(sandbox)
             if len(starts) < 3:

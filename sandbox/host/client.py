@@ -1,4 +1,4 @@
-"""A sandbox: a place with a runner in it, from start to stop."""
+"""The host's client of a runner: starts it, sends it requests, and stops it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _starts: defaultdict[str, Turns] = defaultdict(lambda: Turns(STARTS_AT_ONCE))
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunnerSettings:
     """How the runner is to behave; it becomes the first message to it.
 
     Args:
@@ -98,8 +98,8 @@ class Calls(Protocol):
         ...
 
 
-class Sandbox:
-    """A running sandbox.
+class RunnerClient:
+    """A runner in a sandbox, from start to stop.
 
     Args:
         launcher: How it is started.
@@ -113,7 +113,7 @@ class Sandbox:
     def __init__(
         self,
         launcher: Launcher,
-        settings: Settings,
+        settings: RunnerSettings,
         name: str,
         *,
         start_timeout_s: float = 60.0,
