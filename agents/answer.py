@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -99,29 +97,21 @@ class Receiver:
             raise ValueError("final_answer has been called before; the first answer counts")
         self.answer = from_value(value, self._output_type)
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take what the code gives that is run inside."""
-        reset = _RECEIVER.set(self)
-        try:
-            yield
-        finally:
-            _RECEIVER.reset(reset)
-
-
-_RECEIVER: ContextVar[Receiver | None] = ContextVar("receiver", default=None)
-
 
 class FinalAnswerTool:
     """The host tool by which code gives the answer: only a call that reached the host counts, whatever the code prints or raises.
 
-    There is one for all agents, since several may share a session; the answer goes to the one whose code it is.
+    Args:
+        receiver: Takes the answer. None for the tool that a shared session knows: each agent replaces it for its own code.
     """
 
     name = "final_answer"
     signature = "(value)"
     description = "Give the final answer, which ends the code and the task."
     source = STUB
+
+    def __init__(self, receiver: Receiver | None = None) -> None:
+        self._receiver = receiver
 
     async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
         """Take the answer.
@@ -132,10 +122,9 @@ class FinalAnswerTool:
         """
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
-        receiver = _RECEIVER.get()
-        if receiver is None:
+        if self._receiver is None:
             raise ValueError("there is no agent here that could give an answer")
-        receiver.take(arguments["value"])
+        self._receiver.take(arguments["value"])
         return ToolAnswer(None)
 
 

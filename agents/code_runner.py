@@ -16,7 +16,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 
-from autogen_codeact.agents.answer import FINAL_ANSWER, Receiver
+from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool, Receiver
 from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
 from autogen_codeact.agents.journal import (
     Journal,
@@ -31,12 +31,11 @@ from autogen_codeact.agents.observation import describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor, ToolCall
 from autogen_codeact.executors.executor import WORKSPACE
-from autogen_codeact.executors.journalled import Watch, journalled
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.host.block_reply import combine
 from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.broker import heard_by
 from autogen_codeact.sandbox.tools.tool import HostTool
 
 logger = logging.getLogger("autogen_codeact")
@@ -194,21 +193,18 @@ class CodeRunner:
         if self.executor.starts:
             await self._restart(token)
         self.ran_code = True
-        with journalled(self.executor):
-            await self._prepare(token)
-            made = await replay(self.executor, record, journal, token)
-            # If the sandbox broke, another one has replaced it.
-            await self._prepare(token)
+        await self._prepare(token)
+        made = await replay(self.executor, record, journal, token)
+        # If the sandbox broke, another one has replaced it.
+        await self._prepare(token)
         record.pending = None
         return made if made.blocks or not made.same else None
 
     async def _execute(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
         if self._record is not None and self._record.pending is not None:
             await self._rebuild(self._record, self._record.pending, token)
-        with journalled(self.executor) as watch:
-            before = await self._prepare(token)
-            with self.receiver.listening(), heard_by(self.calls.append):
-                result = await self._run_all(blocks, token, watch)
+        before = await self._prepare(token)
+        result = await self._run_all(blocks, token)
         if not isinstance(result, ExecutionResult):
             return result
         if before is not None and before.state == "lost":
@@ -229,7 +225,10 @@ class CodeRunner:
         if self._setup is None or self._prepared_for == self._session_number():
             return None
         code = [CodeBlock(code=self._setup, language="python")]
-        result = await self.executor.execute_code_blocks(code, cancellation_token=token)
+        if isinstance(self.executor, SandboxCodeExecutor):
+            result: CodeResult = await self.executor.run_blocks(code, token, RunContext(journalled=True))
+        else:
+            result = await self.executor.execute_code_blocks(code, cancellation_token=token)
         if result.exit_code != 0:
             raise ValueError(f"The agent's setup failed. {describe(result)}")
         self._prepared_for = self._session_number()
@@ -241,7 +240,7 @@ class CodeRunner:
     def _session_number(self) -> int:
         return self.executor.starts if isinstance(self.executor, SandboxCodeExecutor) else 0
 
-    async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, watch: Watch) -> CodeResult:
+    async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
         if self._record is None or not isinstance(self.executor, SandboxCodeExecutor):
             return await self._run_in_executor(blocks, token)
         # One by one, because each is an entry of its own in the journal.
@@ -249,7 +248,7 @@ class CodeRunner:
         for block in blocks:
             result = await self._run_in_executor([block], token)
             assert isinstance(result, ExecutionResult)
-            note = partial(self._record.note, self.executor, block, result, self._redact, watch.files)
+            note = partial(self._record.note, self.executor, block, result, self._redact, result.files_before)
             # So many take long to write down.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
             results.append(result)
@@ -258,10 +257,14 @@ class CodeRunner:
         return combine(results)
 
     async def _run_in_executor(self, blocks: list[CodeBlock], token: CancellationToken) -> CodeResult:
-        output = self._output
-        if output is None or not isinstance(self.executor, SandboxCodeExecutor):
+        if not isinstance(self.executor, SandboxCodeExecutor):
             return await self.executor.execute_code_blocks(blocks, cancellation_token=token)
-        async with aclosing(self.executor.execute_stream(blocks, token)) as running:
+        output = self._output
+        tools = {FINAL_ANSWER.name: FinalAnswerTool(self.receiver)} if self.takes_answers else {}
+        context = RunContext(journalled=True, on_call=self.calls.append, tools=tools)
+        if output is None:
+            return await self.executor.run_blocks(blocks, token, context)
+        async with aclosing(self.executor.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if isinstance(item, OutputChunk):
                     output.put_nowait(item.text)

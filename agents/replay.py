@@ -16,7 +16,7 @@ from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, 
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
 from autogen_codeact.executors.scratch import NotSealed, Scratch, scratch_of, start_over
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.tools.broker import NotAllowed, answered_by
+from autogen_codeact.sandbox.tools.broker import NotAllowed
 from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
 MAX_DIFFERENCES = 20
@@ -235,8 +235,7 @@ class _Run:
         self, scratch: Scratch, entry: JournalEntry, token: CancellationToken, *, files_known: bool
     ) -> tuple[int, str | None]:
         answers = RecordedAnswers(entry.calls)
-        with answered_by(answers):
-            result = await scratch.run(entry.block(), token)
+        result = await scratch.run(entry.block(), token, answers)
         used = await scratch.used() if files_known else []
         reason = _reason(entry, result, used)
         if reason is None and (unguarded := await scratch.checkpoint()) is not None:

@@ -15,14 +15,14 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.checkpoints import Checkpoints
-from autogen_codeact.executors.journalled import watch_of
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.outside import Outside, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
+from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
+from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.temporary import TemporaryFolder
 from autogen_codeact.sandbox.files.transfers import FileTransfers
@@ -37,6 +37,7 @@ from autogen_codeact.sandbox.host.loops import CancelledBy, in_thread
 from autogen_codeact.sandbox.host.turns import Turns
 from autogen_codeact.sandbox.limits import Limits, parse_limits, parse_size, parse_timeout
 from autogen_codeact.sandbox.result import Artifact, ExecutionResult
+from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.tool import HostTool
@@ -352,13 +353,33 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
+        return await self.run_blocks(code_blocks, cancellation_token)
+
+    async def run_blocks(
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
+    ) -> ExecutionResult:
+        """Run blocks as `execute_code_blocks` does, for a caller that adds something to them.
+
+        Args:
+            code_blocks: The blocks, at least one.
+            cancellation_token: Cancelling it kills the running block with everything that it started.
+            context: What the caller adds. Default: nothing.
+
+        Returns:
+            One result for all of them.
+
+        Raises:
+            ValueError: There are no blocks.
+            SandboxError: Something around the code broke.
+            asyncio.CancelledError: It was cancelled; the block is dead by then.
+        """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
         with CancelledBy(cancellation_token):
-            return await self._execute(list(code_blocks))
+            return await self._execute(list(code_blocks), context)
 
     async def execute_stream(
-        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run blocks as `execute_code_blocks` does, and yield their output while they write it.
 
@@ -368,6 +389,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         Args:
             code_blocks: The blocks, at least one.
             cancellation_token: Cancelling it kills the running block with everything that it started.
+            context: What the caller adds to the blocks. Default: nothing.
 
         Yields:
             An `OutputChunk` for each piece of output, and at last the `ExecutionResult`.
@@ -380,7 +402,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
         chunks = OutputChunks(parse_size(self._limits.output))
-        running = asyncio.ensure_future(self._execute(list(code_blocks), chunks))
+        running = asyncio.ensure_future(self._execute(list(code_blocks), context, chunks))
         running.add_done_callback(lambda _: chunks.close())
         cancellation_token.link_future(running)
         try:
@@ -392,12 +414,16 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
                 running.cancel()
                 await asyncio.wait({running})
 
-    async def _execute(self, code_blocks: Sequence[CodeBlock], chunks: OutputChunks | None = None) -> ExecutionResult:
+    async def _execute(
+        self, code_blocks: Sequence[CodeBlock], context: RunContext, chunks: OutputChunks | None = None
+    ) -> ExecutionResult:
         # Blocks of one call follow each other in a session, whoever else calls.
         async with self._calls if self._mode == "session" else contextlib.nullcontext():
-            return await self._execute_all(code_blocks, chunks)
+            return await self._execute_all(code_blocks, context, chunks)
 
-    async def _execute_all(self, code_blocks: Sequence[CodeBlock], chunks: OutputChunks | None) -> ExecutionResult:
+    async def _execute_all(
+        self, code_blocks: Sequence[CodeBlock], context: RunContext, chunks: OutputChunks | None
+    ) -> ExecutionResult:
         sandbox = await self._ready()
         results: list[ExecutionResult] = []
         for number, block in enumerate(code_blocks):
@@ -405,7 +431,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             # It stays to be said until a result has said it.
             notes = (LOST,) if self._died else ()
             try:
-                results.append(await self._execute_one(sandbox, block, notes, listener))
+                results.append(await self._execute_one(sandbox, block, context, notes, listener))
                 if chunks is not None:
                     chunks.finish(number, results[-1])
             except SandboxError as error:
@@ -439,27 +465,34 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
 
     async def _execute_one(
-        self, sandbox: RunnerClient, block: CodeBlock, notes: tuple[str, ...], listener: Listener | None
+        self,
+        sandbox: RunnerClient,
+        block: CodeBlock,
+        context: RunContext,
+        notes: tuple[str, ...] = (),
+        listener: Listener | None = None,
     ) -> ExecutionResult:
         request = self._request(block)
         if isinstance(request, ExecutionResult):
             return _marked_lost(replace(request, notes=notes))
-        watch, scratch = watch_of(self), self._scratch
-        self._unrecorded += watch is None
+        scratch = self._scratch
+        self._unrecorded += not context.journalled
         workspace = self._workspace if scratch is None else None
         mark = sandbox.gateway.begin_block(shut=scratch is not None) if sandbox.gateway is not None else 0
         kept: list[sync.Kept] = []
         message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": self._limits.cpu_seconds}
         if workspace is not None:
             await sync.before_block(workspace, sandbox, self._limits)
-        if watch is not None and scratch is None:
-            await watch.look(workspace, sandbox)
+        files_before = None
+        if context.journalled and workspace is not None:
+            with contextlib.suppress(SandboxFileError):
+                files_before = await manifest_of(workspace, sandbox)
         if request.filename is not None:
             message["hide"] = request.message["path"]
             message["delete"] = self._delete_tmp_files and not request.named
         calls = None
         if message["command"] is None:
-            calls, message["tool_sources"] = self._tools.block(block), self._tools.later()
+            calls, message["tool_sources"] = self._tools.block(block, context), self._tools.later()
         code = None if message.get("delete") else request.code
         keep = partial(sync.keep_code, kept, workspace or self._mounted, request.filename, code)
         try:
@@ -483,6 +516,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         )
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
+        result.files_before = files_before
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
 
 

@@ -29,6 +29,7 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.loops import CancelledBy
 from autogen_codeact.sandbox.result import ExecutionResult
+from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
 
 if TYPE_CHECKING:
     from autogen_codeact.executors.executor import SandboxCodeExecutor
@@ -68,7 +69,7 @@ async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) 
             raise NotSealed(opening)
         assert executor._workspace is not None
         # Files made by the start are stored on the host after the first block, as in every session.
-        await executor._execute_one(sandbox, EMPTY_BLOCK, (), None)
+        await executor._execute_one(sandbox, EMPTY_BLOCK, RunContext(journalled=True))
         scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)
         try:
             if sandbox.gateway is not None:
@@ -287,15 +288,22 @@ class Scratch:
 
     # Blocks
 
-    async def run(self, block: CodeBlock, token: CancellationToken) -> ExecutionResult:
+    async def run(
+        self, block: CodeBlock, token: CancellationToken, answers: RecordedAnswers | None = None
+    ) -> ExecutionResult:
         """Run a block in this sandbox only.
+
+        Args:
+            block: The block.
+            token: Cancelling it kills the block.
+            answers: Answers its calls of host tools. None if it makes none.
 
         Raises:
             SandboxError: The sandbox broke.
         """
         await self._sandbox.file_request({"op": "forget"})
         with CancelledBy(token):
-            return await self._executor._execute_one(self._sandbox, block, (), None)
+            return await self._executor._execute_one(self._sandbox, block, RunContext(journalled=True, answers=answers))
 
     async def checkpoint(self) -> str | None:
         """Save the session's memory.

@@ -138,6 +138,8 @@ class ExecutionResult(CommandLineCodeResult):
         connections: Connections that began while the blocks ran, with `allow_domains`; where blocks run at the same time, also
             those of the others.
         notes: Sentences about the run that are not the code's own output (for example what a rollback can't restore).
+        files_before: Marks of the files that the (last) block found, by name, if the caller keeps a journal of the session.
+            None if not known.
     """
 
     outcome: Outcome = "ok"
@@ -154,3 +156,4 @@ class ExecutionResult(CommandLineCodeResult):
     notes: tuple[str, ...] = field(default=())
     number: int = field(default=0, compare=False)
     restored_before: int = 0
+    files_before: dict[str, str] | None = field(default=None, compare=False, repr=False)

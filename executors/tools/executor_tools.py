@@ -10,6 +10,7 @@ from autogen_core import ComponentBase, ComponentModel
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike, sources
+from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.limits import ToolLimits
@@ -110,9 +111,9 @@ class ExecutorTools:
             return []
         return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
 
-    def block(self, block: CodeBlock) -> BlockCalls | None:
+    def block(self, block: CodeBlock, context: RunContext) -> BlockCalls | None:
         """What takes the calls of one block; None where there are no tools."""
-        return self.broker.block(block) if self.broker.tools else None
+        return self.broker.block(block, context) if self.broker.tools else None
 
     def dump(self) -> dict[str, Any]:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.

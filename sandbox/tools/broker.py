@@ -8,7 +8,7 @@ import contextvars
 import logging
 import struct
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.loops import hand_over
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
+from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.payloads import (
@@ -36,34 +37,6 @@ logger = logging.getLogger("autogen_codeact")
 
 CANCEL_GRACE_S = 1.0
 _NUMBER = struct.Struct("!I")
-
-
-Record = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
-"""Answers a call, or raises `NotAllowed`."""
-
-_RECORD: contextvars.ContextVar[Record | None] = contextvars.ContextVar("record", default=None)
-
-_LISTENER: contextvars.ContextVar[Callable[[ToolCall], None] | None] = contextvars.ContextVar("listener", default=None)
-
-
-@contextlib.contextmanager
-def answered_by(record: Record) -> Iterator[None]:
-    """Have the calls of blocks that are run inside answered from a record: no tool is run, and nobody is asked."""
-    reset = _RECORD.set(record)
-    try:
-        yield
-    finally:
-        _RECORD.reset(reset)
-
-
-@contextlib.contextmanager
-def heard_by(listener: Callable[[ToolCall], None]) -> Iterator[None]:
-    """Have the calls of blocks that are run inside told as they end, also of a block whose result nobody gets to see."""
-    reset = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(reset)
 
 
 class NotAllowed(Exception):
@@ -134,9 +107,9 @@ class ToolBroker:
             "call_bytes": parse_size(self.limits.call_bytes),
         }
 
-    def block(self, block: CodeBlock) -> BlockCalls:
+    def block(self, block: CodeBlock, context: RunContext) -> BlockCalls:
         """Make what takes the calls of one block, on the running event loop."""
-        return BlockCalls(self, block)
+        return BlockCalls(self, block, context)
 
 
 @dataclass(eq=False)
@@ -162,16 +135,17 @@ class BlockCalls:
     Args:
         broker: The broker.
         block: The block.
+        context: What its caller adds.
     """
 
-    def __init__(self, broker: ToolBroker, block: CodeBlock) -> None:
+    def __init__(self, broker: ToolBroker, block: CodeBlock, context: RunContext) -> None:
         self._broker = broker
         self._limits = broker.limits
         self._block = block
         self._loop = asyncio.get_running_loop()
         # Tools see the context variables of who runs the block, not those of the connection's thread.
         self._context = contextvars.copy_context()
-        self._listener = _LISTENER.get()
+        self._caller = context
         self._send: Callable[[bytes], None] | None = None
         self._open: set[int] = set()
         self._undone: set[int] = set()
@@ -250,12 +224,12 @@ class BlockCalls:
         """Make one call; nothing that a tool raises gets past this."""
         try:
             request = await self._read(call, payload)
-            record = _RECORD.get()
-            if record is None:
+            answers = self._caller.answers
+            if answers is None:
                 answer = await self._make(call, request)
             else:
                 call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
-                answer = await record(request.name, request.copies[1])
+                answer = await answers(request.name, request.copies[1])
             body, result = await self._written(answer.value)
             if call.outcome is None:
                 call.images = tuple(answer.images)
@@ -288,7 +262,7 @@ class BlockCalls:
 
     async def _make(self, call: _Call, request: Request) -> ToolAnswer:
         """See whether the call may be made, and make it."""
-        tool = self._broker.tools.get(request.name)
+        tool = self._caller.tools.get(request.name) or self._broker.tools.get(request.name)
         if tool is None:
             known = ", ".join(self._broker.tools)
             raise NotAllowed(
@@ -343,8 +317,8 @@ class BlockCalls:
         if call.timer is not None:
             call.timer.cancel()
         del self._running[call.number]
-        if self._listener is not None:
-            self._listener(_record(call))
+        if self._caller.on_call is not None:
+            self._caller.on_call(_record(call))
         if not self._ended:
             self._answer(call.number, body)
 

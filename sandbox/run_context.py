@@ -1,0 +1,36 @@
+"""What one caller adds to the blocks that it runs in a shared sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autogen_codeact.sandbox.result import ToolCall
+from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
+
+RecordedAnswers = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
+"""Returns the recorded answer to a call of a host tool, by its name and arguments, or raises `NotAllowed`."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What one caller adds to the blocks that it runs in a shared sandbox.
+
+    Args:
+        journalled: Whether the caller keeps a journal of the session. Then the result has `files_before`, and the block does not
+            count as unrecorded.
+        on_call: Called with each call of a host tool when it has ended, also if the block's result is never delivered. None
+            for nobody.
+        answers: Answers the calls of host tools from a record: no tool runs, and no approval is asked for. None to run the
+            tools.
+        tools: Host tools of this caller by name. Each replaces the sandbox's tool of the same name.
+    """
+
+    journalled: bool = False
+    on_call: Callable[[ToolCall], None] | None = None
+    answers: RecordedAnswers | None = None
+    tools: Mapping[str, HostTool] = field(default_factory=dict)
+
+
+NO_CONTEXT = RunContext()
