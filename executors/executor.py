@@ -15,6 +15,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.checkpoints import Checkpoints
+from autogen_codeact.executors.result import ExecutionResult, as_execution_result
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.egress.gateway import Gateway
@@ -36,7 +37,7 @@ from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.loops import CancelledBy, in_thread
 from autogen_codeact.sandbox.host.turns import Turns
 from autogen_codeact.sandbox.limits import Limits, parse_limits, parse_size, parse_timeout
-from autogen_codeact.sandbox.result import Artifact, ExecutionResult
+from autogen_codeact.sandbox.result import Artifact, Result
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
@@ -376,7 +377,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
         with CancelledBy(cancellation_token):
-            return await self._execute(list(code_blocks), context)
+            return as_execution_result(await self._execute(list(code_blocks), context))
 
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
@@ -408,7 +409,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         try:
             async for chunk in chunks:
                 yield chunk
-            yield await running
+            yield as_execution_result(await running)
         finally:
             if not running.done():
                 running.cancel()
@@ -416,16 +417,16 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
 
     async def _execute(
         self, code_blocks: Sequence[CodeBlock], context: RunContext, chunks: OutputChunks | None = None
-    ) -> ExecutionResult:
+    ) -> Result:
         # Blocks of one call follow each other in a session, whoever else calls.
         async with self._calls if self._mode == "session" else contextlib.nullcontext():
             return await self._execute_all(code_blocks, context, chunks)
 
     async def _execute_all(
         self, code_blocks: Sequence[CodeBlock], context: RunContext, chunks: OutputChunks | None
-    ) -> ExecutionResult:
+    ) -> Result:
         sandbox = await self._ready()
-        results: list[ExecutionResult] = []
+        results: list[Result] = []
         for number, block in enumerate(code_blocks):
             listener = chunks.listener(number) if chunks is not None else None
             # It stays to be said until a result has said it.
@@ -461,8 +462,10 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             sandbox = await self._start()
         return sandbox
 
-    def _request(self, block: CodeBlock) -> BlockRequest | ExecutionResult:
-        return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
+    def _request(self, block: CodeBlock) -> BlockRequest | Result:
+        return make_request(
+            block.code, block.language, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages
+        )
 
     async def _execute_one(
         self,
@@ -471,9 +474,9 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         context: RunContext,
         notes: tuple[str, ...] = (),
         listener: Listener | None = None,
-    ) -> ExecutionResult:
+    ) -> Result:
         request = self._request(block)
-        if isinstance(request, ExecutionResult):
+        if isinstance(request, Result):
             return _marked_lost(replace(request, notes=notes))
         scratch = self._scratch
         self._unrecorded += not context.journalled
@@ -520,5 +523,5 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
 
 
-def _marked_lost(result: ExecutionResult) -> ExecutionResult:
+def _marked_lost(result: Result) -> Result:
     return replace(result, state="lost") if LOST in result.notes else result
