@@ -28,7 +28,7 @@ from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.temporary import TemporaryFolder
 from autogen_codeact.sandbox.files.transfers import FileTransfers
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.block_reply import combine, to_result, with_connections
+from autogen_codeact.sandbox.host.block_reply import add_connections, combine, to_result
 from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -467,7 +467,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             block.code, block.language, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages
         )
 
-    async def _execute_one(
+    async def _execute_one(  # noqa: C901, PLR0912 - replaced by AsyncSandbox in the next commit
         self,
         sandbox: RunnerClient,
         block: CodeBlock,
@@ -520,7 +520,9 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         result.files_before = files_before
-        return _marked_lost(with_connections(result, sandbox.gateway, mark))
+        if sandbox.gateway is not None:
+            add_connections(result, sandbox.gateway, mark)
+        return _marked_lost(result)
 
 
 def _marked_lost(result: Result) -> Result:

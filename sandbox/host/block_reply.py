@@ -98,16 +98,16 @@ def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
     return Artifact(name, int(entry["size"]), media_type, **more)
 
 
-def with_connections(result: R, gateway: Gateway | None, mark: int) -> R:
+def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
     """Add the connections that were made while a block ran to its result.
 
     Args:
         result: The result.
-        gateway: The sandbox's proxy, or None without network.
+        gateway: The sandbox's proxy.
         mark: Position in its connection log before the block.
     """
-    found = gateway.ledger.since(mark) if gateway is not None else ()
-    return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
+    result.connections = gateway.ledger.since(mark)
+    result.notes = (*result.notes, *connection_notes(result.connections))
 
 
 def combine(results: Sequence[R]) -> R:
