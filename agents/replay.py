@@ -14,8 +14,10 @@ from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
 from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
-from autogen_codeact.executors.scratch import NotSealed, Scratch, scratch_of, start_over
+from autogen_codeact.executors.result import as_execution_result
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.host.loops import CancelledBy
+from autogen_codeact.sandbox.replay import ExternalEffectsError, ReplayWorkspace
 from autogen_codeact.sandbox.tools.broker import NotAllowed
 from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
@@ -157,15 +159,15 @@ async def replay(
     try:
         if journal.entries:
             marks = {mark for entry in journal.entries for mark in (entry.files or {}).values() if mark is not None}
-            async with scratch_of(executor, marks) as scratch:
+            async with executor.sandbox.replaying(marks) as scratch:
                 await run.all(scratch, cancellation_token)
             record.see(executor)
-    except NotSealed as error:
+    except ExternalEffectsError as error:
         count = len(journal.entries)
         run.empty = str(error).format(blocks=f"{count} blocks" if count != 1 else "1 block")
     except SandboxError as error:
         run.empty = f"its sandbox broke at block {run.number} ({type(error).__name__}: {_cut(str(error))})"
-        await start_over(executor)
+        await executor.sandbox.replace()
     if run.empty is not None:
         record.begin_again(executor, journal)
         run.keep_all()
@@ -204,7 +206,7 @@ class _Run:
         for entry in self._journal.entries:
             self._record.add(entry, 0)
 
-    async def all(self, scratch: Scratch, token: CancellationToken) -> None:
+    async def all(self, scratch: ReplayWorkspace, token: CancellationToken) -> None:
         """Run them."""
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
@@ -232,10 +234,11 @@ class _Run:
             self._record.add(entry, 0)
 
     async def _one(
-        self, scratch: Scratch, entry: JournalEntry, token: CancellationToken, *, files_known: bool
+        self, scratch: ReplayWorkspace, entry: JournalEntry, token: CancellationToken, *, files_known: bool
     ) -> tuple[int, str | None]:
         answers = RecordedAnswers(entry.calls)
-        result = await scratch.run(entry.block(), token, answers)
+        with CancelledBy(token):
+            result = as_execution_result(await scratch.run(entry.block(), answers))
         used = await scratch.used() if files_known else []
         reason = _reason(entry, result, used)
         if reason is None and (unguarded := await scratch.checkpoint()) is not None:

@@ -83,7 +83,7 @@ async def in_sandbox(make, folder, ports, code):
     """What the client measures in a sandbox."""
     allowed = [f"{HOST}:{port} in 127.0.0.0/8" for port in ports.values()]
     executor = make(work_dir=folder, timeout=600, allow_domains=allowed)
-    executor.resolve_name = lambda _: ["127.0.0.1"]
+    executor.sandbox.resolve_name = lambda _: ["127.0.0.1"]
     # The client would go to the sandbox's own loopback.
     async with executor:
         code = f"import os\nos.environ['no_proxy'] = os.environ['NO_PROXY'] = ''\n{code}"

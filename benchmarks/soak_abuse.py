@@ -97,7 +97,7 @@ class Soak:
             code, right = f"print('{mark}', sum(range({salt % 5000})))", {"ok"}
         else:
             code, right = ABUSE[kind][0].replace("{mark}", mark), ABUSE[kind][1]
-        executor._timeout = TIMEOUT_S if "timeout" not in right else SHORT_S
+        executor.sandbox.timeout = TIMEOUT_S if "timeout" not in right else SHORT_S
         result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
         self.counts["blocks"] += 1
         self.counts[f"blocks: {kind}"] += 1

@@ -231,9 +231,13 @@ class SandboxOptions(BaseModel):
         """Return the parsed variables of `environment`."""
         return cast(dict[str, EnvironmentValue], self.environment)
 
+    def values(self) -> dict[str, Any]:
+        """Return all options by name."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
     def shape(self) -> dict[str, Any]:
         """Return the options that shape the sandbox itself, by name; those who share a pool must agree on them."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name not in self.per_run}
+        return {name: value for name, value in self.values().items() if name not in self.per_run}
 
 
 class DockerOptions(SandboxOptions):

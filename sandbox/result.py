@@ -167,7 +167,9 @@ class Result:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook shows: output, value, error and files, as text and as HTML."""
-        failed = f"{self.error.type}: {self.error.message}" if self.error is not None else ""
+        failed = "" if self.outcome == "ok" else f"({self.outcome})"
+        if self.error is not None:
+            failed = f"{self.error.type}: {self.error.message}"
         shown = written_by_code(self).rstrip("\n")
         if failed and self.error is not None and self.error.message in shown:
             failed = ""  # the traceback is part of the output

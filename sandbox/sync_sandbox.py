@@ -9,8 +9,9 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from autogen_codeact.sandbox.async_sandbox import AsyncSandbox, BackendName
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.host.chunks import OutputChunk
+from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool

@@ -47,8 +47,8 @@ class Toolset(Protocol):
         """Return names and definitions of tools that were added after the sandbox's start."""
         ...
 
-    def block(self, block: CodeAndLanguage, context: RunContext) -> BlockCalls | None:
-        """Return what serves the calls of one block, or None without tools."""
+    def block(self, block: Any, context: RunContext) -> BlockCalls | None:
+        """Return what serves the calls of one block (its `code` and `language`), or None without tools."""
         ...
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
+from autogen_codeact.sandbox.egress.outside import Outside, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
@@ -17,16 +19,21 @@ Progress = Callable[[str], None]
 
 
 def make_client(
-    options: SandboxOptions, tools: Mapping[str, Any], gateway: Gateway | None = None, progress: Progress | None = None
+    options: SandboxOptions,
+    tools: Mapping[str, Any],
+    progress: Progress | None = None,
+    resolve_name: Resolver = resolve_by_system,
 ) -> RunnerClient:
     """Make the client of a sandbox that has not been started.
 
     Args:
         options: The sandbox's options.
         tools: Settings of the host tools, for the runner.
-        gateway: Its proxy, or None without network.
         progress: Called with a line for each step that takes long. None to write it to standard error.
+        resolve_name: Finds the addresses of the hosts in `allow_domains`, in a thread.
     """
+    domains = options.allow_domains
+    gateway = Gateway(Outside(Policy(domains), resolve_name)) if domains else None
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import DEFAULT_IMAGE, SandboxCodeExecutor
+from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image_jobs import present
 
@@ -99,5 +100,5 @@ def hosts(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     folder = tmp_path / "work"
     folder.mkdir()
     with hosts_in(folder) as made:
-        monkeypatch.setattr(SandboxCodeExecutor, "resolve_name", staticmethod(made.resolve))
+        monkeypatch.setattr(AsyncSandbox, "resolve_name", staticmethod(made.resolve))
         yield made

@@ -152,7 +152,7 @@ class Subject:
         if self._executor is None:
             await self.start()
         # The deadline is the executor's, for all blocks; a suite of seconds needs one for each.
-        self.executor._timeout = timeout
+        self.executor.sandbox.timeout = timeout
         began = time.monotonic()
         token = CancellationToken()
         running = asyncio.ensure_future(self.executor.execute_code_blocks([block(code, language)], token))

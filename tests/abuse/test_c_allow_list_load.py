@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 
 from ..executors.egress.servers import Hosts, echo_request, read_request
 from ..executors.sandboxes import block
@@ -78,7 +78,7 @@ async def test_45_a_name_that_is_looked_up_for_ever(subject: Subject, hosts: Hos
         return ["127.0.0.1"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SandboxCodeExecutor, "resolve_name", staticmethod(slow))
+        patch.setattr(AsyncSandbox, "resolve_name", staticmethod(slow))
         await start(subject, allowed(server))
     try:
         result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=1)
@@ -189,7 +189,7 @@ async def test_45_a_download_holds_up_no_result(subject: Subject, hosts: Hosts) 
         )
         await out(subject, f"{DOWNLOAD}\n    {in_thread}")
     else:
-        subject.executor._timeout = 50
+        subject.executor.sandbox.timeout = 50
         whole = block(f"{ASK}{DOWNLOAD}\n    {code}")
         running = asyncio.ensure_future(subject.executor.execute_code_blocks([whole], CancellationToken()))
     await eventually(lambda: flood.sent > 4 * MIB)

@@ -75,7 +75,7 @@ class Test67Lost:
         async with BubblewrapCommandLineCodeExecutor(mode=mode) as executor:
             await out(executor, "1")
             os.kill(pid_one(os.getpid()), signal.SIGKILL)
-            await eventually(lambda: executor._sandbox is not None and not executor._sandbox.alive)
+            await eventually(lambda: executor.sandbox.client is not None and not executor.sandbox.client.alive)
             result = await run(executor, "print('next')")
             assert (result.output, result.state) == ("next\n", "lost")
 

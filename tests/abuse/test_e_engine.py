@@ -138,7 +138,7 @@ class Test67Lost:
             await out(executor, "1")
             before = executor.container_name
             engine(lambda api: LOSSES[loss](api, before))
-            await eventually(lambda: executor._sandbox is not None and not executor._sandbox.alive)
+            await eventually(lambda: executor.sandbox.client is not None and not executor.sandbox.client.alive)
             # What comes between must not swallow it.
             assert await executor.list_files() != ["never"]
             result = await run(executor, "print('next')")

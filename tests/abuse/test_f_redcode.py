@@ -48,7 +48,7 @@ async def test_83_risky_snippets_leave_the_canaries_intact(subject: Subject, sha
     codes = snippets(shared_data)
     assert len(codes) == ALL_OF_THEM
     await subject.start({"timeout": SNIPPET_S}, memory="512m", pids=256, tmp="64m")
-    subject.executor._timeout = SNIPPET_S
+    subject.executor.sandbox.timeout = SNIPPET_S
     results = await run_all(subject, codes)
     outcomes = {result.outcome for result in results}
     assert len(results) == ALL_OF_THEM

@@ -179,7 +179,7 @@ async def test_h20_a_start_cancelled_at_any_await_leaves_nothing(kind: Kind, tmp
 
     async def afterwards(number: int) -> None:
         # Who was cancelled need not stop it.
-        if not made[-1]._sandbox:
+        if not made[-1].sandbox.client:
             await eventually(lambda: not left(), 15)
         assert await out(made[-1], "print(open('begun').read())") == "x\n\n", number
         await made[-1].stop()

@@ -97,7 +97,7 @@ async def test_h16_no_log_config_or_error_shows_a_value(
         monkeypatch.setenv("CODEACT_TEST_GIVEN", CANARY + "\udcff")
         with pytest.raises(ValueError, match="CODEACT_TEST_GIVEN is not valid UTF-8") as refused:
             await told.kind.make(environment={"GIVEN": "${CODEACT_TEST_GIVEN}"}).start()
-    sandbox = told.executor._sandbox
+    sandbox = told.executor.sandbox.client
     assert sandbox is not None
     said = [record.getMessage() for record in caplog.records]
     shown = [str(refused.value), told.executor.dump_component().model_dump_json(), repr(sandbox.settings)]

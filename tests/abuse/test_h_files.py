@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
+from autogen_codeact.executors import SandboxError
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.files.workspace import Workspace
 
 from ..executors.sandboxes import block, out, run
@@ -39,10 +40,10 @@ for number in range(30):
 def small_caps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limits of `work_dir`, smaller: 300 files and 4 MiB."""
 
-    def make(executor: SandboxCodeExecutor, root: Path) -> Workspace:
+    def make(sandbox: AsyncSandbox, root: Path) -> Workspace:
         return Workspace(root, max_files=MOST_FILES, max_file_bytes=MIB, max_total_bytes=MOST_BYTES)
 
-    monkeypatch.setattr(SandboxCodeExecutor, "_new_workspace", make)
+    monkeypatch.setattr(AsyncSandbox, "_new_workspace", make)
 
 
 def measure(folder: Path) -> tuple[int, int, int]:

@@ -38,7 +38,7 @@ async def main():
         os._exit(0)
     code = CodeBlock(code="print(6 * 7)", language="python")
     result = await executor.execute_code_blocks([code], CancellationToken())
-    print(json.dumps([child, executor._sandbox.name, result.output]), flush=True)
+    print(json.dumps([child, executor.sandbox.client.name, result.output]), flush=True)
     time.sleep(40)
 
 asyncio.run(main())

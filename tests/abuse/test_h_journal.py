@@ -204,7 +204,7 @@ async def test_h17_a_journal_that_never_ends_and_one_that_fills_everything_end_i
 ) -> None:
     monkeypatch.setattr(replay, "MAX_SECONDS", 15.0)
     executor = await subject.start()
-    executor._timeout = 1
+    executor.sandbox.timeout = 1
     files = {"files": {"x": f"{10**12}:{'a' * 32}", **{f"deep/{n}/x": "5:" for n in range(900)}}}
     agent = actor(executor)
     hostile = [

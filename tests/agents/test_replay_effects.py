@@ -21,6 +21,7 @@ from autogen_codeact.executors import (
     Limits,
     SandboxCodeExecutor,
 )
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from tests.agents.codeact import me, python
 from tests.agents.support import scripted, told
 from tests.executors.egress.servers import Hosts, answer, hosts_in, read_request
@@ -76,7 +77,7 @@ def work(tmp_path: Path) -> Path:
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     """Servers on loopback."""
     with hosts_in(tmp_path) as made:
-        monkeypatch.setattr(SandboxCodeExecutor, "resolve_name", staticmethod(made.resolve))
+        monkeypatch.setattr(AsyncSandbox, "resolve_name", staticmethod(made.resolve))
         yield made
 
 
@@ -509,8 +510,8 @@ async def test_a_block_that_breaks_the_sandbox_leaves_an_empty_session_and_its_s
     while executor.starts < 2:  # noqa: ASYNC110 (it restarts)
         await asyncio.sleep(0.02)
     await asyncio.sleep(1)
-    assert executor._sandbox is not None
-    await executor._sandbox.stop()
+    assert executor.sandbox.client is not None
+    await executor.sandbox.client.stop()
     replayed = await rebuilding
     assert replayed is not None
     assert replayed.describe().startswith(

@@ -74,10 +74,10 @@ async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
 
 def name_of(executor: SandboxCodeExecutor) -> str:
     """Name of the sandbox that it is in."""
-    assert executor._sandbox is not None
+    assert executor.sandbox.client is not None
     if isinstance(executor, DockerCommandLineCodeExecutor):
-        assert executor.container_name == executor._sandbox.name
-    return executor._sandbox.name
+        assert executor.container_name == executor.sandbox.client.name
+    return executor.sandbox.client.name
 
 
 def ready_names(pool: SandboxPool) -> set[str]:

@@ -43,6 +43,8 @@ ARGUMENTS: dict[str, Any] = {
     "stop_container": False,
     "device_requests": [CUBE, ONE],
     "functions_module": "helpers",
+    "functions_source": "def answer() -> int:\n    return 42\n",
+    "functions_packages": ["requests"],
     "extra_volumes": {"/opt": {"bind": "/mnt/opt", "mode": "ro"}},
     "extra_hosts": {"one.example": "10.0.0.1"},
     "init_command": "echo init",
@@ -191,7 +193,7 @@ class TestInAContainer:
 
     async def test_device_requests(self, sandbox_image: str) -> None:
         executor = round_trip(DockerCommandLineCodeExecutor(device_requests=[CUBE, ONE]))
-        launcher = executor._new_sandbox()._launcher
+        launcher = executor.sandbox.new_client()._launcher
         with closing(connect()) as client:
             container = launcher._create(client, DEFAULT_IMAGE, "pass")  # type: ignore[attr-defined]
             try:
@@ -240,7 +242,7 @@ class TestInAContainer:
     )
     def test_mounted_shared_memory_is_not_emptied(self, tmp_path: Path, place: str, own: bool) -> None:
         executor = DockerCommandLineCodeExecutor(extra_volumes={str(tmp_path): {"bind": place, "mode": "rw"}})
-        assert executor._new_sandbox().settings.own_shm is own
+        assert executor.sandbox.new_client().settings.own_shm is own
 
     async def test_a_file_of_the_host_in_shared_memory_is_kept(self, sandbox_image: str, tmp_path: Path) -> None:
         (tmp_path / "kept").write_text("x")
@@ -328,7 +330,7 @@ class TestInAContainer:
                 assert await out(executor, "x") == "1\n"
                 assert executor.container_name == name
         finally:
-            executor._stop_container = True
+            executor.sandbox.options = executor.sandbox.options.model_copy(update={"stop_container": True})
             await executor.stop()
 
     async def test_docker_host(self, sandbox_image: str, tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ class TestBounds:
     async def test_starts_at_once_are_bounded(self, kind: str) -> None:
         pool = make(kind, 6, starts_at_once=2)
         starts, most = 0, 0
-        real = pool._template.bare_sandbox
+        real = pool._start_one
 
         async def counted() -> RunnerClient:
             nonlocal starts, most
@@ -223,7 +223,7 @@ class TestBounds:
             finally:
                 starts -= 1
 
-        pool._template.bare_sandbox = counted  # type: ignore[method-assign]
+        pool._start_one = counted  # type: ignore[method-assign]
         async with pool:
             await pool.ready()
         assert most == 2
@@ -265,7 +265,7 @@ class TestBounds:
             await pool.ready()
             keeper = pool._running()
             # Granted, but cancelled before the event loop has told who waits.
-            promise = keeper.ask()
+            promise = keeper.request()
             assert promise.done()
             assert (pool.idle, pool.leased) == (0, 1)
             keeper.withdraw(promise)
@@ -387,7 +387,7 @@ class TestWhatHappensToIdleOnes:
     async def test_ones_that_die_at_once_are_not_started_without_end(self, kind: str) -> None:
         pool = make(kind)
         starts = []
-        real = pool._template.bare_sandbox
+        real = pool._start_one
 
         async def dying() -> RunnerClient:
             sandbox = await real()
@@ -396,7 +396,7 @@ class TestWhatHappensToIdleOnes:
                 await sandbox.stop()
             return sandbox
 
-        pool._template.bare_sandbox = dying  # type: ignore[method-assign]
+        pool._start_one = dying  # type: ignore[method-assign]
         async with pool:
             began = time.monotonic()
             await until(lambda: pool.idle == 1, 20)
@@ -479,5 +479,5 @@ class TestOptions:
         pool = make(kind)
         executor: Any = pool.executor(timeout=3)
         loaded = type(executor).load_component(executor.dump_component())
-        assert loaded._pool is None
+        assert loaded.sandbox._pool is None
         assert loaded.dump_component() == executor.dump_component()

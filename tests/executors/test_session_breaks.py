@@ -54,9 +54,9 @@ class TestWhatBreaksIt:
     async def test(self, small: DockerCommandLineCodeExecutor, code: str, outcome: str, kind: str | None) -> None:
         await out(small, "import os; mark = ['set']; os.chdir('/tmp'); os.environ['BEFORE'] = '1'")
         # Dying has time on a busy machine; running out of time needs no more than it takes to print.
-        small._timeout = 1 if outcome == "timeout" else 30
+        small.sandbox.timeout = 1 if outcome == "timeout" else 30
         result = await run(small, "mark.append('lost'); os.environ['BEFORE'] = '2'; print('partial')\n" + code)
-        small._timeout = 30
+        small.sandbox.timeout = 30
         output = "partial\n" + "\n Timeout" * (outcome == "timeout")
         assert (result.outcome, result.output, result.state) == (outcome, output, "restored"), result
         assert (result.error.type if result.error else None) == kind

@@ -91,11 +91,11 @@ async def test_a_manifest_does_not_take_the_files_of_a_cancelled_block_for_those
     (tmp_path / "data").write_text("old")
     async with kind(mode="session", work_dir=tmp_path) as executor:
         await run(executor, "None")
-        sandbox, workspace = executor._sandbox, executor._workspace
+        sandbox, workspace = executor.sandbox.client, executor.sandbox._workspace
         assert sandbox is not None
         assert workspace is not None
         before = (await manifest_of(workspace, sandbox) or {})["data"]
         sandbox.miss([{"name": "data", "size": 3, "mode": 0o644}])
         await sandbox.write_file("data", 0o644, [b"new"])
-        await sync.before_block(workspace, sandbox, executor._limits)
+        await sync.before_block(workspace, sandbox, executor.sandbox.options.limits)
         assert (await manifest_of(workspace, sandbox) or {})["data"] != before

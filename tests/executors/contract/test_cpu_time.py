@@ -99,7 +99,7 @@ async def test_init_command_is_no_block(make: Make) -> None:
 async def test_is_kept_in_the_config(backend: Backend) -> None:
     given = backend.make(limits=Limits(cpu_seconds=2.5))
     loaded = type(given).load_component(given.dump_component())  # type: ignore[attr-defined]
-    assert loaded._limits == Limits(cpu_seconds=2.5)
+    assert loaded.sandbox.options.limits == Limits(cpu_seconds=2.5)
 
 
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), "much"])

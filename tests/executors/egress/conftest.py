@@ -39,7 +39,7 @@ async def allow(backend: Backend, hosts: Hosts) -> AsyncIterator[Allow]:
 
     async def make(*entries: str, **options: Any) -> SandboxCodeExecutor:
         executor = backend.make(allow_domains=entries, work_dir=hosts.ca_file.parent, **options)
-        executor.resolve_name = hosts.resolve  # type: ignore[method-assign]
+        executor.sandbox.resolve_name = hosts.resolve  # type: ignore[method-assign]
         made.append(executor)
         await executor.start()
         return executor

@@ -1,4 +1,4 @@
-"""What keeps a pool full: one thread that decides, and a short-lived one for each start and each end of a sandbox."""
+"""Keeps a pool full: one thread decides, and a short-lived thread does each start and each stop of a sandbox."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from autogen_codeact.executors.executor import SandboxCodeExecutor
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.host.client import RunnerClient
 
@@ -23,11 +22,11 @@ logger = logging.getLogger("autogen_codeact")
 STOP_TIMEOUT_S = 60.0
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-# The first block of a lease is not to share the processor with a start that can wait.
+# The first block of a lease must not share the processor with a start that can wait.
 AFTER_LEASE_S = 0.05
 # A sandbox that ends sooner than this counts as a failure to start one.
 YOUNG_S = 10.0
-# Nothing but time may have to wake the keeper: it then notices that the program is ending.
+# The keeper wakes up at least so often, to notice that the program is ending.
 LONGEST_WAIT_S = 60.0
 
 
@@ -55,19 +54,19 @@ class _Held:
     sandbox: RunnerClient
     since: float
     leased: bool = False
-    unwanted: bool = False
+    discarded: bool = False
     ending: bool = False
 
     @property
     def idle(self) -> bool:
-        return not (self.leased or self.ending or self.unwanted) and self.sandbox.alive
+        return not (self.leased or self.ending or self.discarded) and self.sandbox.alive
 
 
 @dataclass(eq=False)
-class _Wish:
-    """Somebody who waits: for a sandbox, or for the pool to be full."""
+class _Request:
+    """A request for a sandbox, or for the pool to be full."""
 
-    promise: Future[Any]
+    future: Future[Any]
     since: float
 
 
@@ -75,17 +74,17 @@ class Keeper:
     """Keeps sandboxes ready, from `start` to `stop`.
 
     Args:
-        template: The executor that makes them; it is never started itself.
-        limits: How many.
+        start: Starts a sandbox.
+        limits: Numbers of sandboxes.
     """
 
-    def __init__(self, template: SandboxCodeExecutor, limits: PoolLimits) -> None:
-        self._template = template
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, RunnerClient]], limits: PoolLimits) -> None:
+        self._start_sandbox = start
         self._limits = limits
         self._changed = threading.Condition()
         self._held: list[_Held] = []
-        self._waiting: deque[_Wish] = deque()
-        self._wait_full: list[_Wish] = []
+        self._waiting: deque[_Request] = deque()
+        self._wait_full: list[_Request] = []
         self._starting = 0
         self._stopping = False
         self._failures = 0
@@ -98,15 +97,15 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End all sandboxes; blocks until they are gone, or for a minute."""
+        """Stop all sandboxes; blocks until they are gone, or for a minute."""
         with self._changed:
             self._stopping = True
-            disappointed = [*self._waiting, *self._wait_full]
+            failed = [*self._waiting, *self._wait_full]
             self._waiting.clear()
             self._wait_full.clear()
             self._changed.notify_all()
-        for wish in disappointed:
-            _fail(wish, SandboxNotStarted("the pool has been stopped"))
+        for request in failed:
+            _fail(request, SandboxNotStarted("the pool has been stopped"))
         self._thread.join(STOP_TIMEOUT_S)
         if self._thread.is_alive():
             logger.warning(
@@ -115,14 +114,14 @@ class Keeper:
             )
 
     def count(self, *, leased: bool) -> int:
-        """How many are in use, or ready."""
+        """Return how many are in use, or ready."""
         with self._changed:
             if leased:
                 return sum(held.leased and held.sandbox.alive for held in self._held)
             return sum(held.idle for held in self._held)
 
-    def why(self) -> str:
-        """Why somebody waits, in a sentence."""
+    def state(self) -> str:
+        """Describe the pool's state, for the message of a timeout."""
         with self._changed:
             leased = sum(held.leased for held in self._held)
             text = f"{leased} of at most {self._limits.max_alive} are in use, {self._starting} are being started"
@@ -132,86 +131,86 @@ class Keeper:
                 text += "; stop an executor that is done, or raise max_alive"
             return text
 
-    def ask(self) -> Future[RunnerClient]:
-        """Promise a sandbox; at once where one is ready and nobody waits."""
-        promise: Future[RunnerClient] = Future()
+    def request(self) -> Future[RunnerClient]:
+        """Return a future of a sandbox; it is done at once if one is ready and nobody waits."""
+        future: Future[RunnerClient] = Future()
         with self._changed:
             if self._stopping:
-                promise.set_exception(SandboxNotStarted("the pool has been stopped"))
-                return promise
-            self._waiting.append(_Wish(promise, time.monotonic()))
+                future.set_exception(SandboxNotStarted("the pool has been stopped"))
+                return future
+            self._waiting.append(_Request(future, time.monotonic()))
             self._grant()
             self._changed.notify_all()
-        return promise
+        return future
 
-    def when_full(self) -> Future[None]:
-        """Promise that as many are ready as are to be."""
-        promise: Future[None] = Future()
+    def request_full(self) -> Future[None]:
+        """Return a future that is done when `size` sandboxes are ready."""
+        future: Future[None] = Future()
         with self._changed:
             if self._stopping:
-                promise.set_exception(SandboxNotStarted("the pool has been stopped"))
-                return promise
-            self._wait_full.append(_Wish(promise, time.monotonic()))
+                future.set_exception(SandboxNotStarted("the pool has been stopped"))
+                return future
+            self._wait_full.append(_Request(future, time.monotonic()))
             self._next_try = 0.0
-            self._tell_if_full()
+            self._notify_if_full()
             self._changed.notify_all()
-        return promise
+        return future
 
-    def withdraw(self, promise: Future[Any]) -> None:
-        """Take back a wish; what it was given meanwhile is for the next."""
+    def withdraw(self, future: Future[Any]) -> None:
+        """Withdraw a request; a sandbox that it has got meanwhile is for the next one."""
         with self._changed:
-            if promise.cancel() or promise.cancelled() or promise.exception() is not None:
-                self._waiting = deque(wish for wish in self._waiting if wish.promise is not promise)
-                self._wait_full = [wish for wish in self._wait_full if wish.promise is not promise]
+            if future.cancel() or future.cancelled() or future.exception() is not None:
+                self._waiting = deque(request for request in self._waiting if request.future is not future)
+                self._wait_full = [request for request in self._wait_full if request.future is not future]
                 return
             for held in self._held:
-                if held.sandbox is promise.result():
+                if held.sandbox is future.result():
                     held.leased = False
             self._grant()
             self._changed.notify_all()
 
-    def give_up(self, sandbox: RunnerClient) -> None:
-        """End a sandbox that is no good."""
+    def discard(self, sandbox: RunnerClient) -> None:
+        """Stop a sandbox that does not work."""
         with self._changed:
             for held in self._held:
                 if held.sandbox is sandbox:
-                    held.unwanted = True
+                    held.discarded = True
                     self._failed()
             self._changed.notify_all()
 
     def _keep(self) -> None:
         with self._changed:
             while not self._stopping or self._held or self._starting:
-                for work, otherwise in [*self._endings(), *self._starts()]:
+                for work, otherwise in [*self._due_stops(), *self._due_starts()]:
                     try:
                         threading.Thread(target=work, name="codeact-pool-work", daemon=False).start()
                     except RuntimeError as error:  # no more threads, or the program is ending
                         otherwise(error)
-                self._changed.wait(self._patience())
+                self._changed.wait(self._until_next())
 
-    def _endings(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
-        """The sandboxes whose time has come."""
+    def _due_stops(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
+        """Yield work for each sandbox that must be stopped."""
         now = time.monotonic()
         for held in self._held:
             if held.ending:
                 continue
             if not held.leased and not held.sandbox.alive and now - held.since < YOUNG_S:
                 self._failed()
-            if self._stopping or held.unwanted or not held.sandbox.alive or self._is_stale(held, now):
+            if self._stopping or held.discarded or not held.sandbox.alive or self._is_stale(held, now):
                 held.ending = True
                 yield partial(self._end, held), partial(self._not_ended, held)
             elif not held.leased and now - held.since > YOUNG_S:
                 self._failures = 0
 
     def _is_stale(self, held: _Held, now: float) -> bool:
-        """Whether an idle sandbox is too old; one after the other, so that the pool is never empty for that."""
+        """Return whether an idle sandbox is too old; one at a time, so that the pool is never empty for that."""
         limit = self._limits.max_idle_s
         if limit is None or held.leased or self._starting or any(each.ending for each in self._held):
             return False
         return now - held.since > limit
 
-    def _starts(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
-        """The sandboxes that are wanted."""
+    def _due_starts(self) -> Iterator[tuple[Callable[[], None], Callable[[BaseException], None]]]:
+        """Yield work for each sandbox that must be started."""
         if self._stopping or not threading.main_thread().is_alive():
             return
         ahead = self._limits.size if time.monotonic() >= self._next_try else 0
@@ -221,8 +220,8 @@ class Keeper:
             self._starting += 1
             yield self._start, self._not_started
 
-    def _patience(self) -> float:
-        """Seconds until there may be something to do although nothing has happened."""
+    def _until_next(self) -> float:
+        """Return the seconds until there is something to do at the latest."""
         now = time.monotonic()
         times = [now + LONGEST_WAIT_S]
         if self._next_try > now:
@@ -235,8 +234,8 @@ class Keeper:
         began = time.monotonic()
         try:
             # Nothing of a sandbox belongs to the event loop that started it.
-            sandbox = asyncio.run(self._template.bare_sandbox())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, who waits must hear of it
+            sandbox = asyncio.run(self._start_sandbox())
+        except BaseException as error:  # noqa: BLE001 - those who wait must get it, whatever it is
             self._not_started(error, began)
             return
         held = _Held(sandbox, time.monotonic())
@@ -256,19 +255,19 @@ class Keeper:
             known = str(error) == self._error
             self._error = str(error)
             pause = self._failed()
-            # It is for one of those who have waited since before this attempt: each of them has one of its own.
-            disappointed = [self._waiting.popleft()] if self._waiting and self._waiting[0].since < began else []
-            disappointed += [wish for wish in self._wait_full if wish.since < began]
-            self._wait_full = [wish for wish in self._wait_full if wish.since >= began]
+            # One request that is older than this attempt fails with it: there is one attempt for each.
+            failed = [self._waiting.popleft()] if self._waiting and self._waiting[0].since < began else []
+            failed += [request for request in self._wait_full if request.since < began]
+            self._wait_full = [request for request in self._wait_full if request.since >= began]
             self._changed.notify_all()
-        for wish in disappointed:
-            _fail(wish, error)
-        if not disappointed:
+        for request in failed:
+            _fail(request, error)
+        if not failed:
             level = logging.INFO if known else logging.WARNING
             logger.log(level, "no sandbox could be started for the pool, next try in %.1f s: %s", pause, error)
 
     def _failed(self) -> float:
-        """Put off the next start that nobody waits for; by how many seconds."""
+        """Delay the next start that nobody waits for, and return by how many seconds."""
         pause: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1
         self._next_try = time.monotonic() + pause
@@ -294,36 +293,36 @@ class Keeper:
         held.ending = False
 
     def _grant(self) -> None:
-        """Give those who wait what is ready, the oldest first."""
+        """Give ready sandboxes to those who wait, the oldest request first."""
         idle = (held for held in list(self._held) if held.idle)
         while self._waiting:
             held = next(idle, None)
             if held is None:
                 break
             while self._waiting:
-                promise = self._waiting.popleft().promise
-                if promise.set_running_or_notify_cancel():
+                future = self._waiting.popleft().future
+                if future.set_running_or_notify_cancel():
                     held.leased = True
                     self._failures = 0
                     self._pause_after_lease()
-                    promise.set_result(held.sandbox)
+                    future.set_result(held.sandbox)
                     break
-        self._tell_if_full()
+        self._notify_if_full()
 
     def _pause_after_lease(self) -> None:
         now = time.monotonic()
-        # A pause is never prolonged: with lease upon lease nothing would ever be started ahead.
+        # A pause is never prolonged: with many leases nothing would ever be started in advance.
         if self._next_try <= now:
             self._next_try = now + AFTER_LEASE_S
 
-    def _tell_if_full(self) -> None:
+    def _notify_if_full(self) -> None:
         if self._wait_full and sum(held.idle for held in self._held) >= self._limits.size:
             full, self._wait_full = self._wait_full, []
-            for wish in full:
-                if wish.promise.set_running_or_notify_cancel():
-                    wish.promise.set_result(None)
+            for request in full:
+                if request.future.set_running_or_notify_cancel():
+                    request.future.set_result(None)
 
 
-def _fail(wish: _Wish, error: BaseException) -> None:
-    if wish.promise.set_running_or_notify_cancel():
-        wish.promise.set_exception(error)
+def _fail(request: _Request, error: BaseException) -> None:
+    if request.future.set_running_or_notify_cancel():
+        request.future.set_exception(error)

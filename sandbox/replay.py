@@ -1,19 +1,15 @@
-"""Replaying the blocks of an old session: in a copy of the workspace that is discarded, and without network."""
+"""Replay of the blocks of an old session: in a copy of the workspace that is discarded, and without network."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from autogen_codeact.executors.checks import checked_entries
-from autogen_codeact.executors.result import ExecutionResult, as_execution_result
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
+from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
     MAX_HASHED_AT_ONCE,
@@ -28,96 +24,43 @@ from autogen_codeact.sandbox.files.scan import signature_of
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.loops import CancelledBy
-from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
+from autogen_codeact.sandbox.result import Result
+from autogen_codeact.sandbox.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
 
-if TYPE_CHECKING:
-    from autogen_codeact.executors.executor import SandboxCodeExecutor
-
-MOST_AT_ONCE = 256
-MOST_ROUNDS = 10
+MAX_FILES_PER_REQUEST = 256
+MAX_ROUNDS = 10
 DRAIN_S = 15.0
 DRAIN_STEP_S = 0.02
 PROBE = "codeact-probe"
-EMPTY_BLOCK = CodeBlock(code="", language="python")
+EMPTY_BLOCK = Block("")
 # For the content of files that only the sandbox has, from its start.
 MAX_OWN_BYTES = 16 * 1024**2
 _AS_ON_HOST = "as on the host"
 
 
-class NotSealed(Exception):
+class ExternalEffectsError(Exception):
     """Blocks could have an effect outside the sandbox; the message is the reason, with a field for `blocks`."""
 
 
-@contextlib.asynccontextmanager
-async def scratch_of(executor: SandboxCodeExecutor, known_marks: Iterable[str]) -> AsyncIterator[Scratch]:
-    """Let a session run blocks without effects outside it; at the end its workspace has the host's files.
-
-    All processes and threads of the blocks are ended. If that fails, the sandbox is stopped.
+class ReplayWorkspace:
+    """The sandbox of a session that is being rebuilt, with a workspace that is discarded.
 
     Args:
-        executor: Its sandbox must be running; other calls wait.
-        known_marks: Marks of the files that the blocks need.
-
-    Raises:
-        NotSealed: They could have an effect outside the sandbox.
-        SandboxError: Something around the blocks broke.
-    """
-    async with executor._calls:
-        sandbox = await executor._ready()
-        if (opening := executor._opening()) is not None:
-            raise NotSealed(opening)
-        assert executor._workspace is not None
-        # Files made by the start are stored on the host after the first block, as in every session.
-        await executor._execute_one(sandbox, EMPTY_BLOCK, RunContext(journalled=True))
-        scratch = executor._scratch = Scratch(executor, sandbox, executor._workspace)
-        try:
-            if sandbox.gateway is not None:
-                sandbox.gateway.shut()
-            await scratch.begin(set(known_marks))
-            yield scratch
-            await scratch.end()
-        except BaseException:
-            await asyncio.shield(asyncio.ensure_future(_give_up(executor, sandbox)))
-            raise
-        finally:
-            executor._scratch = None
-
-
-async def _give_up(executor: SandboxCodeExecutor, sandbox: RunnerClient) -> None:
-    """Stop a sandbox with a partly rebuilt session; the next block gets another one."""
-    async with executor._lifecycle:
-        if executor._sandbox is sandbox:
-            executor._died = True
-            await executor._stop(keep_folder=True)
-
-
-async def start_over(executor: SandboxCodeExecutor) -> None:
-    """Start a new sandbox to replace one that broke.
-
-    Raises:
-        SandboxNotStarted: The executor has been stopped.
-        SandboxError: It did not come up.
-    """
-    if executor._stopped:
-        raise SandboxNotStarted("the executor has been stopped: call start() before running more code")
-    await executor.restart()
-
-
-class Scratch:
-    """The sandbox of a session that is being rebuilt.
-
-    Args:
-        executor: The executor.
-        sandbox: Its sandbox.
+        client: The client of its runner.
         workspace: The host's folder.
+        run_block: Runs a block for this workspace instead of the host's folder.
     """
 
-    def __init__(self, executor: SandboxCodeExecutor, sandbox: RunnerClient, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        client: RunnerClient,
+        workspace: Workspace,
+        run_block: Callable[[CodeAndLanguage, RunContext, ReplayWorkspace], Awaitable[Result]],
+    ) -> None:
         self.changed: list[str] = []
         """Files of the last manifest whose recorded content is not available."""
-        self._executor = executor
-        self._sandbox = sandbox
+        self._client = client
+        self._run_block = run_block
         self._reader = Workspace(workspace.root)
         self._in_sandbox = workspace.in_sandbox
         self._host: dict[str, HostFile] = {}
@@ -127,28 +70,28 @@ class Scratch:
         self._own: dict[str, tuple[str, int, list[bytes]]] = {}
         # Marks of the sandbox's files as in manifests, or a note that they were the host's from the beginning.
         self._inside: Manifest = {}
-        self._stand_ins: dict[str, int] = {}
-        self._traces = False
+        self._placeholders: dict[str, int] = {}
+        self._sees_reads = False
 
     async def begin(self, marks: set[str]) -> None:
         """Find out which of the needed files the host has."""
         sizes = {int(mark.partition(":")[0]) for mark in marks if is_known(mark)}
-        await asyncio.to_thread(self._look_at_host, sizes)
-        await self._look_at_own()
-        self._traces = await self._shows_reading()
+        await asyncio.to_thread(self._read_host, sizes)
+        await self._read_own()
+        self._sees_reads = await self._records_reads()
 
-    async def _look_at_own(self) -> None:
+    async def _read_own(self) -> None:
         left = MAX_OWN_BYTES
-        for entry in await self._sandbox.list_files():
+        for entry in await self._client.list_files():
             name, size = entry["name"], entry["size"]
             if name not in self._inside and is_safe(name) and size <= left and len(self._own) < MAX_FILES:
                 with contextlib.suppress(SandboxFileError):
-                    chunks = [chunk async for chunk, now in self._sandbox.read_file(name) if now <= size]
+                    chunks = [chunk async for chunk, now in self._client.read_file(name) if now <= size]
                     left -= size
                     mark = self._inside[name] = mark_of(sum(map(len, chunks)), chunks)
                     self._own[name] = mark, entry["mode"], chunks
 
-    def _look_at_host(self, sizes: set[int]) -> None:
+    def _read_host(self, sizes: set[int]) -> None:
         for file in self._reader.outgoing():
             self._host[file.name], self._host_marks[file.name] = file, f"{_AS_ON_HOST}:"
             as_sent = self._is_as_sent(file)
@@ -165,29 +108,29 @@ class Scratch:
         except OSError:
             return False
 
-    async def _shows_reading(self) -> bool:
-        """Whether this sandbox's file system records when a file is read."""
-        await self._stand_in({PROBE: 1})
+    async def _records_reads(self) -> bool:
+        """Return whether this sandbox's file system records when a file is read."""
+        await self._put_placeholders({PROBE: 1})
         unread = await self.used()
-        await self._ask("look", [{"name": PROBE, "read": True}])
+        await self._request("look", [{"name": PROBE, "read": True}])
         read = await self.used()
-        await self._ask("remove", [{"name": PROBE}])
-        self._stand_ins = {}
+        await self._request("remove", [{"name": PROBE}])
+        self._placeholders = {}
         return not unread and read == [PROBE]
 
-    async def _ask(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
+    async def _request(self, op: str, files: list[dict[str, Any]]) -> list[Any]:
         answers: list[Any] = []
-        for start in range(0, len(files), MOST_AT_ONCE):
-            asked = files[start : start + MOST_AT_ONCE]
-            answer = (await self._sandbox.file_request({"op": op, "files": asked})).get("files")
-            if not isinstance(answer, list) or len(answer) != len(asked):
-                raise SandboxDied(f"the sandbox {self._sandbox.name} sent a malformed answer about files")
+        for start in range(0, len(files), MAX_FILES_PER_REQUEST):
+            part = files[start : start + MAX_FILES_PER_REQUEST]
+            answer = (await self._client.file_request({"op": op, "files": part})).get("files")
+            if not isinstance(answer, list) or len(answer) != len(part):
+                raise SandboxDied(f"the sandbox {self._client.name} sent a malformed answer about files")
             answers += answer
         return answers
 
-    async def _stand_in(self, sizes: Mapping[str, int]) -> None:
-        made = await self._ask("stand_in", [{"name": name, "size": size} for name, size in sizes.items()])
-        self._stand_ins = {name: answer["inode"] for name, answer in zip(sizes, made, strict=True)}
+    async def _put_placeholders(self, sizes: Mapping[str, int]) -> None:
+        made = await self._request("stand_in", [{"name": name, "size": size} for name, size in sizes.items()])
+        self._placeholders = {name: answer["inode"] for name, answer in zip(sizes, made, strict=True)}
 
     # Files
 
@@ -200,18 +143,18 @@ class Scratch:
             manifest: The files.
 
         Returns:
-            Whether that was possible, with stand-ins if their use can be traced.
+            Whether that was possible, with placeholders if their use can be traced.
         """
         present = await self._listing()
         same = {name for name, mark in manifest.items() if name in present and self._is(name, mark)}
         await self._remove([name for name in present if name not in same])
         self.changed = [name for name in sorted(manifest.keys() - same) if not await self._fetch(name, manifest[name])]
-        self._stand_ins = {}
-        if self.changed and not self._traces:
+        self._placeholders = {}
+        if self.changed and not self._sees_reads:
             return False
         sizes = {name: int(manifest[name].partition(":")[0]) for name in self.changed}
         try:
-            await self._stand_in(sizes)
+            await self._put_placeholders(sizes)
         except SandboxFileError:
             return False
         self._inside |= {name: mark_of(size) for name, size in sizes.items()}
@@ -221,10 +164,10 @@ class Scratch:
         return is_known(mark) and self._inside.get(name) == mark
 
     async def _listing(self) -> list[str]:
-        return [entry["name"] for entry in await self._sandbox.list_files()]
+        return [entry["name"] for entry in await self._client.list_files()]
 
     async def _remove(self, names: list[str]) -> None:
-        await self._ask("remove", [{"name": name} for name in names])
+        await self._request("remove", [{"name": name} for name in names])
         for name in names:
             self._inside.pop(name, None)
 
@@ -232,7 +175,7 @@ class Scratch:
         """Send a file that the host has, under any name, or that the sandbox had at its start."""
         if name in self._own and self._own[name][0] == mark:
             _, mode, chunks = self._own[name]
-            await self._sandbox.write_file(name, mode, chunks)
+            await self._client.write_file(name, mode, chunks)
             self._inside[name] = mark
             return True
         file = self._by_mark.get(mark)
@@ -243,7 +186,7 @@ class Scratch:
             # In a thread: hashing 64 MiB would hold up the event loop.
             if await asyncio.to_thread(mark_of, file.size, chunks) != mark:
                 return False
-            await self._sandbox.write_file(name, file.mode, chunks)
+            await self._client.write_file(name, file.mode, chunks)
         except SandboxFileError:
             return False
         self._inside[name] = mark
@@ -253,14 +196,14 @@ class Scratch:
         return await asyncio.to_thread(lambda: list(self._reader.read(file)))
 
     async def used(self) -> list[str]:
-        """The stand-ins that have been read, replaced or removed since they were made."""
-        names = list(self._stand_ins)
-        found = await self._ask("look", [{"name": name} for name in names])
+        """Return the placeholders that have been read, replaced or removed since they were made."""
+        names = list(self._placeholders)
+        found = await self._request("look", [{"name": name} for name in names])
         untouched = [isinstance(each, dict) and each.get("accessed") == 0 for each in found]
         return [
             name
             for name, each, unread in zip(names, found, untouched, strict=True)
-            if not unread or each.get("inode") != self._stand_ins[name]
+            if not unread or each.get("inode") != self._placeholders[name]
         ]
 
     async def take(self, reply: Reply, code_file: str | None) -> None:
@@ -284,27 +227,22 @@ class Scratch:
                 continue
             hashed = is_safe(name) and size <= min(left, MAX_HASHED_BYTES)
             left -= size if hashed else 0
-            self._inside[name] = await mark_inside(self._sandbox, name, size) if hashed else mark_of(size)
+            self._inside[name] = await mark_inside(self._client, name, size) if hashed else mark_of(size)
 
     # Blocks
 
-    async def run(
-        self, block: CodeBlock, token: CancellationToken, answers: RecordedAnswers | None = None
-    ) -> ExecutionResult:
+    async def run(self, block: CodeAndLanguage, answers: RecordedAnswers | None = None) -> Result:
         """Run a block in this sandbox only.
 
         Args:
             block: The block.
-            token: Cancelling it kills the block.
             answers: Answers its calls of host tools. None if it makes none.
 
         Raises:
             SandboxError: The sandbox broke.
         """
-        await self._sandbox.file_request({"op": "forget"})
-        with CancelledBy(token):
-            context = RunContext(journalled=True, answers=answers)
-            return as_execution_result(await self._executor._execute_one(self._sandbox, block, context))
+        await self._client.file_request({"op": "forget"})
+        return await self._run_block(block, RunContext(journalled=True, answers=answers), self)
 
     async def checkpoint(self) -> str | None:
         """Save the session's memory.
@@ -313,7 +251,7 @@ class Scratch:
             None, or the reason why that is impossible.
         """
         try:
-            await self._sandbox.command(b"P", {})
+            await self._client.command(b"P", {})
         except ValueError as error:
             return str(error)
         return None
@@ -327,11 +265,11 @@ class Scratch:
         await self._roll_back()
         await self._drain()  # a connection that comes late would count as one of the next block
         # What is left of the block there would be found by later ones.
-        await self._sandbox.file_request({"op": "empty"})
+        await self._client.file_request({"op": "empty"})
 
     async def _roll_back(self) -> None:
         try:
-            await self._sandbox.command(b"R", {})
+            await self._client.command(b"R", {})
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 
@@ -339,14 +277,14 @@ class Scratch:
         """End all processes, and make the workspace contain the host's files."""
         await self._roll_back()
         await self._drain()
-        await self.run(EMPTY_BLOCK, CancellationToken())  # its reply lists all changed files
-        for _ in range(MOST_ROUNDS):
+        await self.run(EMPTY_BLOCK)  # its reply lists all changed files
+        for _ in range(MAX_ROUNDS):
             present = await self._listing()
             if not (foreign := [name for name in present if name not in self._host and name not in self._own]):
                 break
             await self._remove(foreign)
         else:
-            raise SandboxDied(f"the files of the sandbox {self._sandbox.name} could not be removed")
+            raise SandboxDied(f"the files of the sandbox {self._client.name} could not be removed")
         for name, (mark, *_) in self._own.items():
             if name not in present or self._inside.get(name) != mark:
                 await self._fetch(name, mark)
@@ -355,21 +293,19 @@ class Scratch:
                 continue
             if name not in present or self._inside.get(name) != self._host_marks[name]:
                 chunks = await self._content(file)
-                await self._sandbox.write_file(name, file.mode, chunks)
+                await self._client.write_file(name, file.mode, chunks)
 
     async def _drain(self) -> None:
         """Wait until connections of dead processes have been refused."""
-        gateway = self._sandbox.gateway
+        gateway = self._client.gateway
         if gateway is None:
             return
         quiet, rounds = 0, int(DRAIN_S / DRAIN_STEP_S)
         while quiet < 2:
             # The supervisor accepts connections at its port between two answers.
-            await self._sandbox.file_request({"op": "look", "files": []})
+            await self._client.file_request({"op": "look", "files": []})
             quiet = quiet + 1 if gateway.idle else 0
             rounds -= 1
             if not rounds:
-                raise SandboxTimeout(
-                    f"connections of the sandbox {self._sandbox.name} did not end within {DRAIN_S:g} s"
-                )
+                raise SandboxTimeout(f"connections of the sandbox {self._client.name} did not end within {DRAIN_S:g} s")
             await asyncio.sleep(DRAIN_STEP_S if not gateway.idle else 0)

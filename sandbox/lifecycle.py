@@ -1,0 +1,306 @@
+"""Start, stop and replacement of the sandbox in which an `AsyncSandbox` runs code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from autogen_codeact.sandbox.backends import select
+from autogen_codeact.sandbox.egress.outside import Resolver, resolve_by_system
+from autogen_codeact.sandbox.errors import SandboxNotStarted, SandboxStartError
+from autogen_codeact.sandbox.files import sync
+from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.temporary import TemporaryFolder
+from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.block_request import make_request
+from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.connection import Reply
+from autogen_codeact.sandbox.host.languages import merge
+from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options
+from autogen_codeact.sandbox.pool import SandboxPool
+from autogen_codeact.sandbox.result import Result
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
+
+BackendName = Literal["auto", "docker", "bubblewrap"]
+
+PREPARE_TIMEOUT_S = 60.0
+WORKSPACE = "/workspace"
+STOPPED = "the executor has been stopped: call start() before running more code"
+
+
+class SandboxLifecycle:
+    """Keeps one sandbox running, and replaces it when it has ended; the arguments are those of `AsyncSandbox`."""
+
+    resolve_name: Resolver = staticmethod(resolve_by_system)
+    """Finds the addresses of the hosts in `allow_domains`, in a thread."""
+
+    def __init__(
+        self,
+        backend: BackendName | SandboxOptions = "auto",
+        *,
+        tools: Sequence[Tool] | Toolset = (),
+        approve_tool: ApproveTool | None = None,
+        progress: Callable[[str], None] | None = None,
+        pool: SandboxPool | None = None,
+        **options: Any,
+    ) -> None:
+        if pool is not None and backend == "auto":
+            backend = pool.options if not options else pool.options.backend  # type: ignore[assignment]
+        self.options = _parse(backend, options)
+        self._undecided = options if backend == "auto" else None
+        self.timeout = self.options.timeout
+        """Wall-clock seconds that a block may take."""
+        self.starts = 0
+        """Number of sandboxes started. If it has changed, what the last one contained is gone."""
+        self.unrecorded = 0
+        """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
+        self.client: RunnerClient | None = None
+        """The client of the running sandbox's runner."""
+        self.name: str | None = None
+        """Name of the last sandbox."""
+        self.tools: Toolset = (
+            tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, approve_tool)
+        )
+        self._progress = progress
+        self._pool = pool
+        if pool is not None:
+            pool.check(self.options, self.tools)
+        self._languages = merge(self.options.languages)
+        self._workspace: Workspace | None = None
+        self._temporary: TemporaryFolder | None = None
+        self._stopped = False
+        self._lost = False
+        self._lifecycle = Turns()
+        self._session = Turns()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start the sandbox; do nothing if it is running.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        async with self._lifecycle:
+            self._stopped = False
+            await self._running()
+
+    async def stop(self) -> None:
+        """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless.
+
+        With `stop_container=False` the container is kept for the next `start`.
+        """
+        async with self._lifecycle:
+            self._stopped = True
+            try:
+                if not isinstance(self.options, DockerOptions) or self.options.stop_container:
+                    self._lost = False
+                    await self._stop()
+            finally:
+                await self.tools.stop()
+
+    async def restart(self) -> None:
+        """Start a new sandbox, with the files of `work_dir` and nothing else of the last one.
+
+        Raises:
+            SandboxError: It did not come up.
+        """
+        async with self._lifecycle:
+            await self._stop(keep_folder=True)
+            self._stopped = self._lost = False
+            await self.tools.start()
+            await self._start()
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder on the host whose files are exchanged with the workspace.
+
+        Raises:
+            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
+        """
+        folder = self.options.work_dir or self.options.bind_dir
+        if folder is not None:
+            return Path(folder)
+        if self._temporary is None:
+            raise SandboxNotStarted("Working directory not properly initialized: pass work_dir=, or call start() first")
+        return self._temporary.path
+
+    async def list_tools(self) -> tuple[Any, ...]:
+        """List the host tools; starts their sources, not the sandbox."""
+        async with self._lifecycle:
+            return await self.tools.start()
+
+    async def bare_client(self) -> RunnerClient:
+        """Start a sandbox with these options and nothing of this object's own in it; the caller stops it.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        client = self.new_client()
+        await client.start()
+        return client
+
+    def new_client(self) -> RunnerClient:
+        """Make the client of a sandbox with these options that has not been started."""
+        return select.make_client(self.options, self.tools.settings(), self._progress, self.resolve_name)
+
+    async def _ready(self) -> RunnerClient:
+        """Return the running sandbox, or a new one if it has ended."""
+        client = self.client
+        if client is not None and client.alive and not self._stopped and self.tools.known is not None:
+            return client
+        async with self._lifecycle:
+            if self._stopped:
+                raise SandboxNotStarted(STOPPED)
+            return await self._running()
+
+    async def _running(self) -> RunnerClient:
+        client = self.client
+        await self.tools.start()
+        if client is None or not client.alive:
+            self._lost = self._lost or client is not None
+            await self._stop(keep_folder=True)
+            client = await self._start()
+        return client
+
+    async def _start(self) -> RunnerClient:
+        await self._choose_backend()
+        fresh = self.options.work_dir is None and self.options.bind_dir is None and self._temporary is None
+        if fresh:
+            self._temporary = TemporaryFolder()
+        try:
+            if self.options.bind_dir is None:
+                self._workspace = self._new_workspace(self.work_dir)
+                await in_thread(self._workspace.prepare)
+            client = await self._pool.acquire() if self._pool is not None else self.new_client()
+            self.name = client.name
+            if self._pool is None:
+                await client.start()
+            self.tools.started(client.settings.tools)
+            try:
+                await self._prepare(client)
+            except BaseException:
+                await client.stop()
+                raise
+        except BaseException:
+            # A folder of earlier blocks must survive an engine that is unavailable for a moment.
+            if fresh:
+                await self._drop_folder()
+            raise
+        self.client = client
+        self.starts, self.unrecorded = self.starts + 1, 0
+        return client
+
+    def _new_workspace(self, root: Path) -> Workspace:
+        return Workspace(root, write_back=WriteBack(self.options.write_back))
+
+    async def _choose_backend(self) -> None:
+        if self._undecided is not None:
+            found = await asyncio.to_thread(select.find_backend, select.only_for_docker(self._undecided))
+            self.options = _parse(found, self._undecided)
+            self._undecided = None
+
+    async def _prepare(self, client: RunnerClient) -> None:
+        """Send files and functions, and run `init_command`."""
+        options = self.options
+        if self._workspace is not None:
+            # A sandbox that replaces one that has died must start even if the files have become too large for it.
+            notes = await sync.push(self._workspace, client, options.limits, all_of_them=not self._lost)
+            self._workspace.note(*notes)
+        if options.functions_source is not None:
+            module = options.functions_module
+            await client.write_file(f"{module}.py", 0o644, [options.functions_source.encode()])
+            failed = "the functions failed to load"
+            if options.functions_packages and not isinstance(options, DockerOptions):
+                needed = ", ".join(options.functions_packages)
+                failed += f"; they need {needed}: install that for the Python that the sandbox runs, or use Docker"
+            await self._run_first(client, "python", f"import {module}", failed)
+        if options.init_command is not None:
+            reply = await self._run_first(client, "sh", options.init_command, "init_command failed")
+            if self._workspace is not None:
+                await sync.pull(self._workspace, client, reply)
+
+    async def _run_first(self, client: RunnerClient, language: str, code: str, failed: str) -> Reply:
+        """Run code without which the sandbox can't be used.
+
+        Raises:
+            SandboxStartError: It failed.
+        """
+        request = self._request(code, language)
+        assert not isinstance(request, Result)
+        scan = self._workspace is not None and language == "sh"  # not for an import, which writes __pycache__
+        message = {**request.message, "scan": scan, "delete": request.filename is not None}
+        reply = await client.run(message, request.code, PREPARE_TIMEOUT_S)
+        split = self.options.split_streams
+        result = to_result(reply, split_streams=split, code_file=None, artifacts=(), notes=())
+        if result.exit_code != 0:
+            raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
+        return reply
+
+    async def _stop(self, *, keep_folder: bool = False) -> None:
+        client, self.client = self.client, None
+        try:
+            if client is not None:
+                await client.stop()
+        finally:
+            workspace, self._workspace = self._workspace, None
+            if workspace is not None:
+                await sync.close(workspace, let_finish=keep_folder)
+            if not keep_folder:
+                await self._drop_folder()
+
+    async def _drop_folder(self) -> None:
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            await temporary.remove()
+
+    async def _discard(self, client: RunnerClient) -> None:
+        """Stop a sandbox with a partly rebuilt session; the next block gets another one."""
+        async with self._lifecycle:
+            if self.client is client:
+                self._lost = True
+                await self._stop(keep_folder=True)
+
+    async def replace(self) -> None:
+        """Start a new sandbox to replace one that broke.
+
+        Raises:
+            SandboxNotStarted: It has been stopped.
+            SandboxError: It did not come up.
+        """
+        if self._stopped:
+            raise SandboxNotStarted(STOPPED)
+        await self.restart()
+
+    def _request(self, code: str, language: str) -> Any:
+        session = self.options.mode == "session"
+        return make_request(code, language, session=session, workspace=WORKSPACE, languages=self._languages)
+
+
+def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:
+    if isinstance(backend, SandboxOptions):
+        if options:
+            raise TypeError(f"{', '.join(options)}: options are given either as {type(backend).__name__} or by name")
+        return backend
+    if backend not in ("auto", *OPTIONS):
+        raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
+    if backend == "auto":
+        # The start finds out which one. Until then the errors are those of the one that has all these options.
+        bubblewrap_only = options.keys() - DockerOptions.model_fields.keys()
+        backend = (
+            "bubblewrap"
+            if bubblewrap_only and bubblewrap_only <= OPTIONS["bubblewrap"].model_fields.keys()
+            else "docker"
+        )
+    return parse_options(OPTIONS[backend], {"mode": "session", **options}, "AsyncSandbox")

@@ -1,0 +1,233 @@
+"""Sandboxes that are started in advance, so that a start takes milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal, Self, TypeVar
+
+from autogen_codeact.sandbox.backends import select
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
+from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.limits import parse_seconds
+from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options
+from autogen_codeact.sandbox.pool_keeper import Keeper, PoolLimits
+from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
+
+logger = logging.getLogger("autogen_codeact")
+
+T = TypeVar("T")
+ANSWER_TIMEOUT_S = 2.0
+# Options that a sandbox can't have which exists before its user, with the value that is allowed.
+UNFIT = {
+    "container_name": (None, "the sandboxes of a pool have names of their own"),
+    "bind_dir": (None, "sandboxes that are used one after the other would share a folder: use work_dir="),
+    "stop_container": (True, "the end of a lease ends its sandbox"),
+}
+
+
+class SandboxPool:
+    """Keeps sandboxes started, each for one use: a lease, from `acquire` until the sandbox is stopped.
+
+    `AsyncSandbox(pool=pool)` takes a started sandbox instead of starting one. When it stops, its sandbox ends; the pool has
+    started another one in the background. Nothing is ever carried over from one lease to the next.
+    Use it with `async with`, or with `start` and `stop`. It serves several event loops and threads.
+
+    Args:
+        size: Sandboxes that are kept ready. Default 2.
+        sandbox: "docker" (the default), "bubblewrap", or the options of the sandboxes.
+        tools: Functions of this process that the code can call.
+        max_alive: Sandboxes that exist at the same time, those in use included. Further requests wait. Default 32.
+        starts_at_once: Sandboxes that are started at the same time; above 8 of one engine they wait for each other. Default 4.
+        max_idle: Seconds after which a sandbox that nobody has taken is replaced by a fresh one. By default never.
+        acquire_timeout: Seconds that a request waits for a sandbox. Default 60.
+        progress: Called with a line for each step that takes long. By default it goes to standard error.
+        options: Fields of `DockerOptions` or `BubblewrapOptions`. Default of `mode`: "session".
+
+    Raises:
+        TypeError: An option is unknown or has a wrong type.
+        ValueError: An argument can't be right; the message says which.
+    """
+
+    def __init__(
+        self,
+        size: int = 2,
+        *,
+        sandbox: Literal["docker", "bubblewrap"] | SandboxOptions = "docker",
+        tools: Sequence[Tool] | Toolset = (),
+        max_alive: int = 32,
+        starts_at_once: int = 4,
+        max_idle: float | None = None,
+        acquire_timeout: float = 60,
+        progress: Callable[[str], None] | None = None,
+        **options: Any,
+    ) -> None:
+        check_sizes(size, max_alive, starts_at_once)
+        idle_s = parse_seconds("max_idle", max_idle) if max_idle is not None else None
+        self._limits = PoolLimits(size, max_alive, starts_at_once, idle_s)
+        self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
+        if isinstance(sandbox, SandboxOptions):
+            self.options = sandbox
+        elif sandbox in OPTIONS:
+            self.options = parse_options(OPTIONS[sandbox], {"mode": "session", **options}, "SandboxPool")
+        else:
+            raise ValueError(f"sandbox must be 'docker' or 'bubblewrap', not {sandbox!r}")
+        _refuse_unfit(self.options)
+        self._tools = tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, None)
+        self._progress = progress
+        self._keeper: Keeper | None = None
+        self._process = os.getpid()
+        self._starting = threading.Lock()
+
+    def check(self, options: SandboxOptions, tools: Toolset) -> None:
+        """Check that these sandboxes can be used with some options.
+
+        Raises:
+            ValueError: They can't; the message names the options that differ.
+        """
+        if options.backend != self.options.backend:
+            raise ValueError(
+                f"the pool's sandboxes are for {self.options.backend}, not for {options.backend}: make a pool of the other kind"
+            )
+        _refuse_unfit(options)
+        wanted = {**options.shape(), "tools": tools.settings()}
+        pooled = {**self.options.shape(), "tools": self._tools.settings()}
+        differing = sorted(name for name in wanted if wanted[name] != pooled.get(name))
+        if differing:
+            raise ValueError(
+                f"the executor and its pool differ in {', '.join(differing)}: a pool makes sandboxes of one kind. Give both "
+                "the same, or make the executor with pool.executor(…)"
+            )
+
+    async def start(self) -> None:
+        """Begin to start sandboxes in the background; do nothing if that has begun.
+
+        It does not wait for them, and an engine that is unavailable is no error yet: see `ready`.
+        """
+        with self._starting:
+            if self._own_keeper() is None:
+                self._process = os.getpid()
+                self._keeper = Keeper(self._start_one, self._limits)
+                self._keeper.start()
+
+    async def _start_one(self) -> RunnerClient:
+        client = select.make_client(self.options, self._tools.settings(), self._progress)
+        await client.start()
+        return client
+
+    async def stop(self) -> None:
+        """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
+        keeper, self._keeper = self._own_keeper(), None
+        if keeper is not None:
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(keeper.stop)))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def idle(self) -> int:
+        """Number of sandboxes that are ready."""
+        keeper = self._own_keeper()
+        return keeper.count(leased=False) if keeper is not None else 0
+
+    @property
+    def leased(self) -> int:
+        """Number of sandboxes that are in use."""
+        keeper = self._own_keeper()
+        return keeper.count(leased=True) if keeper is not None else 0
+
+    async def ready(self, timeout: float | None = None) -> None:
+        """Wait until `size` sandboxes are ready.
+
+        Args:
+            timeout: Seconds to wait. By default `acquire_timeout`.
+
+        Raises:
+            SandboxNotStarted: The pool is not running.
+            SandboxError: One could not be started, or not in time.
+        """
+        limit = timeout if timeout is not None else self._acquire_timeout
+        keeper = self._running()
+        await self._wait(
+            keeper, keeper.request_full(), time.monotonic() + limit, f"the pool was not full within {limit:g} s"
+        )
+
+    async def acquire(self) -> RunnerClient:
+        """Lease a sandbox; its `stop` ends the lease.
+
+        Returns:
+            A sandbox that nobody has used before.
+
+        Raises:
+            SandboxNotStarted: The pool is not running.
+            SandboxTimeout: None was available in time; the message says why.
+            SandboxError: One could not be started.
+        """
+        keeper = self._running()
+        deadline = time.monotonic() + self._acquire_timeout
+        message = f"no sandbox of the pool was available within {self._acquire_timeout:g} s"
+        while True:
+            sandbox = await self._wait(keeper, keeper.request(), deadline, message)
+            try:
+                answers = await sandbox.answers(min(ANSWER_TIMEOUT_S, max(deadline - time.monotonic(), 0.1)))
+            except BaseException:
+                keeper.discard(sandbox)
+                raise
+            if answers:
+                return sandbox
+            logger.info("the pooled sandbox %s no longer answers and is replaced", sandbox.name)
+            keeper.discard(sandbox)
+            if time.monotonic() > deadline:
+                raise SandboxTimeout(f"{message}: those that were ready did not answer")
+
+    def _own_keeper(self) -> Keeper | None:
+        # The parent's thread does not run in a forked process, and its lock may stay locked.
+        return self._keeper if self._process == os.getpid() else None
+
+    def _running(self) -> Keeper:
+        if self._keeper is None:
+            raise SandboxNotStarted("the pool is not running: use `async with pool:`, or start() first")
+        if self._process != os.getpid():
+            raise SandboxNotStarted("the pool was started by another process: start one of its own here")
+        return self._keeper
+
+    async def _wait(self, keeper: Keeper, future: Future[T], deadline: float, message: str) -> T:
+        """Wait for a future of the keeper."""
+        if future.done():
+            return future.result()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                return await asyncio.wrap_future(future)
+        except BaseException as error:
+            keeper.withdraw(future)
+            if isinstance(error, TimeoutError) and not isinstance(error, SandboxError):
+                raise SandboxTimeout(f"{message}: {keeper.state()}") from None
+            raise
+
+
+def check_sizes(size: int, max_alive: int, starts_at_once: int) -> None:
+    """Check the numbers of a pool.
+
+    Raises:
+        ValueError: One can't be right.
+    """
+    for name, value in {"size": size, "max_alive": max_alive, "starts_at_once": starts_at_once}.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+    if size > max_alive:
+        raise ValueError(f"size={size} is above max_alive={max_alive}: those that are ready count, too")
+
+
+def _refuse_unfit(options: SandboxOptions) -> None:
+    for name, (allowed, reason) in UNFIT.items():
+        if getattr(options, name, allowed) != allowed:
+            raise ValueError(f"{name}= is not for a pool: {reason}")

@@ -1,0 +1,209 @@
+"""`AsyncSandbox`: strings in, results out, without AutoGen."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.sandbox import (
+    AsyncSandbox,
+    BubblewrapOptions,
+    Limits,
+    OutputChunk,
+    Result,
+    SandboxFileError,
+    SandboxNotStarted,
+)
+from autogen_codeact.sandbox.pool import SandboxPool
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.fixture(params=["docker", "bubblewrap"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    request.getfixturevalue("sandbox_image" if request.param == "docker" else "bubblewrap")
+    return request.param
+
+
+@pytest_asyncio.fixture
+async def box(backend: Any) -> AsyncIterator[AsyncSandbox]:
+    async with AsyncSandbox(backend, tools=[add], timeout=20) as started:
+        yield started
+
+
+async def test_variables_stay_from_block_to_block(box: AsyncSandbox) -> None:
+    await box.run("x = 41")
+    result = await box.run("x + 1")
+    assert type(result) is Result
+    assert (result.value, result.output, result.exit_code, result.state) == ("42", "42\n", 0, "kept")
+    assert (await box.run("echo $((6 * 7))", "sh")).output == "42\n"
+
+
+async def test_a_timeout_of_one_block_keeps_the_session(box: AsyncSandbox) -> None:
+    await box.run("x = 1")
+    result = await box.run("while True: pass", timeout=0.5)
+    assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "restored")
+    assert (await box.run("x")).output == "1\n"
+    with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):
+        await box.run("1", timeout=0)
+
+
+async def test_cancelling_the_task_kills_the_block_and_keeps_the_session(box: AsyncSandbox) -> None:
+    await box.run("x = 1")
+    task = asyncio.ensure_future(box.run("import time; time.sleep(60)"))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await box.run("x")).output == "1\n"
+
+
+async def test_output_is_streamed_and_the_result_comes_last(box: AsyncSandbox) -> None:
+    items = [item async for item in box.stream("print(1); print(2)")]
+    assert type(items[-1]) is Result
+    assert "".join(item.text for item in items if isinstance(item, OutputChunk)) == "1\n2\n" == items[-1].output
+
+
+async def test_closing_the_stream_kills_the_block(box: AsyncSandbox) -> None:
+    async with aclosing(box.stream("import time\nx = 1\nprint('begun', flush=True)\ntime.sleep(60)")) as items:
+        assert isinstance(await anext(items), OutputChunk)
+    assert (await box.run("'x' in globals()")).output == "False\n"
+
+
+async def test_code_calls_typed_functions_of_the_host(box: AsyncSandbox) -> None:
+    result = await box.run("add(40, 2)")
+    assert result.output == "42\n"
+    assert [(call.name, call.arguments, call.result) for call in result.tool_calls] == [("add", {"a": 40, "b": 2}, 42)]
+
+
+async def test_files_go_both_ways(box: AsyncSandbox, tmp_path: Path) -> None:
+    (tmp_path / "sent.txt").write_text("sent")
+    await box.put(tmp_path / "sent.txt")
+    await box.put(tmp_path / "sent.txt", "deep/other.txt")
+    await box.write("text.txt", "grüße")
+    await box.write("data.bin", bytes(range(256)) * 4096)
+    assert sorted(await box.list_files()) == ["data.bin", "deep/other.txt", "sent.txt", "text.txt"]
+    assert (await box.run("open('text.txt').read()")).output == "'grüße'\n"
+    assert await box.read("data.bin") == bytes(range(256)) * 4096
+    assert (await box.get("deep/other.txt", tmp_path / "back.txt")).read_text() == "sent"
+    with pytest.raises(SandboxFileError):
+        await box.read("nothing")
+    with pytest.raises(ValueError, match=r"\.\."):
+        await box.write("../outside", "x")
+
+
+async def test_work_dir_is_synchronised(backend: Any, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("in")
+    async with AsyncSandbox(backend, work_dir=tmp_path) as box:
+        result = await box.run("open('out.txt', 'w').write(open('in.txt').read() + ' and out')")
+        assert box.work_dir == tmp_path
+    assert [artifact.name for artifact in result.artifacts] == ["out.txt"]
+    assert (tmp_path / "out.txt").read_text() == "in and out"
+
+
+async def test_checkpoint_and_rollback(box: AsyncSandbox) -> None:
+    await box.run("x = 1")
+    await box.checkpoint()
+    await box.run("x = 2")
+    await box.rollback()
+    assert (await box.run("x")).output == "1\n"
+
+
+async def test_restart_begins_a_new_session(box: AsyncSandbox) -> None:
+    await box.run("x = 1")
+    await box.restart()
+    result = await box.run("x")
+    assert result.error is not None
+    assert (result.error.type, result.exit_code) == ("NameError", 1)
+    assert box.starts == 2
+
+
+async def test_the_first_block_starts_it_and_after_stop_it_must_be_started(backend: Any) -> None:
+    box = AsyncSandbox(backend)
+    try:
+        with pytest.raises(SandboxNotStarted):
+            _ = box.work_dir
+        assert (await box.run("1 + 1")).output == "2\n"
+    finally:
+        await box.stop()
+    with pytest.raises(SandboxNotStarted, match="call start"):
+        await box.run("1")
+
+
+async def test_process_mode_has_a_new_process_for_each_block(backend: Any) -> None:
+    async with AsyncSandbox(backend, mode="process") as box:
+        await box.run("x = 1")
+        assert (await box.run("print('x' in globals())")).output == "False\n"
+
+
+async def test_auto_takes_bubblewrap_without_an_engine(bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    async with AsyncSandbox(limits=Limits(memory="300m")) as box:
+        assert isinstance(box.options, BubblewrapOptions)
+        assert box.options.limits.memory == "300m"
+        assert (await box.run("1 + 1")).output == "2\n"
+
+
+async def test_options_can_be_given_as_a_model(bubblewrap: None) -> None:
+    async with AsyncSandbox(BubblewrapOptions(mode="session", timeout=5)) as box:
+        assert box.timeout == 5
+        assert (await box.run("1 + 1")).output == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "words"),
+    [
+        ((), {"colour": "red"}, TypeError, "AsyncSandbox() got an unexpected keyword argument 'colour'"),
+        (("firejail",), {}, ValueError, "backend must be 'auto', 'docker' or 'bubblewrap', not 'firejail'"),
+        (("bubblewrap",), {"image": "x"}, TypeError, "AsyncSandbox() got an unexpected keyword argument 'image'"),
+        ((), {"timeout": "soon"}, ValueError, "timeout must be a number of seconds, not 'soon'"),
+        (
+            (BubblewrapOptions(),),
+            {"timeout": 3},
+            TypeError,
+            "timeout: options are given either as BubblewrapOptions or by name",
+        ),
+        ((), {"tools": [3]}, TypeError, "3 is not a tool: give a typed function"),
+    ],
+)
+def test_wrong_options_are_refused(
+    arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        AsyncSandbox(*arguments, **options)
+    assert str(caught.value) == words
+
+
+async def test_takes_sandboxes_of_a_pool(backend: Any) -> None:
+    async with SandboxPool(1, sandbox=backend) as pool:
+        async with AsyncSandbox(pool=pool) as box:
+            assert box.options.backend == backend
+            await box.run("x = 1")
+            assert pool.leased == 1
+        async with AsyncSandbox(pool=pool, timeout=5) as box:
+            assert (await box.run("'x' in globals()")).output == "False\n"
+            assert box.timeout == 5
+        with pytest.raises(ValueError, match="the executor and its pool differ in mode"):
+            AsyncSandbox(pool=pool, mode="process")
+
+
+class TestTheViewInANotebook:
+    async def test_has_text_and_html(self, box: AsyncSandbox) -> None:
+        result = await box.run("open('a.txt', 'w').write('<x>'); print('<b>'); 1 < 2")
+        bundle = result._repr_mimebundle_()
+        assert bundle["text/plain"] == "<b>\nTrue\nFiles: a.txt"
+        assert "&lt;b&gt;\nTrue</pre>" in bundle["text/html"]
+        assert "<b>" not in bundle["text/html"]
+
+    async def test_names_the_error_once(self, box: AsyncSandbox) -> None:
+        text = (await box.run("1 / 0"))._repr_mimebundle_()["text/plain"]
+        assert text.count("ZeroDivisionError: division by zero") == 1
+        timeout = (await box.run("while True: pass", timeout=0.3))._repr_mimebundle_()["text/plain"]
+        assert timeout == "(timeout)"
