@@ -54,6 +54,14 @@ AllowOption = Annotated[
         help="A host that the code may reach, such as api.example.com or '*.example.org:443'; can be repeated.",
     ),
 ]
+OtherOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help='Any other option of the sandbox, such as network=bridge or limits=\'{"memory": "2g"}\'; can be repeated.',
+    ),
+]
 ModeOption = Annotated[Mode, typer.Option(help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
@@ -118,6 +126,7 @@ def _exec(
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
     allow_domain: AllowOption = None,
+    option: OtherOptions = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the code blocks of a markdown file, one after the other, up to the first that fails. No model.
@@ -128,7 +137,8 @@ def _exec(
         from autogen_codeact.cli.run_blocks import run_file
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, tuple(allow_domain or ()))
+        lists = tuple(allow_domain or ()), tuple(option or ())
+        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, *lists)
         raise typer.Exit(run_file(file, choice, as_json=as_json))
 
 
@@ -173,6 +183,7 @@ def _run(
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
     allow_domain: AllowOption = None,
+    option: OtherOptions = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let an agent solve one task by writing code and running it in the sandbox.
@@ -184,11 +195,12 @@ def _run(
         from autogen_codeact.cli.run import Job, run_task
         from autogen_codeact.cli.sandbox import SandboxChoice
 
+        lists = tuple(allow_domain or ()), tuple(option or ())
         kept = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env, untrusted=untrusted),
-            sandbox=SandboxChoice(sandbox.value, image, kept.value, timeout, work_dir, tuple(allow_domain or ())),
+            sandbox=SandboxChoice(sandbox.value, image, kept.value, timeout, work_dir, *lists),
             retries=retries,
             team=team,
             stream=stream,

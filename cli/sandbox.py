@@ -1,4 +1,4 @@
-"""The sandbox that a command's options ask for."""
+"""The sandbox of a command."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.auto import UNSANDBOXED
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
+from autogen_codeact.sandbox.options import parse_texts
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ class SandboxChoice:
         image: Docker image; None for the default one.
         mode: `process` or `session`.
         timeout: Seconds for one block.
-        work_dir: Folder of the host that is kept in step; None for a temporary one.
+        work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
         allow_domains: Hosts that the code may reach.
+        others: Further options as `NAME=VALUE`.
     """
 
     kind: str = "auto"
@@ -43,9 +45,14 @@ class SandboxChoice:
     timeout: float = 60
     work_dir: Path | None = None
     allow_domains: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """What the executor is made with."""
+        """Return the arguments of the executor.
+
+        Raises:
+            ValueError: One of `others` is not the name of an option with a value.
+        """
         options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
         if self.image is not None:
             options["image"] = self.image
@@ -54,12 +61,12 @@ class SandboxChoice:
         if self.kind != "none":
             # The folder is the user's: what the code made belongs there, the code itself does not.
             options["delete_tmp_files"] = True
-        return options
+        return {**options, **parse_texts(self.others)}
 
 
 @asynccontextmanager
 async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
-    """Start the sandbox and stop it afterwards; what it is, if not Docker, is said.
+    """Start the sandbox and stop it afterwards; print which one it is if it is not Docker.
 
     Args:
         choice: Which one.
@@ -77,14 +84,14 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
         )
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=UNSANDBOXED)  # it is said below
+            warnings.filterwarnings("ignore", message=UNSANDBOXED)  # it is printed below
             executor = await choose_executor(choice.kind, **choice.options())
         if choice.kind == "none":
             say(f"warning: {UNSANDBOXED}")
         elif choice.kind == "auto" and isinstance(executor, BubblewrapCommandLineCodeExecutor):
             say("no Docker engine answers, so code runs in bubblewrap")
         await executor.start()
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
     try:
         yield executor
@@ -98,18 +105,18 @@ class _Sayer(logging.Handler):
 
 
 def _say_warnings() -> None:
-    """Show what the library warns of as what this command says."""
+    """Print the library's warnings as messages of this command."""
     logger = logging.getLogger("autogen_codeact")
     if not any(isinstance(handler, _Sayer) for handler in logger.handlers):
         logger.addHandler(_Sayer(logging.WARNING))
 
 
 def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
-    """The result of any executor with the fields that ours have.
+    """Return the result of any executor with the fields that ours have.
 
     Args:
-        result: What the executor gave.
-        seconds: How long it took, for an executor that does not say it.
+        result: The executor's result.
+        seconds: How long it took, for an executor whose result does not contain it.
     """
     if isinstance(result, ExecutionResult):
         return result
@@ -123,7 +130,7 @@ def as_result(result: CodeResult, seconds: float) -> ExecutionResult:
 
 
 async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
-    """Ask the engine what the running container really is.
+    """Return the engine's description of the running container.
 
     Args:
         executor: A started one.
@@ -132,7 +139,7 @@ async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
         SandboxError: The engine does not answer.
     """
 
-    def ask() -> dict[str, Any]:
+    def request() -> dict[str, Any]:
         client = connect()
         try:
             with engine_errors("looking at the sandbox"):
@@ -140,4 +147,4 @@ async def inspect(executor: DockerCommandLineCodeExecutor) -> dict[str, Any]:
         finally:
             client.close()
 
-    return await asyncio.to_thread(ask)
+    return await asyncio.to_thread(request)

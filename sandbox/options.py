@@ -5,11 +5,12 @@ Executors, pools, `Sandbox`, `AsyncSandbox`, the command line and component conf
 
 from __future__ import annotations
 
+import json
 import keyword
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -375,3 +376,36 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: str = "") ->
         if isinstance(cause := first.get("ctx", {}).get("error"), ValueError):
             raise cause from None
         raise ValueError(f"{name}: {first['msg']}") from None
+
+
+def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
+    """Make arguments from texts such as those of a command line.
+
+    Args:
+        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. Lists may be given in several.
+
+    Raises:
+        ValueError: A text has another form, or there is no option of that name.
+    """
+    fields = {**DockerOptions.model_fields, **BubblewrapOptions.model_fields}
+    arguments: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name not in fields:
+            raise ValueError(f"{text!r} is not NAME=VALUE with the name of an option: {', '.join(sorted(fields))}")
+        parsed = _parse_text(fields[name].annotation, value)
+        if isinstance(parsed, list) and name in arguments:
+            parsed = [*arguments[name], *parsed]
+        arguments[name] = parsed
+    return arguments
+
+
+def _parse_text(kind: Any, text: str) -> Any:
+    kinds = (kind, *get_args(kind))
+    is_list = any(get_origin(each) is Sequence for each in kinds)
+    if str in kinds and not is_list:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [text] if is_list else text

@@ -1,0 +1,126 @@
+"""The options model: one place where an option is written down."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options, parse_texts
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"colour": "red"}, TypeError, "DockerOptions() got an unexpected keyword argument 'colour'"),
+        ({"mode": "repl"}, ValueError, "mode must be 'process' or 'session', not 'repl'"),
+        ({"timeout": 0}, ValueError, "Timeout must be greater than or equal to 1 ms (timeout=0.001), not 0 s"),
+        ({"timeout": True}, ValueError, "timeout must be a number of seconds, not True"),
+        ({"lease": -1}, ValueError, "lease must be above 0 seconds, not -1"),
+        ({"limits": "1g"}, TypeError, "limits must be Limits(memory='512m', ...), not '1g'"),
+        ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
+        ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
+        ({"read_only": "perhaps"}, ValueError, "read_only: Input should be a valid boolean, unable to interpret input"),
+        (
+            {"functions_module": "a b"},
+            ValueError,
+            "functions_module must be an identifier such as 'functions', not 'a b'.",
+        ),
+        (
+            {"network": "bridge", "allow_domains": ["a.example"]},
+            ValueError,
+            "allow_domains= is for a sandbox without a network, and network='bridge' gives it one",
+        ),
+        (
+            {"environment": "KEY"},
+            TypeError,
+            "`environment` is one string; give a list of names such as ['API_KEY'], or a mapping.",
+        ),
+    ],
+)
+def test_an_error_says_which_option_is_wrong(options: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error) as caught:
+        parse_options(DockerOptions, options)
+    assert str(caught.value) == words
+
+
+def test_values_of_the_environment_are_never_shown() -> None:
+    options = DockerOptions(environment={"KEY": "s3cr3t"})
+    with pytest.raises(ValueError, match="NUL") as caught:
+        parse_options(DockerOptions, {"environment": {"KEY": "s3cr3t\0"}, "timeout": 3})
+    shown = [repr(options), str(options), str(options.model_dump()), options.model_dump_json(), str(caught.value)]
+    assert "s3cr3t" not in "".join(shown)
+
+
+def test_every_option_is_described() -> None:
+    for model in (DockerOptions, BubblewrapOptions):
+        assert [name for name, field in model.model_fields.items() if not field.description] == []
+
+
+def test_texts_of_a_command_line_become_arguments() -> None:
+    texts = [
+        "network=bridge",
+        'limits={"memory": "2g"}',
+        "preload=numpy",
+        "preload=pandas",
+        "timeout=3",
+        "container_name=12",
+    ]
+    arguments = parse_texts([*texts, "read_only=false", 'languages={"wc": ["wc", "-c"]}', "environment=API_KEY"])
+    assert arguments == {
+        "network": "bridge",
+        "limits": {"memory": "2g"},
+        "preload": ["numpy", "pandas"],
+        "timeout": 3,
+        "container_name": "12",
+        "read_only": False,
+        "languages": {"wc": ["wc", "-c"]},
+        "environment": ["API_KEY"],
+    }
+    assert parse_options(DockerOptions, arguments).limits.memory == "2g"
+    for wrong in ("network", "colour=red"):
+        with pytest.raises(
+            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, auto_remove"
+        ):
+            parse_texts([wrong])
+
+
+# What somebody who adds an option writes is the class body; the rest puts it in the place of the real model.
+PROGRAM = """
+from typing import Annotated
+from pydantic import Field
+from autogen_codeact.sandbox import options
+
+class BubblewrapOptions(options.BubblewrapOptions):
+    dummy: Annotated[int, Field(description="An option that was added.")] = 3
+
+options.BubblewrapOptions = options.OPTIONS["bubblewrap"] = BubblewrapOptions
+
+import asyncio, inspect
+from autogen_codeact.sandbox import AsyncSandbox
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, SandboxPool
+from autogen_codeact.cli.sandbox import SandboxChoice
+from autogen_core.code_executor import CodeExecutor
+
+assert inspect.signature(Executor).parameters["dummy"].default == 3
+assert "dummy: An option that was added. Default 3." in Executor.__init__.__doc__
+config = Executor(dummy=4).dump_component()
+assert config.config["dummy"] == 4
+assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
+assert AsyncSandbox("bubblewrap", dummy=5).options.dummy == 5
+assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
+pool = SandboxPool(sandbox="bubblewrap", dummy=7)
+try:
+    pool.executor(dummy=8)
+except ValueError as error:
+    assert "differ in dummy" in str(error)
+else:
+    raise AssertionError("it is not compared")
+print("found everywhere")
+"""
+
+
+def test_an_option_is_added_in_one_place() -> None:
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, cwd=Path("/"))
+    assert (run.stdout, run.stderr) == ("found everywhere\n", "")
