@@ -137,7 +137,7 @@ class SandboxCodeExecutor(CodeExecutor):
         return await self.sandbox.bare_client()
 
     async def execute_code_blocks(
-        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
     ) -> ExecutionResult:
         """Run blocks one after the other, up to the first that fails.
 
@@ -146,6 +146,7 @@ class SandboxCodeExecutor(CodeExecutor):
         Args:
             code_blocks: The blocks, at least one.
             cancellation_token: Cancelling it kills the running block with everything that it started.
+            context: What the caller adds to the blocks. Default: nothing.
 
         Returns:
             One result for all of them; what the code did is never an exception.
@@ -155,28 +156,10 @@ class SandboxCodeExecutor(CodeExecutor):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
-        return await self.run_blocks(code_blocks, cancellation_token)
-
-    async def run_blocks(
-        self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
-    ) -> ExecutionResult:
-        """Run blocks as `execute_code_blocks` does, for a caller that adds something to them.
-
-        Args:
-            code_blocks: The blocks, at least one.
-            cancellation_token: Cancelling it kills the running block with everything that it started.
-            context: What the caller adds. Default: nothing.
-
-        Returns:
-            One result for all of them.
-
-        Raises:
-            ValueError: There are no blocks.
-            SandboxError: Something around the code broke.
-            asyncio.CancelledError: It was cancelled; the block is dead by then.
-        """
         with CancelledBy(cancellation_token):
             return as_execution_result(await self.sandbox.run_blocks(tuple(code_blocks), context))
+
+    run_blocks = execute_code_blocks
 
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT

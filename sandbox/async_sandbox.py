@@ -14,10 +14,11 @@ from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files import sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.host.block_reply import add_connections, combine, to_result
+from autogen_codeact.sandbox.host.block_request import make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Listener
-from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
+from autogen_codeact.sandbox.lifecycle import WORKSPACE, SandboxLifecycle
 from autogen_codeact.sandbox.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from autogen_codeact.sandbox.result import Result
@@ -172,7 +173,7 @@ class AsyncSandbox(SandboxLifecycle):
                     chunks.finish(number, result)
                 if result.exit_code != 0:
                     break
-            return combine(results)
+            return results[0] if len(results) == 1 else combine(results)
 
     async def _run_block(
         self,
@@ -186,7 +187,10 @@ class AsyncSandbox(SandboxLifecycle):
     ) -> Result:
         options, gateway = self.options, client.gateway
         workspace = self._workspace if replay is None else None
-        request = self._request(block.code, block.language)
+        session = options.mode == "session"
+        request = make_request(
+            block.code, block.language, session=session, workspace=WORKSPACE, languages=self._languages
+        )
         if isinstance(request, Result):
             return request
         self.unrecorded += not context.journalled

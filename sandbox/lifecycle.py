@@ -53,7 +53,7 @@ class SandboxLifecycle:
         if pool is not None and backend == "auto":
             backend = pool.options if not options else pool.options.backend  # type: ignore[assignment]
         self.options = _parse(backend, options)
-        self._undecided = options if backend == "auto" else None
+        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.timeout = self.options.timeout
         """Wall-clock seconds that a block may take."""
         self.starts = 0
@@ -237,7 +237,8 @@ class SandboxLifecycle:
         Raises:
             SandboxStartError: It failed.
         """
-        request = self._request(code, language)
+        session = self.options.mode == "session"
+        request = make_request(code, language, session=session, workspace=WORKSPACE, languages=self._languages)
         assert not isinstance(request, Result)
         scan = self._workspace is not None and language == "sh"  # not for an import, which writes __pycache__
         message = {**request.message, "scan": scan, "delete": request.filename is not None}
@@ -283,10 +284,6 @@ class SandboxLifecycle:
             raise SandboxNotStarted(STOPPED)
         await self.restart()
 
-    def _request(self, code: str, language: str) -> Any:
-        session = self.options.mode == "session"
-        return make_request(code, language, session=session, workspace=WORKSPACE, languages=self._languages)
-
 
 def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:
     if isinstance(backend, SandboxOptions):
@@ -296,11 +293,7 @@ def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) ->
     if backend not in ("auto", *OPTIONS):
         raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
     if backend == "auto":
-        # The start finds out which one. Until then the errors are those of the one that has all these options.
-        bubblewrap_only = options.keys() - DockerOptions.model_fields.keys()
-        backend = (
-            "bubblewrap"
-            if bubblewrap_only and bubblewrap_only <= OPTIONS["bubblewrap"].model_fields.keys()
-            else "docker"
-        )
+        # An option that only bubblewrap has means bubblewrap. Otherwise the start finds out which one; Docker has all the others.
+        bubblewrap_only = OPTIONS["bubblewrap"].model_fields.keys() - OPTIONS["docker"].model_fields.keys()
+        backend = "bubblewrap" if bubblewrap_only & options.keys() else "docker"
     return parse_options(OPTIONS[backend], {"mode": "session", **options}, "AsyncSandbox")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
@@ -14,8 +14,8 @@ from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
 
 R = TypeVar("R", bound=Result)
-_OUTCOMES = get_args(Outcome)
-_STATES = get_args(State)
+_OUTCOMES = {outcome: outcome for outcome in get_args(Outcome)}
+_STATES = {state: state for state in get_args(State)}  # from the best to the worst
 
 
 def to_result(
@@ -44,7 +44,7 @@ def to_result(
             for index, kind in enumerate((b"O", b"E")[: len(dropped)])
         ]
         error = message["error"]
-        outcome = _one_of(_OUTCOMES, message["outcome"])
+        outcome = _OUTCOMES[message["outcome"]]
         return Result(
             exit_code=int(message["exit_code"]),
             output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
@@ -53,13 +53,11 @@ def to_result(
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
             value=None if message["value"] is None else _text_of(message["value"]),
-            error=ErrorInfo(_text_of(error["type"]), _text_of(error["message"]), _line(error["line"]))
-            if error
-            else None,
+            error=_error_info(error) if error else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
             artifacts=artifacts,
-            state=_one_of(_STATES, message["state"]),
+            state=_STATES[message["state"]],
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
             notes=(*notes, *map(_text_of, message["notes"])),
@@ -73,14 +71,9 @@ def _text_of(value: Any) -> str:
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
-def _line(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _one_of(allowed: tuple[str, ...], value: Any) -> Any:
-    if value not in allowed:
-        raise ValueError(f"{value!r} is none of {allowed}")
-    return value
+def _error_info(error: Mapping[str, Any]) -> ErrorInfo:
+    line = error["line"]
+    return ErrorInfo(_text_of(error["type"]), _text_of(error["message"]), None if line is None else int(line))
 
 
 def _text(data: bytearray, dropped: int, tail: int) -> str:
@@ -135,7 +128,7 @@ def combine(results: Sequence[R]) -> R:
         artifacts=tuple(files.values()),
         tool_calls=tuple(call for result in results for call in result.tool_calls),
         connections=tuple(each for result in results for each in result.connections),
-        state=max((result.state for result in results), key=_STATES.index),
+        state=max((result.state for result in results), key=list(_STATES).index),
         notes=tuple(note for result in results for note in result.notes),
         files_before=None,
     )

@@ -1,0 +1,69 @@
+"""Counts the functions and modules of this package that one block passes through on the host.
+
+A block runs in a real bubblewrap sandbox, from `execute_code_blocks` to its result, in session mode with `work_dir`. Each of our
+functions that is called during that time is counted once.
+
+Run: python benchmarks/functions_per_block.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import threading
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+
+ROOT = str(Path(__file__).resolve().parents[1])
+FOLDERS = ("sandbox", "executors")
+
+
+def ours(frame: FrameType) -> tuple[str, str] | None:
+    """Return module and name of a function of this package, or None."""
+    code = frame.f_code
+    if not code.co_filename.startswith(ROOT):
+        return None
+    path = Path(code.co_filename).relative_to(ROOT)
+    if path.parts[0] not in FOLDERS or code.co_name.startswith("<"):
+        return None
+    return str(path), code.co_qualname
+
+
+async def count() -> Counter[tuple[str, str]]:
+    """Run some blocks, and count the calls of one."""
+    calls: Counter[tuple[str, str]] = Counter()
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and (name := ours(frame)) is not None:
+            calls[name] += 1
+
+    with tempfile.TemporaryDirectory() as folder:
+        async with BubblewrapCommandLineCodeExecutor(mode="session", work_dir=folder) as executor:
+            block = [CodeBlock(code="1 + 1", language="python")]
+            for _ in range(5):
+                await executor.execute_code_blocks(block, CancellationToken())
+            await asyncio.sleep(0.2)
+            threading.setprofile_all_threads(profile) if sys.version_info >= (3, 12) else sys.setprofile(profile)
+            await executor.execute_code_blocks(block, CancellationToken())
+            threading.setprofile_all_threads(None) if sys.version_info >= (3, 12) else sys.setprofile(None)
+    return calls
+
+
+def main() -> None:
+    """Print the functions, by module."""
+    calls = asyncio.run(count())
+    for (module, function), number in sorted(calls.items()):
+        print(f"{module:40} {function:45} {number}")
+    print(f"{len(calls)} functions in {len({module for module, _ in calls})} modules, {sum(calls.values())} calls")
+
+
+if __name__ == "__main__":
+    main()
