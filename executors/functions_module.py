@@ -8,7 +8,6 @@ import __future__
 
 import ast
 import inspect
-import keyword
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from string import Template
@@ -16,6 +15,8 @@ from types import FunctionType
 from typing import Any, TypeGuard
 
 from autogen_core.code_executor import Alias, FunctionWithRequirements, FunctionWithRequirementsStr, ImportFromModule
+
+from autogen_codeact.sandbox.options import check_module_name
 
 WithRequirements = FunctionWithRequirements[Any, Any] | FunctionWithRequirementsStr
 CodeFunction = WithRequirements | Callable[..., Any]
@@ -26,23 +27,6 @@ name, for example `from $module_name import foo` for a function `foo`, and call 
 
 $functions"""
 """A `string.Template` with the fields `$module_name` and `$functions`."""
-
-
-def check_module_name(name: str) -> str:
-    """Check the name of the module that the functions go into.
-
-    Args:
-        name: The name.
-
-    Returns:
-        The same name.
-
-    Raises:
-        ValueError: `import` could not name it.
-    """
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
-    return name
 
 
 def build_functions_source(functions: Sequence[CodeFunction]) -> str:

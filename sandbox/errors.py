@@ -1,7 +1,7 @@
-"""What can break around the code. What the code itself did is an `ExecutionResult`, never one of these.
+"""What can break around the code. What the code itself did is a `Result`, never one of these.
 
 SandboxError
-├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image to be had
+├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image available
 ├── SandboxStartError        (RuntimeError)       the engine answers, the sandbox did not come up
 │   └── SandboxNameInUse     (FileExistsError)    a live sandbox already has this name
 ├── SandboxDied              (ConnectionError)    it was running and is gone, with the exit detail
@@ -30,7 +30,7 @@ class SandboxError(Exception):
 
 
 class SandboxUnavailable(SandboxError, ConnectionError):
-    """No sandbox can be had on this machine as it is."""
+    """No sandbox is available on this machine as it is."""
 
 
 class SandboxStartError(SandboxError, RuntimeError):
@@ -38,7 +38,7 @@ class SandboxStartError(SandboxError, RuntimeError):
 
 
 class SandboxNameInUse(SandboxStartError, FileExistsError):
-    """A live sandbox already holds the asked-for name; it was left alone."""
+    """A live sandbox already has the requested name; it was left alone."""
 
 
 class SandboxDied(SandboxError, ConnectionError):
@@ -54,7 +54,7 @@ class SandboxProtocolError(SandboxError, RuntimeError):
 
 
 class SandboxNotStarted(SandboxError, RuntimeError):
-    """The executor was used before `start()` or after `stop()`."""
+    """The sandbox was used before `start()` or after `stop()`."""
 
 
 class SandboxFileError(SandboxError, OSError):

@@ -71,7 +71,12 @@ def _check_network(value: object) -> object:
     return value
 
 
-def _check_module_name(name: str) -> str:
+def check_module_name(name: str) -> str:
+    """Return the name of a module.
+
+    Raises:
+        ValueError: `import` could not name it.
+    """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f"functions_module must be an identifier such as 'functions', not {name!r}.")
     return name
@@ -158,7 +163,7 @@ class SandboxOptions(BaseModel):
     functions_packages: Annotated[
         Sequence[str], _names("functions_packages"), Field(description="Python packages that this module needs.")
     ] = ()
-    functions_module: Annotated[str, AfterValidator(_check_module_name), Field(description="Name of this module.")] = (
+    functions_module: Annotated[str, AfterValidator(check_module_name), Field(description="Name of this module.")] = (
         "functions"
     )
     init_command: Annotated[

@@ -13,6 +13,7 @@ from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.options import SandboxOptions
+from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
@@ -34,6 +35,7 @@ class Sandbox:
         tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
         approve_tool: Asked before each call to a tool. A call is made only if it approves.
         progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
+        pool: A pool of sandboxes with the same options: the start takes one of them.
         options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
 
     Raises:
@@ -48,9 +50,12 @@ class Sandbox:
         tools: Sequence[Tool] = (),
         approve_tool: ApproveTool | None = None,
         progress: Callable[[str], None] | None = None,
+        pool: SandboxPool | None = None,
         **options: Any,
     ) -> None:
-        self._sandbox = AsyncSandbox(backend, tools=tools, approve_tool=approve_tool, progress=progress, **options)
+        self._sandbox = AsyncSandbox(
+            backend, tools=tools, approve_tool=approve_tool, progress=progress, pool=pool, **options
+        )
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -18,7 +18,7 @@ _STREAMS: dict[bytes, Stream] = {b"O": "stdout", b"E": "stderr"}
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """A piece of what a block has written.
+    """A piece of a block's output.
 
     Args:
         block: Which of the blocks, from 0.
@@ -46,7 +46,7 @@ class OutputChunks:
         self._held: set[Stream] = set()
 
     def listener(self, block: int) -> Listener:
-        """Make what is told of one block's output.
+        """Return the callback for one block's output.
 
         Args:
             block: Which of the blocks, from 0.
@@ -58,7 +58,7 @@ class OutputChunks:
         def listen(kind: bytes, data: bytes) -> None:
             stream = _STREAMS[kind]
             if len(data) > room[kind]:
-                # The tail, which the runner has kept until now: only the result says what is missing before it.
+                # This is the tail, which the runner has kept until now: only the result shows what is missing before it.
                 self._held.add(stream)
                 data = data[: room[kind]]
             room[kind] -= len(data)
@@ -70,11 +70,11 @@ class OutputChunks:
         return listen
 
     def finish(self, block: int, result: Result) -> None:
-        """Show what is left of a block's output.
+        """Emit the rest of a block's output.
 
         Args:
             block: Which of the blocks, from 0.
-            result: What came of it.
+            result: Its result.
         """
         texts = {"stdout": result.output if result.stdout is None else result.stdout, "stderr": result.stderr or ""}
         for stream in sorted(self._held, reverse=True):
@@ -83,11 +83,11 @@ class OutputChunks:
             self._put(OutputChunk(block, "stdout", TIMEOUT_LINE))
 
     def close(self) -> None:
-        """Say that no more will come."""
+        """End the iteration: there is no more output."""
         self._put(None)
 
     def _put(self, item: OutputChunk | None) -> None:
-        # What is still on its way when the reader's loop has closed has nobody to read it.
+        # After the reader's event loop has closed there is no reader.
         if not self._loop.is_closed():
             hand_over(self._loop, self._queue.put_nowait, item)
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from autogen_codeact.executors import SandboxError, SandboxPool, SandboxTimeout
-from autogen_codeact.executors import pool as pool_module
+from autogen_codeact.sandbox import pool as pool_module
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..abuse.test_h_cancel import CancelAt
