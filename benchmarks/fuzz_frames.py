@@ -23,8 +23,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from autogen_core.code_executor import CodeBlock
-
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.tools.host_tools import HostTools
@@ -36,6 +34,7 @@ from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import ToolBroker
 
 RUNNER = Path(protocol.__file__).parent / "runner"
@@ -282,7 +281,7 @@ def host_calls(maker: Maker) -> None:
 
 
 async def _host_calls(maker: Maker) -> None:
-    calls = BROKER.block(CodeBlock(code="pass", language="python"))
+    calls = BROKER.block("pass", "python", NO_CONTEXT)
     answers: list[bytes] = []
     calls.open(answers.append)
     taken = set()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike, sources
+from autogen_codeact.executors.tools.adapters import as_host_tool
+from autogen_codeact.executors.tools.approval import with_tokens
+from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.tool import HostTool
 
 
@@ -32,11 +36,11 @@ class ExecutorTools:
 
     def __init__(self, tools: Sequence[ToolLike], limits: ToolLimits | None, approve: ApproveTool | None) -> None:
         self._limits = limits if limits is not None else ToolLimits()
-        self._approve = _checked(approve)
+        self._approve = self._approving = _checked(approve)
         self._tools = HostTools(tools)
         self._mine: tuple[HostTool, ...] = ()
         self._at_start: frozenset[str] = frozenset()
-        self.broker = ToolBroker((), self._limits, self._approve)
+        self.broker = ToolBroker((), self._limits, with_tokens(approve))
         self._hand_over(self._tools.tools or ())
 
     def add(self, tools: Sequence[ToolLike], approve: ApproveTool | None) -> None:
@@ -46,13 +50,14 @@ class ExecutorTools:
             TypeError: Something is no tool, or `approve` can't be called.
             ValueError: A tool can't be used, or somebody else approves already.
         """
-        if approve is not None and self.broker.approve not in (None, approve):
+        if approve is not None and self._approving not in (None, approve):
             raise ValueError(
                 "two would approve the calls to host tools: give approve_tool to one of agents and executor"
             )
         checked = _checked(approve)
         self._tools.add(tools)
-        self.broker.approve = self.broker.approve or checked
+        self._approving = self._approving or checked
+        self.broker.approve = with_tokens(self._approving)
         self._hand_over(self._tools.tools or ())
 
     def offer(self, tool: HostTool) -> None:
@@ -64,8 +69,9 @@ class ExecutorTools:
         Raises:
             ValueError: Another tool has its name.
         """
-        if self.broker.tools.get(tool.name) is not tool:
-            self.broker.swap((), [tool])
+        offered = as_host_tool(tool)
+        if self.broker.tools.get(tool.name) != offered:
+            self.broker.swap((), [offered])
             self.broker.unasked.add(tool.name)
 
     @property
@@ -113,7 +119,10 @@ class ExecutorTools:
 
     def block(self, block: CodeBlock, context: RunContext) -> BlockCalls | None:
         """What takes the calls of one block; None where there are no tools."""
-        return self.broker.block(block, context) if self.broker.tools else None
+        tools = {name: as_host_tool(tool) for name, tool in context.tools.items()}
+        return (
+            self.broker.block(block.code, block.language, replace(context, tools=tools)) if self.broker.tools else None
+        )
 
     def dump(self) -> dict[str, Any]:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.

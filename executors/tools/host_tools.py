@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Tool, Workbench
 
+from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool, is_host_tool
 from autogen_codeact.executors.tools.described import BaseToolHostTool, is_tool
 from autogen_codeact.executors.tools.workbench import OpenWorkbench
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
-from autogen_codeact.sandbox.tools.shapes import Names
-from autogen_codeact.sandbox.tools.stub import SHARED, values_source
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool
 
-ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
+ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
 """What can be given as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
 
 
@@ -42,7 +41,6 @@ class HostTools:
         self._given: tuple[ToolLike, ...] = ()
         self._added: tuple[ToolLike, ...] = ()
         self._threads = Threads()
-        self._names = Names()
         self._ready: list[HostTool | Workbench] = []
         self._open: tuple[HostTool, ...] | None = None
         self._benches: list[OpenWorkbench] = []
@@ -77,20 +75,18 @@ class HostTools:
     def _take(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
         if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
             raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
-        names = self._names.copy()
-        ready = [each if isinstance(each, Workbench) else self._adapt(each, names) for each in tools]
-        self._names = names
+        ready = [each if isinstance(each, Workbench) else self._adapt(each) for each in tools]
+        _check_names([each for each in self._ready + ready if not isinstance(each, Workbench)])
         self._ready += ready
         return tuple(tools)
 
-    def _adapt(self, tool: ToolLike, names: Names) -> HostTool:
+    def _adapt(self, tool: ToolLike) -> HostTool:
         if is_host_tool(tool):
-            names.tool(tool.name, f"a {type(tool).__name__}")
-            return tool
+            return as_host_tool(tool)
         if is_tool(tool):
-            return BaseToolHostTool(cast(Tool, tool), names)
+            return BaseToolHostTool(cast(Tool, tool))
         if callable(tool):
-            return FunctionHostTool(tool, names, self._threads)
+            return FunctionHostTool(tool, self._threads, AUTOGEN)
         raise TypeError(
             f"{tool!r} is no tool: give a function, an AutoGen tool, a Workbench, or an object with name, signature, "
             "description, source and run."
@@ -110,7 +106,6 @@ class HostTools:
         if self._open is not None:
             return self._open
         tools: list[HostTool] = []
-        names = self._names.copy()
         running = {id(bench.workbench): bench for bench in self._benches}
         try:
             for each in self._ready:
@@ -120,7 +115,8 @@ class HostTools:
                 bench = running.get(id(each)) or OpenWorkbench(each)
                 if bench not in self._benches:
                     self._benches.append(bench)
-                tools += await bench.start(names)
+                tools += await bench.start()
+            _check_names(tools)
         except BaseException:
             with contextlib.suppress(Exception):
                 await self.stop()
@@ -221,32 +217,16 @@ def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
     return tools
 
 
-def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]:
-    """Write the definitions from which the sandbox makes tools.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        Name and definition of each thing, in order and once: of a tool that brings its own source that, of others data, behind
-        the code that makes stubs and the data of the classes that they need.
-    """
-    written: dict[str, str | dict[str, Any]] = {}
+def _check_names(tools: Sequence[HostTool]) -> None:
+    known = {"ToolError", "ToolRefused"}
     for tool in tools:
-        source = tool.source
-        if isinstance(source, str):
-            written[tool.name] = source
-            continue
-        written.setdefault(SHARED, values_source())
-        for each in source.classes:
-            written.setdefault(each.name, dict(each.data))
-        written[tool.name] = source.data
-    return list(written.items())
-
-
-def is_host_tool(thing: object) -> TypeGuard[HostTool]:
-    """Whether it is a host tool already."""
-    return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
+        if tool.name in known:
+            origin = getattr(tool, "origin", f"a {type(getattr(tool, 'tool', tool)).__name__}")
+            raise ValueError(
+                f"Two tools, or a tool and an exception, would be called `{tool.name}` in the sandbox; the second is {origin}. "
+                "Rename one (a workbench has tool_overrides, a FunctionTool takes name=)."
+            )
+        known.add(tool.name)
 
 
 def _is_same(one: ToolLike, other: ToolLike) -> bool:

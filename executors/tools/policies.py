@@ -13,9 +13,10 @@ from autogen_core import Component, ComponentBase, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, ConfigDict, Field
 
+from autogen_codeact.executors.tools.approval import ToolApprovalRequest
 from autogen_codeact.executors.tools.host_tools import load_tools
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.tools.approval import ToolApproval, ToolApprovalRequest
+from autogen_codeact.sandbox.tools.approval import ToolApproval
 from autogen_codeact.sandbox.tools.payloads import aside, is_small, json_text, least_size
 from autogen_codeact.sandbox.tools.terminal import Question, ask
 

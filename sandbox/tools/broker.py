@@ -12,12 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autogen_core import CancellationToken, Image
-from autogen_core.code_executor import CodeBlock
-
-from autogen_codeact.executors.tools.host_tools import sources
 from autogen_codeact.sandbox.errors import SandboxProtocolError
-from autogen_codeact.sandbox.host.loops import hand_over
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
@@ -31,7 +26,8 @@ from autogen_codeact.sandbox.tools.payloads import (
     write_answer,
     write_error,
 )
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.stub import sources
+from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer, ToolArgumentError
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -107,9 +103,9 @@ class ToolBroker:
             "call_bytes": parse_size(self.limits.call_bytes),
         }
 
-    def block(self, block: CodeBlock, context: RunContext) -> BlockCalls:
-        """Make what takes the calls of one block, on the running event loop."""
-        return BlockCalls(self, block, context)
+    def block(self, code: str, language: str, context: RunContext) -> BlockCalls:
+        """Return what answers the calls of one block, on the running event loop."""
+        return BlockCalls(self, code, language, context)
 
 
 @dataclass(eq=False)
@@ -122,9 +118,8 @@ class _Call:
     result: Any = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
-    images: tuple[Image, ...] = ()
+    images: tuple[Picture, ...] = ()
     error_bases: tuple[str, ...] = ()
-    token: CancellationToken = field(default_factory=CancellationToken)
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
 
@@ -134,14 +129,15 @@ class BlockCalls:
 
     Args:
         broker: The broker.
-        block: The block.
+        code: The block.
+        language: Its language.
         context: What its caller adds.
     """
 
-    def __init__(self, broker: ToolBroker, block: CodeBlock, context: RunContext) -> None:
+    def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext) -> None:
         self._broker = broker
         self._limits = broker.limits
-        self._block = block
+        self._code, self._language = code, language
         self._loop = asyncio.get_running_loop()
         # Tools see the context variables of who runs the block, not those of the connection's thread.
         self._context = contextvars.copy_context()
@@ -196,7 +192,7 @@ class BlockCalls:
     def _hand_over(self, work: Callable[..., None], *arguments: Any) -> None:
         # Where the loop has been closed, nobody waits for the block any more.
         with contextlib.suppress(RuntimeError):
-            hand_over(self._loop, work, *arguments, context=self._context)
+            self._loop.call_soon_threadsafe(work, *arguments, context=self._context)
 
     # On the event loop
 
@@ -270,13 +266,12 @@ class BlockCalls:
             )
         approve = self._broker.asks_for(tool)
         if approve is not None:
-            block, token = self._block, call.token
-            asked = ToolApprovalRequest(
-                tool.name, request.copies[2], tool.signature, tool.description, block.code, block.language, token
+            waiting = ToolApprovalRequest(
+                tool.name, request.copies[2], tool.signature, tool.description, self._code, self._language
             )
-            await self._ask(approve, asked)
+            await self._ask(approve, waiting)
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
-        return await tool.run(request.copies[1], call.token)
+        return await tool.run(request.copies[1])
 
     async def _ask(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
         try:
@@ -330,10 +325,6 @@ class BlockCalls:
 
     def _call_off(self, call: _Call) -> None:
         """Cancel what may not even notice."""
-        try:
-            call.token.cancel()
-        except Exception:
-            logger.exception("calling off the host tool %s failed", call.name)
         if call.task is not None:
             call.task.cancel()
 

@@ -13,7 +13,8 @@ from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.tools.host_tools import HostTools, sources
+from autogen_codeact.executors.tools.host_tools import HostTools
+from autogen_codeact.sandbox.tools.stub import sources
 
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB

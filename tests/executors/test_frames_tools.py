@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core.code_executor import CodeBlock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.payloads import read_call
 
@@ -28,7 +28,7 @@ from .test_runner_old_python import VERSIONS, needs_namespaces, python
 
 __all__ = ["python"]
 
-BLOCK = CodeBlock(code="pass", language="python")
+BLOCK = ("pass", "python", NO_CONTEXT)
 
 
 async def echo(thing: Any = None) -> Any:
@@ -37,7 +37,7 @@ async def echo(thing: Any = None) -> Any:
 
 
 def calls(**limits: Any) -> BlockCalls:
-    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(BLOCK)
+    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(*BLOCK)
 
 
 def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
@@ -119,7 +119,7 @@ class TestTheHost:
 
         endless.__name__ = "echo"
         broker = ToolBroker([Tool(endless)], ToolLimits(in_flight=3, call_bytes="10k"))
-        taking = broker.block(BLOCK)
+        taking = broker.block(*BLOCK)
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):
