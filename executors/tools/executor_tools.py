@@ -41,7 +41,7 @@ class ExecutorTools:
         self._mine: tuple[HostTool, ...] = ()
         self._at_start: frozenset[str] = frozenset()
         self.broker = ToolBroker((), self._limits, with_tokens(approve))
-        self._hand_over(self._tools.tools or ())
+        self._use(self._tools.tools or ())
 
     def add(self, tools: Sequence[ToolLike], approve: ApproveTool | None) -> None:
         """Take an agent's tools; its config keeps them.
@@ -58,7 +58,7 @@ class ExecutorTools:
         self._tools.add(tools)
         self._approving = self._approving or checked
         self.broker.approve = with_tokens(self._approving)
-        self._hand_over(self._tools.tools or ())
+        self._use(self._tools.tools or ())
 
     def offer(self, tool: HostTool) -> None:
         """Take a tool of ours: no config keeps it, no list shows it, and nobody need approve its calls.
@@ -71,8 +71,8 @@ class ExecutorTools:
         """
         offered = as_host_tool(tool)
         if self.broker.tools.get(tool.name) != offered:
-            self.broker.swap((), [offered])
-            self.broker.unasked.add(tool.name)
+            self.broker.replace((), [offered])
+            self.broker.without_approval.add(tool.name)
 
     @property
     def known(self) -> tuple[HostTool, ...] | None:
@@ -88,15 +88,15 @@ class ExecutorTools:
         Raises:
             Exception: What a workbench raised.
         """
-        self._hand_over(await self._tools.start())
+        self._use(await self._tools.start())
         return self._mine
 
     async def stop(self) -> None:
         """Stop the workbenches that were started here."""
         await self._tools.stop()
 
-    def _hand_over(self, tools: Sequence[HostTool]) -> None:
-        self.broker.swap(self._mine, tools)
+    def _use(self, tools: Sequence[HostTool]) -> None:
+        self.broker.replace(self._mine, tools)
         self._mine = tuple(tools)
 
     def settings(self) -> dict[str, Any]:
