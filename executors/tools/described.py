@@ -15,7 +15,7 @@ from autogen_codeact.sandbox.tools.answers import to_answer
 from autogen_codeact.sandbox.tools.arguments import MAX_PROBLEMS, result_of, validated
 from autogen_codeact.sandbox.tools.function import contained, merged_definitions
 from autogen_codeact.sandbox.tools.names import identifier
-from autogen_codeact.sandbox.tools.payloads import aside, is_small
+from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.stub import StubbedTool, parameters_of, write_stub
 from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 from autogen_codeact.sandbox.tools.type_text import TypeTexts
@@ -73,14 +73,14 @@ class BaseToolHostTool(StubbedTool):
         unknown = [] if self._open else [f"{name} is not known" for name in arguments if name not in self._known]
         if unknown:
             raise ToolArgumentError("; ".join(unknown[:MAX_PROBLEMS]))
-        await aside(not is_small(arguments), lambda: self._validate(arguments))
+        await offload(not is_small(arguments), lambda: self._validate(arguments))
         value = await contained(with_token(lambda token: self._tool.run_json(arguments, token)))
         if self._gives_text:
             return ToolAnswer(self._tool.return_value_as_string(value))
         if isinstance(value, ToolResult):
-            return await aside(True, lambda: answer_of(value, self.name))
+            return await offload(True, lambda: answer_of(value, self.name))
         dump = self._result.dump if self._result is not None else None
-        return await aside(not is_small(value), lambda: to_answer(value, self.name, dump, from_autogen))
+        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump, from_autogen))
 
     def _validate(self, arguments: Mapping[str, Any]) -> None:
         validated(lambda given: self._model.model_validate_json(json.dumps(given)), arguments)
@@ -102,7 +102,7 @@ def _of(model: type[BaseModel]) -> type[BaseModel]:
 
 
 def _gives_text(tool: Tool) -> bool:
-    # What agents and teams did is for AutoGen to read; code gets their words. Importing them takes a second.
+    # The result of agents and teams is their text. The class is not imported, because that takes a second.
     kind = tool.return_type()
     return isinstance(kind, type) and kind.__name__ == "TaskResult" and kind.__module__.startswith("autogen_agentchat.")
 

@@ -19,15 +19,15 @@ from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
-"""What can be given as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
+"""What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
 
 
 _LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
-"""What the tools of configs were made of."""
+"""The configs from which tools were loaded."""
 
 
 class HostTools:
-    """The tools of an executor; what workbenches have is known once they are started.
+    """The tools of an executor; those of workbenches are known once they are started.
 
     Args:
         tools: Functions, AutoGen tools, workbenches and host tools.
@@ -44,7 +44,7 @@ class HostTools:
         self._ready: list[HostTool | Workbench] = []
         self._open: tuple[HostTool, ...] | None = None
         self._benches: list[OpenWorkbench] = []
-        self._given = self._take(tools)
+        self._given = self._add(tools)
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -57,9 +57,9 @@ class HostTools:
         return self._open
 
     def add(self, tools: Sequence[ToolLike]) -> None:
-        """Take more tools, which `dump` leaves to whoever gave them; there must be a `start` before workbenches are known.
+        """Add tools, which `dump` does not write; the tools of workbenches are known after `start`.
 
-        What is there already is left alone, so that agents can share an executor.
+        Tools that were added before are ignored, so that agents can share an executor.
 
         Raises:
             TypeError: Something is no tool.
@@ -68,11 +68,11 @@ class HostTools:
         if isinstance(tools, Sequence) and not isinstance(tools, str):
             here = (*self._given, *self._added)
             tools = [each for each in tools if not any(_is_same(each, tool) for tool in here)]
-        self._added += self._take(tools)
+        self._added += self._add(tools)
         if tools:
             self._open = None
 
-    def _take(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
+    def _add(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
         if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
             raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
         ready = [each if isinstance(each, Workbench) else self._adapt(each) for each in tools]
@@ -93,7 +93,7 @@ class HostTools:
         )
 
     async def start(self) -> tuple[HostTool, ...]:
-        """Start the workbenches that don't run yet, and ask all for their tools; does nothing where that was done.
+        """Start the workbenches that have not been started, and list their tools.
 
         Returns:
             All host tools, in the order given.
@@ -147,7 +147,7 @@ class HostTools:
 
 
 def host_tools(tools: Sequence[ToolLike]) -> HostTools:
-    """Take what users pass as `tools=[…]`.
+    """Convert what users pass as `tools=[…]`.
 
     Args:
         tools: Typed functions (sync or async), AutoGen tools, workbenches, host tools.
@@ -166,7 +166,7 @@ def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
     """Write tools for a config.
 
     Args:
-        tools: What was given as `tools=[…]`.
+        tools: What was passed as `tools=[…]`.
 
     Raises:
         ValueError: Some are no components; the message names all of them.
@@ -196,10 +196,10 @@ def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
 
 
 def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
-    """Make the tools of a config.
+    """Load the tools of a config.
 
     Args:
-        models: What `HostTools.dump` gave.
+        models: The result of `HostTools.dump`.
 
     Raises:
         TypeError: One is neither a tool nor a workbench.

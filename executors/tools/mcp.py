@@ -1,7 +1,7 @@
-"""Tools of an MCP server, seen through AutoGen's `McpWorkbench`.
+"""Tools of an MCP server, through AutoGen's `McpWorkbench`.
 
-The workbench leaves out two things that code can't do without: the definitions of nested types, and structured results.
-Where its session can be reached they are taken from there; a workbench that can't be looked into is used as any other.
+The workbench leaves out the definitions of nested types, and structured results. They are read from its session; a subclass is
+used as any other workbench.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def stop_mcp(workbench: Workbench, timeout: float) -> None:
     """
     actor: Any = getattr(workbench, "_actor", None)
     working: asyncio.Task[None] | None = getattr(actor, "_actor_task", None)
-    # Before the server has said hello, its actor hears nothing else.
+    # Until the server has answered the first request, its actor processes no other.
     if getattr(workbench, "initialize_result", None) is not None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -92,7 +92,7 @@ class McpTools:
         return SchemaHostTool(schema["name"], description, raw.inputSchema, call, "the McpWorkbench", result=result)
 
     async def _request(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
-        # The actor hands back a coroutine that does the work.
+        # The actor returns a coroutine that does the work.
         actor: Any = getattr(self._workbench, "_actor", None)
         if actor is None:
             raise RuntimeError("The McpWorkbench has been stopped: start the executor again.")

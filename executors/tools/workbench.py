@@ -1,4 +1,4 @@
-"""AutoGen's workbenches as sources of host tools: started, asked for their tools, and stopped again."""
+"""AutoGen's workbenches as sources of host tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autogen_core.tools import StaticStreamWorkbench, StaticWorkbench, ToolSchem
 from autogen_codeact.executors.tools.adapters import answer_of, with_token
 from autogen_codeact.executors.tools.described import BaseToolHostTool
 from autogen_codeact.executors.tools.mcp import McpTools, is_mcp, is_running, stop_mcp
-from autogen_codeact.sandbox.tools.payloads import aside, is_small
+from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
 from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
@@ -32,7 +32,7 @@ class OpenWorkbench:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> Sequence[HostTool]:
-        """Start it, unless it says that it has been, and list its tools.
+        """Start it, unless it is running, and list its tools.
 
         Raises:
             TimeoutError: It did not answer within 60 s.
@@ -68,7 +68,7 @@ class OpenWorkbench:
         async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
             self._checked()
             result = await with_token(lambda token: self.workbench.call_tool(name, arguments, token))
-            return await aside(not is_small(result), lambda: answer_of(result, name))
+            return await offload(not is_small(result), lambda: answer_of(result, name))
 
         origin = f"the {type(self.workbench).__name__}"
         return SchemaHostTool(name, str(schema.get("description") or ""), schema.get("parameters") or {}, call, origin)
@@ -90,7 +90,7 @@ class OpenWorkbench:
             return
         self._started = False
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            return  # it went down with its event loop
+            return  # it ended with its event loop
         if is_mcp(self.workbench):
             await stop_mcp(self.workbench, STOP_TIMEOUT_S)
             return
@@ -99,7 +99,7 @@ class OpenWorkbench:
 
 
 def _static_tools(workbench: Workbench) -> Sequence[HostTool]:
-    """The tools themselves: asked through the workbench, each would give back text only."""
+    """Return the tools themselves: called through the workbench, each would return text only."""
     overrides = getattr(workbench, "_tool_overrides", {})
     tools = []
     for tool in getattr(workbench, "_tools", []):

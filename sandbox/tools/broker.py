@@ -165,7 +165,7 @@ class BlockCalls:
         self._limits = broker.limits
         self._code, self._language = code, language
         self._loop = asyncio.get_running_loop()
-        # Tools see the context variables of who runs the block, not those of the connection's thread.
+        # Tools run with the context variables of the block's caller, not those of the connection's thread.
         self._context = contextvars.copy_context()
         self._caller = context
         self._send: Callable[[bytes], None] | None = None
@@ -219,7 +219,7 @@ class BlockCalls:
         self._schedule(self._on_call, number, payload[_NUMBER.size :])
 
     def _schedule(self, work: Callable[..., None], *arguments: Any) -> None:
-        # Where the loop has been closed, nobody waits for the block any more.
+        # If the loop has been closed, the block's caller has gone.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(work, *arguments, context=self._context)
 

@@ -14,7 +14,7 @@ from typing import Any
 from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
 from autogen_codeact.sandbox.tools.arguments import Arguments, result_of
 from autogen_codeact.sandbox.tools.names import checked_name
-from autogen_codeact.sandbox.tools.payloads import aside, is_small
+from autogen_codeact.sandbox.tools.payloads import is_small, offload
 from autogen_codeact.sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer
@@ -94,7 +94,7 @@ class FunctionHostTool(StubbedTool):
             Exception: What the function raised.
         """
         token = self._library.token() if self._token is not None and self._library.token is not None else None
-        call = await aside(not is_small(arguments), lambda: self._bound(arguments, token))
+        call = await offload(not is_small(arguments), lambda: self._bound(arguments, token))
         try:
             if self._is_async:
                 value = await contained(self._function(*call.args, **call.kwargs))
@@ -107,7 +107,7 @@ class FunctionHostTool(StubbedTool):
                 token.cancel()
             raise
         dump = self._result.dump if self._result is not None else None
-        return await aside(not is_small(value), lambda: to_answer(value, self.name, dump, self._library.convert))
+        return await offload(not is_small(value), lambda: to_answer(value, self.name, dump, self._library.convert))
 
     def _bound(self, arguments: Mapping[str, Any], token: Any) -> inspect.BoundArguments:
         values = self._arguments.validate(arguments)

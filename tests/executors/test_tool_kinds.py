@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
@@ -19,7 +18,6 @@ from autogen_core.tools import (
     ToolOverride,
     ToolResult,
     ToolSchema,
-    Workbench,
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
@@ -31,6 +29,7 @@ from autogen_codeact.executors.tools.adapters import from_autogen, to_image
 from autogen_codeact.executors.tools.host_tools import HostTools, host_tools, load_tools
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
+from .shelf import Shelf
 from .stub_host import StubHost
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -67,57 +66,24 @@ def double(number: int, times: int = 2) -> int:
     return number * times
 
 
-class Shelf(Workbench):
-    """A workbench of somebody's own."""
-
-    component_provider_override = "tests.Shelf"
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.result = ToolResult(name="look-up", result=[TextResultContent(content="found")])
-
-    async def list_tools(self) -> list[ToolSchema]:
-        nested = {"type": "object", "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}}}
-        return [
-            ToolSchema(
-                name="look-up",
-                description="Look something up.",
-                parameters={
-                    "type": "object",
-                    "properties": {
-                        "most": {"type": "integer", "minimum": 1, "default": 10},
-                        "key-word": {"type": "string", "description": "What to look for."},
-                        "filter": nested,
-                        "kinds": {"type": "array", "items": {"enum": ["a", "b"]}},
-                    },
-                    "required": ["key-word"],
-                    "additionalProperties": False,
-                },
-            )
-        ]
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        call_id: str | None = None,
-    ) -> ToolResult:
-        self.events.append(f"{name} {arguments}")
-        return self.result
-
-    async def start(self) -> None:
-        self.events.append("start")
-
-    async def stop(self) -> None:
-        self.events.append("stop")
-
-    async def reset(self) -> None: ...
-
-    async def save_state(self) -> Mapping[str, Any]:
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+LOOK_UP = ToolSchema(
+    name="look-up",
+    description="Look something up.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "most": {"type": "integer", "minimum": 1, "default": 10},
+            "key-word": {"type": "string", "description": "What to look for."},
+            "filter": {
+                "type": "object",
+                "properties": {"max-size": {"type": "integer"}, "from": {"type": "string"}},
+            },
+            "kinds": {"type": "array", "items": {"enum": ["a", "b"]}},
+        },
+        "required": ["key-word"],
+        "additionalProperties": False,
+    },
+)
 
 
 def mcp(*arguments: str) -> McpWorkbench:
@@ -183,7 +149,7 @@ class TestWorkbenches:
         assert await StubHost(tools).run("twice(4) + 1") == 9
 
     async def test_any_other_is_known_by_its_schemas(self):
-        shelf = Shelf()
+        shelf = Shelf([LOOK_UP])
         tools = host_tools([shelf])
         assert tools.tools is None
         (tool,) = await tools.start()
@@ -211,7 +177,7 @@ class TestWorkbenches:
         ]
 
     async def test_a_result_with_a_picture_or_an_error(self):
-        shelf = Shelf()
+        shelf = Shelf([LOOK_UP])
         (tool,) = await host_tools([shelf]).start()
         image = Image.from_pil(PILImage.new("RGB", (2, 1)))
         shelf.result = ToolResult(
@@ -225,13 +191,13 @@ class TestWorkbenches:
             await tool.run({"key-word": "x"})
 
     async def test_two_of_one_name_are_refused_and_what_was_started_is_stopped(self):
-        first, second = Shelf(), Shelf()
+        first, second = Shelf([LOOK_UP]), Shelf([LOOK_UP])
         with pytest.raises(ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the Shelf\."):
             await host_tools([first, second]).start()
         assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
 
     async def test_can_be_started_again(self):
-        tools = host_tools([double, Shelf()])
+        tools = host_tools([double, Shelf([LOOK_UP])])
         for _ in range(2):
             assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
             assert await tools.start() == tools.tools
@@ -310,7 +276,7 @@ class TestTheConfig:
 
     def test_names_all_that_are_not(self):
         with pytest.raises(ValueError, match="can't be written") as caught:
-            host_tools([double, FunctionTool(double, "", name="e"), WeatherTool(), Shelf()]).dump()
+            host_tools([double, FunctionTool(double, "", name="e"), WeatherTool(), Shelf([LOOK_UP])]).dump()
         assert str(caught.value) == (
             "These tools can't be written into a config: `double`, `weather`, `Shelf`. A config holds AutoGen's tool and "
             "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where the "
