@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -298,6 +299,24 @@ async def test_a_parameter_for_the_cancellation_token_is_filled_on_the_host():
     (tool,) = one(wait)
     assert tool.signature == "(seconds: int) -> bool"
     assert await StubHost([tool]).run("wait(1)") is False
+
+
+async def test_the_token_of_a_function_in_a_thread_is_cancelled_with_the_call():
+    started, ended = threading.Event(), threading.Event()
+
+    def wait(token: CancellationToken) -> None:
+        started.set()
+        while not token.is_cancelled():
+            time.sleep(0.01)
+        ended.set()
+
+    (tool,) = one(wait)
+    running = asyncio.ensure_future(tool.run({}))
+    assert await asyncio.to_thread(started.wait, 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(ended.wait, 10)
 
 
 async def test_arguments_that_do_not_fit_are_named():
