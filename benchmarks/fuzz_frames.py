@@ -23,8 +23,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from autogen_core.code_executor import CodeBlock
-
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.tools.host_tools import HostTools
@@ -36,6 +34,7 @@ from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import ToolBroker
 
 RUNNER = Path(protocol.__file__).parent / "runner"
@@ -282,7 +281,7 @@ def host_calls(maker: Maker) -> None:
 
 
 async def _host_calls(maker: Maker) -> None:
-    calls = BROKER.block(CodeBlock(code="pass", language="python"))
+    calls = BROKER.block("pass", "python", NO_CONTEXT)
     answers: list[bytes] = []
     calls.open(answers.append)
     taken = set()
@@ -291,10 +290,10 @@ async def _host_calls(maker: Maker) -> None:
             maker.random.choice(NOT_JSON) if maker.random.random() < 0.2 else json.dumps(maker.message(CALL)).encode()
         )
         with contextlib.suppress(SandboxProtocolError):
-            calls.hear(b"T", struct.pack("!I", number) + head)
+            calls.on_frame(b"T", struct.pack("!I", number) + head)
             taken.add(number)
             if maker.random.random() < 0.2:
-                calls.hear(b"U", struct.pack("!I", number))
+                calls.on_frame(b"U", struct.pack("!I", number))
     for _ in range(1000):
         if len(answers) == len(taken):
             break

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     )
     from autogen_codeact.sandbox.host.chunks import OutputChunk
     from autogen_codeact.sandbox.limits import Limits
+    from autogen_codeact.sandbox.observers import (
+        BlockFinished,
+        BlockId,
+        BlockStarted,
+        CallFinished,
+        CallIntent,
+        Observer,
+        Recorder,
+        SandboxStarted,
+        SandboxStopped,
+    )
     from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
+    from autogen_codeact.sandbox.pool import SandboxPool
     from autogen_codeact.sandbox.result import (
         Artifact,
         CallOutcome,
@@ -32,22 +44,30 @@ if TYPE_CHECKING:
         ToolCall,
     )
     from autogen_codeact.sandbox.sync_sandbox import Sandbox
-    from autogen_codeact.sandbox.tools.approval import ToolApproval, ToolApprovalRequest
+    from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
     from autogen_codeact.sandbox.tools.limits import ToolLimits
-    from autogen_codeact.sandbox.tools.tool import HostTool
+    from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
 _HOME = {
+    "ApproveTool": "autogen_codeact.sandbox.tools.approval",
     "Artifact": "autogen_codeact.sandbox.result",
     "AsyncSandbox": "autogen_codeact.sandbox.async_sandbox",
+    "BlockFinished": "autogen_codeact.sandbox.observers",
+    "BlockId": "autogen_codeact.sandbox.observers",
+    "BlockStarted": "autogen_codeact.sandbox.observers",
     "BubblewrapOptions": "autogen_codeact.sandbox.options",
+    "CallFinished": "autogen_codeact.sandbox.observers",
+    "CallIntent": "autogen_codeact.sandbox.observers",
     "CallOutcome": "autogen_codeact.sandbox.result",
     "DockerOptions": "autogen_codeact.sandbox.options",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
     "Limits": "autogen_codeact.sandbox.limits",
     "NetworkConnection": "autogen_codeact.sandbox.result",
+    "Observer": "autogen_codeact.sandbox.observers",
     "Outcome": "autogen_codeact.sandbox.result",
     "OutputChunk": "autogen_codeact.sandbox.host.chunks",
+    "Recorder": "autogen_codeact.sandbox.observers",
     "Result": "autogen_codeact.sandbox.result",
     "Sandbox": "autogen_codeact.sandbox.sync_sandbox",
     "SandboxDied": "autogen_codeact.sandbox.errors",
@@ -56,11 +76,15 @@ _HOME = {
     "SandboxNameInUse": "autogen_codeact.sandbox.errors",
     "SandboxNotStarted": "autogen_codeact.sandbox.errors",
     "SandboxOptions": "autogen_codeact.sandbox.options",
+    "SandboxPool": "autogen_codeact.sandbox.pool",
     "SandboxProtocolError": "autogen_codeact.sandbox.errors",
     "SandboxStartError": "autogen_codeact.sandbox.errors",
+    "SandboxStarted": "autogen_codeact.sandbox.observers",
+    "SandboxStopped": "autogen_codeact.sandbox.observers",
     "SandboxTimeout": "autogen_codeact.sandbox.errors",
     "SandboxUnavailable": "autogen_codeact.sandbox.errors",
     "State": "autogen_codeact.sandbox.result",
+    "ToolAnswer": "autogen_codeact.sandbox.tools.tool",
     "ToolApproval": "autogen_codeact.sandbox.tools.approval",
     "ToolApprovalRequest": "autogen_codeact.sandbox.tools.approval",
     "ToolCall": "autogen_codeact.sandbox.result",
@@ -68,17 +92,25 @@ _HOME = {
 }
 
 __all__ = [
+    "ApproveTool",
     "Artifact",
     "AsyncSandbox",
+    "BlockFinished",
+    "BlockId",
+    "BlockStarted",
     "BubblewrapOptions",
+    "CallFinished",
+    "CallIntent",
     "CallOutcome",
     "DockerOptions",
     "ErrorInfo",
     "HostTool",
     "Limits",
     "NetworkConnection",
+    "Observer",
     "Outcome",
     "OutputChunk",
+    "Recorder",
     "Result",
     "Sandbox",
     "SandboxDied",
@@ -87,11 +119,15 @@ __all__ = [
     "SandboxNameInUse",
     "SandboxNotStarted",
     "SandboxOptions",
+    "SandboxPool",
     "SandboxProtocolError",
     "SandboxStartError",
+    "SandboxStarted",
+    "SandboxStopped",
     "SandboxTimeout",
     "SandboxUnavailable",
     "State",
+    "ToolAnswer",
     "ToolApproval",
     "ToolApprovalRequest",
     "ToolCall",

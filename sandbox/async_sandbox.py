@@ -20,6 +20,7 @@ from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Listener
 from autogen_codeact.sandbox.lifecycle import WORKSPACE, SandboxLifecycle
 from autogen_codeact.sandbox.limits import parse_size, parse_timeout
+from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStarted, notify
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext
@@ -41,6 +42,8 @@ class AsyncSandbox(SandboxLifecycle):
         tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
         approve_tool: Asked before each call to a tool. A call is made only if it approves.
         progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
+        recorder: Keeps a record of the calls to host tools; it is awaited before a tool runs and before the code sees its result.
+        observers: Are notified of starts, stops, blocks and calls; see `Observer`.
         pool: A pool of sandboxes with the same options: the start takes one of them.
         options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
 
@@ -155,12 +158,13 @@ class AsyncSandbox(SandboxLifecycle):
         # In a session no other call's block runs between the blocks of one call.
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():
             client = await self._ready()
+            run_one = self._run_observed if self.observers else self._run_block
             results: list[Result] = []
             for number, block in enumerate(blocks):
                 listener = chunks.listener(number) if chunks is not None else None
                 lost = self._lost
                 try:
-                    result = await self._run_block(client, block, context, limit, listener=listener)
+                    result = await run_one(client, block, context, limit, listener=listener)
                 except SandboxError as error:
                     earlier = (call for each in results for call in each.tool_calls)
                     error.tool_calls = (*earlier, *error.tool_calls)
@@ -174,6 +178,22 @@ class AsyncSandbox(SandboxLifecycle):
                 if result.exit_code != 0:
                     break
             return results[0] if len(results) == 1 else combine(results)
+
+    async def _run_observed(
+        self, client: RunnerClient, block: CodeAndLanguage, context: RunContext, timeout: float, **others: Any
+    ) -> Result:
+        started = BlockStarted(client.name, self.blocks + 1, block.language, block.code)
+        notify(self.observers, "block_started", started)
+        result: Result | None = None
+        failed: str | None = None
+        try:
+            result = await self._run_block(client, block, context, timeout, **others)
+        except BaseException as error:
+            failed = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            notify(self.observers, "block_finished", BlockFinished(started, result, failed))
+        return result
 
     async def _run_block(
         self,
@@ -194,6 +214,8 @@ class AsyncSandbox(SandboxLifecycle):
         if isinstance(request, Result):
             return request
         self.unrecorded += not context.journalled
+        self.blocks += 1
+        ident = BlockId(client.name, self.blocks)
         mark = gateway.begin_block(shut=replay is not None) if gateway is not None else 0
         message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": options.limits.cpu_seconds}
         files_before = None
@@ -207,7 +229,8 @@ class AsyncSandbox(SandboxLifecycle):
             message["delete"] = options.delete_tmp_files and not request.named
         calls = None
         if message["command"] is None:
-            calls, message["tool_sources"] = self.tools.block(block, context), self.tools.later()
+            calls = self.tools.block(block, context, ident)
+            message["tool_sources"] = self.tools.added_sources()
         kept: list[sync.Kept] = []
         code = None if message.get("delete") else request.code
         folder = Path(options.bind_dir) if options.bind_dir is not None else workspace
@@ -215,7 +238,7 @@ class AsyncSandbox(SandboxLifecycle):
         try:
             reply = await client.run(message, request.code, timeout, listener, calls, meanwhile=keep)
         except SandboxError as error:
-            error.tool_calls = calls.ledger if calls is not None else ()
+            error.tool_calls = calls.log if calls is not None else ()
             raise
         finally:
             if calls is not None:
@@ -229,7 +252,7 @@ class AsyncSandbox(SandboxLifecycle):
             reply, split_streams=options.split_streams, code_file=code_file, artifacts=artifacts, notes=notes
         )
         if calls is not None:
-            result.tool_calls, result.notes = calls.ledger, (*result.notes, *calls.notes)
+            result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
         if gateway is not None:
             add_connections(result, gateway, mark)
         result.files_before = files_before

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.egress.outside import Resolver, resolve_by_system
-from autogen_codeact.sandbox.errors import SandboxNotStarted, SandboxStartError
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.temporary import TemporaryFolder
@@ -21,6 +22,7 @@ from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.loops import in_thread
 from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
@@ -46,6 +48,8 @@ class SandboxLifecycle:
         *,
         tools: Sequence[Tool] | Toolset = (),
         approve_tool: ApproveTool | None = None,
+        recorder: Recorder | None = None,
+        observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
         pool: SandboxPool | None = None,
         **options: Any,
@@ -60,6 +64,8 @@ class SandboxLifecycle:
         """Number of sandboxes started. If it has changed, what the last one contained is gone."""
         self.unrecorded = 0
         """Number of blocks run and rollbacks made in this sandbox by callers that keep no journal."""
+        self.blocks = 0
+        """Number of blocks run in this sandbox."""
         self.client: RunnerClient | None = None
         """The client of the running sandbox's runner."""
         self.name: str | None = None
@@ -67,6 +73,9 @@ class SandboxLifecycle:
         self.tools: Toolset = (
             tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, approve_tool)
         )
+        self.observers = tuple(observers)
+        if recorder is not None or self.observers:
+            self.tools.broker.recorder, self.tools.broker.observers = recorder, self.observers
         self._progress = progress
         self._pool = pool
         if pool is not None:
@@ -175,6 +184,7 @@ class SandboxLifecycle:
         return client
 
     async def _start(self) -> RunnerClient:
+        began = time.monotonic()
         await self._choose_backend()
         fresh = self.options.work_dir is None and self.options.bind_dir is None and self._temporary is None
         if fresh:
@@ -183,6 +193,7 @@ class SandboxLifecycle:
             if self.options.bind_dir is None:
                 self._workspace = self._new_workspace(self.work_dir)
                 await in_thread(self._workspace.prepare)
+            self.blocks = 0
             client = await self._pool.acquire() if self._pool is not None else self.new_client()
             self.name = client.name
             if self._pool is None:
@@ -200,6 +211,8 @@ class SandboxLifecycle:
             raise
         self.client = client
         self.starts, self.unrecorded = self.starts + 1, 0
+        duration_s = time.monotonic() - began
+        notify(self.observers, "sandbox_started", SandboxStarted(client.name, self.options.backend, duration_s))
         return client
 
     def _new_workspace(self, root: Path) -> Workspace:
@@ -242,6 +255,7 @@ class SandboxLifecycle:
         assert not isinstance(request, Result)
         scan = self._workspace is not None and language == "sh"  # not for an import, which writes __pycache__
         message = {**request.message, "scan": scan, "delete": request.filename is not None}
+        self.blocks += 1
         reply = await client.run(message, request.code, PREPARE_TIMEOUT_S)
         split = self.options.split_streams
         result = to_result(reply, split_streams=split, code_file=None, artifacts=(), notes=())
@@ -251,8 +265,11 @@ class SandboxLifecycle:
 
     async def _stop(self, *, keep_folder: bool = False) -> None:
         client, self.client = self.client, None
+        reasons: list[SandboxError] = []
         try:
             if client is not None:
+                if not client.alive:
+                    client.when_ended(reasons.append)
                 await client.stop()
         finally:
             workspace, self._workspace = self._workspace, None
@@ -260,6 +277,9 @@ class SandboxLifecycle:
                 await sync.close(workspace, let_finish=keep_folder)
             if not keep_folder:
                 await self._drop_folder()
+            if client is not None:
+                stopped = SandboxStopped(client.name, str(reasons[0]) if reasons else None)
+                notify(self.observers, "sandbox_stopped", stopped)
 
     async def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    from autogen_core import Image
+from autogen_codeact.sandbox.tools.tool import Picture
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
 """How a block ended. `denied` is a refused approval: nothing ran."""
@@ -98,7 +97,7 @@ class ToolCall:
     result: Any = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
-    images: tuple[Image, ...] = ()
+    images: tuple[Picture, ...] = ()
     error_bases: tuple[str, ...] = field(default=(), compare=False)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
+from autogen_codeact.sandbox.observers import Observer, Recorder
 from autogen_codeact.sandbox.options import SandboxOptions
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
@@ -35,6 +36,8 @@ class Sandbox:
         tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
         approve_tool: Asked before each call to a tool. A call is made only if it approves.
         progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
+        recorder: Keeps a record of the calls to host tools; it is awaited before a tool runs and before the code sees its result.
+        observers: Are notified of starts, stops, blocks and calls; see `Observer`.
         pool: A pool of sandboxes with the same options: the start takes one of them.
         options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
 
@@ -49,12 +52,21 @@ class Sandbox:
         *,
         tools: Sequence[Tool] = (),
         approve_tool: ApproveTool | None = None,
+        recorder: Recorder | None = None,
+        observers: Sequence[Observer] = (),
         progress: Callable[[str], None] | None = None,
         pool: SandboxPool | None = None,
         **options: Any,
     ) -> None:
         self._sandbox = AsyncSandbox(
-            backend, tools=tools, approve_tool=approve_tool, progress=progress, pool=pool, **options
+            backend,
+            tools=tools,
+            approve_tool=approve_tool,
+            recorder=recorder,
+            observers=observers,
+            progress=progress,
+            pool=pool,
+            **options,
         )
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
+from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
-from autogen_codeact.sandbox.tools.shapes import Names
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool
 
@@ -21,6 +21,11 @@ Tool = Callable[..., Any] | HostTool
 @runtime_checkable
 class Toolset(Protocol):
     """The host tools of one sandbox; `executors` has one for AutoGen's tools and workbenches."""
+
+    @property
+    def broker(self) -> ToolBroker:
+        """What runs the tools."""
+        ...
 
     @property
     def known(self) -> tuple[HostTool, ...] | None:
@@ -43,11 +48,11 @@ class Toolset(Protocol):
         """Record which tools a sandbox has known since its start."""
         ...
 
-    def later(self) -> list[tuple[str, Any]]:
+    def added_sources(self) -> list[tuple[str, Any]]:
         """Return names and definitions of tools that were added after the sandbox's start."""
         ...
 
-    def block(self, block: Any, context: RunContext) -> BlockCalls | None:
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
         """Return what serves the calls of one block (its `code` and `language`), or None without tools."""
         ...
 
@@ -67,16 +72,15 @@ class FunctionTools:
 
     def __init__(self, tools: Sequence[Tool], limits: ToolLimits | None, approve: ApproveTool | None) -> None:
         self._threads = Threads()
-        names = Names()
-        self.known = tuple(self._adapted(tool, names) for tool in tools)
-        self._broker = ToolBroker(self.known, limits or ToolLimits(), approve)
+        self.known = tuple(self._adapted(tool) for tool in tools)
+        self.broker = ToolBroker(self.known, limits or ToolLimits(), approve)
 
-    def _adapted(self, tool: Tool, names: Names) -> HostTool:
+    def _adapted(self, tool: Tool) -> HostTool:
         if _is_host_tool(tool):
             return tool
         if not callable(tool):
             raise TypeError(f"{tool!r} is not a tool: give a typed function")
-        return FunctionHostTool(tool, names, self._threads)
+        return FunctionHostTool(tool, self._threads)
 
     async def start(self) -> tuple[HostTool, ...]:
         """Return all tools; there is nothing to start."""
@@ -88,18 +92,18 @@ class FunctionTools:
 
     def settings(self) -> dict[str, Any]:
         """Return what the runner gets at its start."""
-        return self._broker.settings()
+        return self.broker.settings()
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
         """Do nothing: no tool is added later."""
 
-    def later(self) -> list[tuple[str, Any]]:
+    def added_sources(self) -> list[tuple[str, Any]]:
         """Return no tools: none is added later."""
         return []
 
-    def block(self, block: CodeAndLanguage, context: RunContext) -> BlockCalls | None:
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
         """Return what serves the calls of one block, or None without tools."""
-        return self._broker.block(block, context) if self.known else None  # type: ignore[arg-type]
+        return self.broker.block(block.code, block.language, context, ident) if self.known else None
 
 
 def _is_host_tool(tool: object) -> TypeGuard[HostTool]:

@@ -85,7 +85,7 @@ class Calls(Protocol):
         """Learn how to answer: a call's number and its answer, from any thread."""
         ...
 
-    def hear(self, kind: bytes, payload: bytes) -> None:
+    def on_frame(self, kind: bytes, payload: bytes) -> None:
         """Take a call, or the word that nobody waits for one any more, in the connection's thread.
 
         Raises:
@@ -233,7 +233,7 @@ class RunnerClient:
     def _hear_call(self, kind: bytes, ident: int, payload: bytes) -> None:
         calls = self._calls.get(ident)
         if calls is not None:
-            calls.hear(kind, payload)
+            calls.on_frame(kind, payload)
 
     async def stop(self) -> None:
         """Stop it and everything in it; repeated calls are harmless."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core.code_executor import CodeBlock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.payloads import read_call
 
@@ -28,7 +28,7 @@ from .test_runner_old_python import VERSIONS, needs_namespaces, python
 
 __all__ = ["python"]
 
-BLOCK = CodeBlock(code="pass", language="python")
+BLOCK = ("pass", "python", NO_CONTEXT)
 
 
 async def echo(thing: Any = None) -> Any:
@@ -37,7 +37,7 @@ async def echo(thing: Any = None) -> Any:
 
 
 def calls(**limits: Any) -> BlockCalls:
-    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(BLOCK)
+    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(*BLOCK)
 
 
 def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
@@ -76,9 +76,9 @@ class TestTheHost:
             b"[" * 9999,
         ]
         for number, payload in enumerate(payloads):
-            made.hear(b"T", call(number, payload))
-            made.hear(b"U", struct.pack("!I", number))
-            made.hear(b"U", struct.pack("!I", number))
+            made.on_frame(b"T", call(number, payload))
+            made.on_frame(b"U", struct.pack("!I", number))
+            made.on_frame(b"U", struct.pack("!I", number))
         async with asyncio.timeout(10):
             while len(sent) < len(payloads):  # noqa: ASYNC110 - what is waited for is no event of ours
                 await asyncio.sleep(0.01)
@@ -89,9 +89,9 @@ class TestTheHost:
     async def test_hears_nothing_any_more_once_the_block_has_ended(self) -> None:
         made, sent = calls(), list[bytes]()
         made.open(sent.append)
-        made.hear(b"T", call(1, thing=1))
+        made.on_frame(b"T", call(1, thing=1))
         await made.close()
-        made.hear(b"T", call(2, thing=2))
+        made.on_frame(b"T", call(2, thing=2))
         await asyncio.sleep(0.05)
         assert sent == []
 
@@ -119,7 +119,7 @@ class TestTheHost:
 
         endless.__name__ = "echo"
         broker = ToolBroker([Tool(endless)], ToolLimits(in_flight=3, call_bytes="10k"))
-        taking = broker.block(BLOCK)
+        taking = broker.block(*BLOCK)
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):

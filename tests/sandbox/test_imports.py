@@ -18,10 +18,9 @@ UPWARD_FOR_NOW = {
     "sandbox/files/sync.py": {"executors"},
     "sandbox/host/client.py": {"executors"},
     "sandbox/replay.py": {"executors"},
-    "sandbox/tools/broker.py": {"executors"},
 }
 FOREIGN_FOR_NOW = True
-CYCLES_FOR_NOW = {"sandbox.tools.classes", "sandbox.tools.tool", "sandbox.files.workspace"}
+CYCLES_FOR_NOW = {"sandbox.files.workspace"}
 
 PROGRAM = """
 import sys
