@@ -19,7 +19,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker import image_jobs
-from autogen_codeact.sandbox.host import sandbox
+from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
@@ -39,7 +39,7 @@ MAKE = f"with open('made', 'wb') as file: file.write(bytes(range(256)) * {SIZE /
 @pytest.fixture(autouse=True)
 def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer about a file is waited for that long."""
-    monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", ANSWER_S)
 
 
 @pytest.fixture
