@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.protocol import Frame
 
 
 class Checkpoints(ABC):
@@ -24,7 +25,7 @@ class Checkpoints(ABC):
             ValueError: There is no session, or a block is running.
         """
         sandbox = await self._session()
-        await sandbox.command(b"P", {})
+        await sandbox.command(Frame.CHECKPOINT, {})
 
     async def rollback(self) -> None:
         """Restore the session's memory to the last `checkpoint()`; can be repeated.
@@ -35,7 +36,7 @@ class Checkpoints(ABC):
             ValueError: There is no session or no checkpoint, or a block is running.
         """
         sandbox = await self._session()
-        await sandbox.command(b"R", {})
+        await sandbox.command(Frame.ROLLBACK, {})
         self._unrecorded += 1
 
     async def _session(self) -> RunnerClient:

@@ -28,6 +28,7 @@ from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.loops import CancelledBy
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import ExecutionResult
 from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
 
@@ -312,7 +313,7 @@ class Scratch:
             None, or the reason why that is impossible.
         """
         try:
-            await self._sandbox.command(b"P", {})
+            await self._sandbox.command(Frame.CHECKPOINT, {})
         except ValueError as error:
             return str(error)
         return None
@@ -330,7 +331,7 @@ class Scratch:
 
     async def _roll_back(self) -> None:
         try:
-            await self._sandbox.command(b"R", {})
+            await self._sandbox.command(Frame.ROLLBACK, {})
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 

@@ -58,7 +58,7 @@ class Gateway:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"codeact-egress-{name}", daemon=True)
         self._thread.start()
-        connection.handlers[b"N"] = self.take
+        connection.handlers[protocol.Frame.CHANNEL] = self.take
         connection.ended.add_done_callback(lambda _: self._hang_up())
 
     def _run(self) -> None:
@@ -156,14 +156,14 @@ class Gateway:
     def say(self, ident: int, message: Mapping[str, Any]) -> None:
         """Send a small frame."""
         assert self._connection is not None
-        self._connection.send(protocol.pack(b"N", ident, message))
+        self._connection.send(protocol.pack(protocol.Frame.CHANNEL, ident, message))
 
     async def send(self, ident: int, data: bytes) -> None:
         """Send bytes when everything else has been sent; returns when it is their turn."""
         assert self._connection is not None
         assert self._loop is not None
         turn = self._loop.create_future()
-        frame = protocol.pack(b"N", ident, {"op": "data"}, data)
+        frame = protocol.pack(protocol.Frame.CHANNEL, ident, {"op": "data"}, data)
         self._connection.send_bulk(frame, lambda: self._later(_resolve, turn))
         await turn
 

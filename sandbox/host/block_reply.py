@@ -11,6 +11,7 @@ from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.ledger import notes as connection_notes
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.connection import Reply
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, ExecutionResult, Outcome, State
 
 _OUTCOMES = get_args(Outcome)
@@ -40,7 +41,7 @@ def to_result(
         dropped = [int(count) for count in message["dropped"]]
         texts = [
             _text(reply.streams.get(kind, bytearray()), dropped[index], int(message["tail"][index]))
-            for index, kind in enumerate((b"O", b"E")[: len(dropped)])
+            for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)])
         ]
         error = message["error"]
         outcome = _one_of(_OUTCOMES, message["outcome"])

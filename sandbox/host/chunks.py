@@ -10,10 +10,11 @@ from typing import Literal
 
 from autogen_codeact.sandbox.host.connection import Listener
 from autogen_codeact.sandbox.host.loops import hand_over
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, ExecutionResult
 
 Stream = Literal["stdout", "stderr"]
-_STREAMS: dict[bytes, Stream] = {b"O": "stdout", b"E": "stderr"}
+_STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection, Listener, Reply
 from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.loops import Promise, within
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
 from autogen_codeact.sandbox.host.turns import Turns
 from autogen_codeact.sandbox.limits import CheckpointMode
@@ -216,11 +217,11 @@ class RunnerClient:
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
-        for kind in (b"T", b"U"):
+        for kind in (Frame.CALL, Frame.CALL_ABANDONED):
             connection.handlers[kind] = partial(self._hear_call, kind)
         connection.open()
         connection.send(protocol.runner_source())
-        connection.send(protocol.pack(b"C", 0, {**vars(self.settings), "lease_s": lease_s}))
+        connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
             hello = await within(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:
@@ -287,9 +288,9 @@ class RunnerClient:
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
         if calls is not None:
-            calls.open(lambda answer: connection.send(protocol.frame(b"T", ident, answer)))
+            calls.open(lambda answer: connection.send(protocol.frame(Frame.CALL, ident, answer)))
             self._calls[ident] = calls
-        answer = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
+        answer = connection.request(Frame.EXECUTE, ident, message, code, output_room=room, listener=listener)
         # What was sent before may have to end first.
         self._limits[ident] = timeout_s + self._grace_s
         try:
@@ -316,7 +317,7 @@ class RunnerClient:
         """Kill a block and wait for its death."""
         if ident in self._calls:
             self._calls[ident].end()
-        connection.send(protocol.pack(b"K", ident, {}))
+        connection.send(protocol.pack(Frame.KILL, ident, {}))
         try:
             reply = await within(answer, self._grace_s, "the sandbox did not confirm the cancellation")
             self.miss(checked_entries(reply.message.get("files", [])))
@@ -376,7 +377,7 @@ class RunnerClient:
         except BaseException:
             if begun:
                 # Nobody waits for the answer. Without this request the part that was sent would occupy space in the workspace.
-                connection.request(b"F", ident, {"op": "write", "abandon": True})
+                connection.request(Frame.FILE, ident, {"op": "write", "abandon": True})
             raise
         finally:
             # It may have an open file.
@@ -415,7 +416,7 @@ class RunnerClient:
         """
         try:
             connection = self._connected()
-            question = connection.request(b"F", connection.next_ident(), {"op": "list"})
+            question = connection.request(Frame.FILE, connection.next_ident(), {"op": "list"})
             await within(question, timeout_s, "it did not answer")
         except SandboxError:
             return False
@@ -442,7 +443,7 @@ class RunnerClient:
     async def _file_request(
         self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
     ) -> Reply:
-        answer = connection.request(b"F", ident, message, data)
+        answer = connection.request(Frame.FILE, ident, message, data)
         reply = await self._promptly(answer)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")

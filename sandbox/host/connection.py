@@ -22,6 +22,7 @@ from typing import Any
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.host import forked, protocol
 from autogen_codeact.sandbox.host.loops import LoopReader, Promise
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
@@ -302,7 +303,7 @@ class Connection:
         with self._lock:
             # Behind what does not go out, it would only pile up.
             if not self._outgoing:
-                self._outgoing.append(memoryview(protocol.pack(b"L", 0, {})))
+                self._outgoing.append(memoryview(protocol.pack(Frame.KEEP_ALIVE, 0, {})))
         return 0
 
     def _until_loan_ends(self) -> float | None:
@@ -368,19 +369,19 @@ class Connection:
                     self._outgoing[0] = chunk[sent:]
 
     def _take(self, kind: bytes, ident: int, payload: bytes) -> None:
-        if kind in (b"O", b"E"):
+        if kind in (Frame.STDOUT, Frame.STDERR):
             self._take_output(kind, ident, payload)
-        elif kind in (b"D", b"A"):
+        elif kind in (Frame.RESULT, Frame.ANSWER):
             message, data = protocol.unpack(payload)
             with self._lock:
                 pending = self._pending.pop(ident, None)
             if pending is not None:
                 pending.answer.give(Reply(message, data, pending.streams))
-        elif kind == b"H":
+        elif kind == Frame.HELLO:
             message, _ = protocol.unpack(payload)
             if not self.hello.done:
                 self.hello.give(message)
-        elif kind == b"!":
+        elif kind == Frame.FATAL:
             message, _ = protocol.unpack(payload)
             raise SandboxProtocolError(f"the sandbox {self._name} gave up: {message.get('error')}")
         elif kind in self.handlers:

@@ -8,11 +8,39 @@ import marshal
 import re
 import struct
 from collections.abc import Mapping
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError
+
+
+class Frame(bytes, Enum):
+    """Types of the frames between the host and the supervisor."""
+
+    # Host to supervisor
+    COMPILED_MODULES = b"M"
+    MODULE_SOURCES = b"B"
+    CONFIGURATION = b"C"
+    EXECUTE = b"X"
+    KILL = b"K"
+    FILE = b"F"
+    CHECKPOINT = b"P"
+    ROLLBACK = b"R"
+    KEEP_ALIVE = b"L"
+    # Supervisor to host
+    HELLO = b"H"
+    STDOUT = b"O"
+    STDERR = b"E"
+    RESULT = b"D"
+    ANSWER = b"A"
+    CALL_ABANDONED = b"U"
+    FATAL = b"!"
+    # In both directions
+    CALL = b"T"
+    CHANNEL = b"N"
+
 
 VERSION = 1
 MAX_PAYLOAD = 8 * 1024 * 1024
@@ -142,8 +170,8 @@ def runner_source() -> bytes:
     folder = Path(__file__).parents[1] / "runner"
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
     compiled = [(name, compile(source, f"<codeact {name}>", "exec", dont_inherit=True)) for name, source in modules]
-    return frame(b"M", 0, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled)) + frame(
-        b"B", 0, json.dumps(modules).encode()
+    return frame(Frame.COMPILED_MODULES, 0, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled)) + frame(
+        Frame.MODULE_SOURCES, 0, json.dumps(modules).encode()
     )
 
 

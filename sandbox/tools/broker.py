@@ -18,6 +18,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors.tools.host_tools import sources
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.loops import hand_over
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
@@ -183,7 +184,7 @@ class BlockCalls:
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
-        if kind == b"U":
+        if kind == Frame.CALL_ABANDONED:
             if number in self._open and number not in self._undone:
                 self._undone.add(number)
                 self._hand_over(self._undo, number)
