@@ -33,7 +33,7 @@ from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeE
 from autogen_codeact.executors.executor import WORKSPACE
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.host.block_reply import combine
-from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.tool import HostTool

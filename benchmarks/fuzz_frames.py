@@ -26,7 +26,6 @@ from typing import Any
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.egress.asked import check_headers, read_first_line
 from autogen_codeact.sandbox.egress.gateway import Gateway
@@ -36,6 +35,8 @@ from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import ToolBroker
 
 RUNNER = Path(protocol.__file__).parent / "runner"
@@ -61,6 +62,7 @@ HEAD = b"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r
 HELLO = bytes.fromhex(
     "160301003a010000360303" + "00" * 32 + "00" + "00021301" + "0100" + "000b" + "0000000700050000026162"
 )
+HELLO_FRAME = struct.pack("!cII", b"H", 0, 6) + b"\0\0\0\2{}"
 NOT_JSON = (
     b"", b"{", b'{"a":', b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"null", b"1" * 5000, b'{"a":' + b"9" * 4000 + b"}",
     b"NaN",    b'{"a":1e99999}', b'{"exit_code":1,"exit_code":[]}', b'{"\\ud800":"\\udfff"}', b'{"a":0.' + b"1" * 100_000 + b"}",
@@ -146,8 +148,6 @@ class Maker:
 class SocketStream:
     """A stream to a sandbox that is this program."""
 
-    any_thread_writes = True
-
     def __init__(self) -> None:
         self._ours, self.other = socket.socketpair()
         self._ours.setblocking(False)
@@ -171,7 +171,7 @@ class SocketStream:
         """Nothing is known."""
         return "its exit code is not known"
 
-    def lease_s(self, asked_s: float) -> None:
+    def lease_s(self, requested_s: float) -> None:
         """None."""
 
     def close(self) -> None:
@@ -221,6 +221,7 @@ def host_connection(maker: Maker) -> None:
     waiting = [connection.request(b"X", ident, {}, output_room=1000) for ident in (1, 2)]
     connection.open()
     try:
+        stream.other.sendall(HELLO_FRAME)
         for piece in maker.stream(b"DAHOE!", RESULT):
             stream.other.sendall(piece)
     except OSError:
@@ -239,7 +240,7 @@ def host_channels(maker: Maker) -> None:
     connection = Connection(stream, "fuzzed")
     gateway.attach(connection, "fuzzed")
     connection.open()
-    opened = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "open"}))
+    opened = HELLO_FRAME + struct.pack("!cI", b"N", 1) + _sized(_message({"op": "open"}))
     asked = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "data"}) + maker.spoilt(HEAD))
     try:
         for piece in (opened, asked, *maker.stream(b"NNNNNNDA", CHANNEL)):
@@ -282,7 +283,7 @@ def host_calls(maker: Maker) -> None:
 
 
 async def _host_calls(maker: Maker) -> None:
-    calls = BROKER.block(CodeBlock(code="pass", language="python"))
+    calls = BROKER.block(CodeBlock(code="pass", language="python"), NO_CONTEXT)
     answers: list[bytes] = []
     calls.open(answers.append)
     taken = set()

@@ -25,7 +25,7 @@ class Checkpoints(ABC):
             ValueError: There is no session, or a block is running.
         """
         sandbox = await self._session()
-        await sandbox.command(Frame.CHECKPOINT, {})
+        await sandbox.command(Frame.TAKE_CHECKPOINT, {})
 
     async def rollback(self) -> None:
         """Restore the session's memory to the last `checkpoint()`; can be repeated.
@@ -36,7 +36,7 @@ class Checkpoints(ABC):
             ValueError: There is no session or no checkpoint, or a block is running.
         """
         sandbox = await self._session()
-        await sandbox.command(Frame.ROLLBACK, {})
+        await sandbox.command(Frame.ROLL_BACK, {})
         self._unrecorded += 1
 
     async def _session(self) -> RunnerClient:

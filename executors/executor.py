@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact.executors.cancellation import CancelScope
 from autogen_codeact.executors.checkpoints import Checkpoints
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
@@ -33,8 +34,8 @@ from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Listener, Reply
 from autogen_codeact.sandbox.host.languages import Language
-from autogen_codeact.sandbox.host.loops import CancelledBy, in_thread
-from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.limits import Limits, parse_limits, parse_size, parse_timeout
 from autogen_codeact.sandbox.result import Artifact, ExecutionResult
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
@@ -125,8 +126,8 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         self._temporary: TemporaryFolder | None = None
         self._stopped = False
         self._died, self._starts, self._unrecorded = False, 0, 0
-        self._lifecycle = Turns()
-        self._calls = Turns()
+        self._lifecycle = CrossLoopSemaphore()
+        self._calls = CrossLoopSemaphore()
 
     def tool_settings(self) -> dict[str, Any]:
         """What the runner is told of the host tools when it starts."""
@@ -375,7 +376,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         """
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
-        with CancelledBy(cancellation_token):
+        with CancelScope(cancellation_token):
             return await self._execute(list(code_blocks), context)
 
     async def execute_stream(

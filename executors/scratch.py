@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors.checks import checked_entries
+from autogen_codeact.executors.cancellation import CancelScope
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
@@ -27,7 +27,7 @@ from autogen_codeact.sandbox.files.scan import signature_of
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.loops import CancelledBy
+from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import ExecutionResult
 from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
@@ -303,7 +303,7 @@ class Scratch:
             SandboxError: The sandbox broke.
         """
         await self._sandbox.file_request({"op": "forget"})
-        with CancelledBy(token):
+        with CancelScope(token):
             return await self._executor._execute_one(self._sandbox, block, RunContext(journalled=True, answers=answers))
 
     async def checkpoint(self) -> str | None:
@@ -313,7 +313,7 @@ class Scratch:
             None, or the reason why that is impossible.
         """
         try:
-            await self._sandbox.command(Frame.CHECKPOINT, {})
+            await self._sandbox.command(Frame.TAKE_CHECKPOINT, {})
         except ValueError as error:
             return str(error)
         return None
@@ -331,7 +331,7 @@ class Scratch:
 
     async def _roll_back(self) -> None:
         try:
-            await self._sandbox.command(Frame.ROLLBACK, {})
+            await self._sandbox.command(Frame.ROLL_BACK, {})
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.scan import Signature, signature_of
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.messages import checked_entries
 
 Manifest = dict[str, str]
 """Marks by name: a file's size and, behind a colon, the hash of its content, or nothing where that is not known."""

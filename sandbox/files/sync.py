@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.protected import ProtectedNameError, left_out
@@ -21,7 +20,8 @@ from autogen_codeact.sandbox.files.workspace import HostFile, Incoming, Workspac
 from autogen_codeact.sandbox.host.block_reply import artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.limits import Limits, parse_size
 from autogen_codeact.sandbox.result import Artifact
 

@@ -12,7 +12,7 @@ from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.host.waiting import in_thread
 
 
 class FileTransfers(ABC):

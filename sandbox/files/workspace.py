@@ -27,7 +27,7 @@ from autogen_codeact.sandbox.files.host_folder import HostFolder, explained, fil
 from autogen_codeact.sandbox.files.incoming import DIGEST_MAX_BYTES, Incoming, Usage
 from autogen_codeact.sandbox.files.protected import ProtectedNameError, WriteBack, left_out
 from autogen_codeact.sandbox.files.scan import USE_MOUNT, Scan, Signature, Skipped, TooLongError, signature_of
-from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 
 __all__ = ["HostFile", "Incoming", "Skipped", "Workspace", "safe_name"]
 
@@ -97,7 +97,7 @@ class Workspace:
         self.write_back = write_back if write_back is not None else WriteBack()
         self.folder = HostFolder(self.root)
         self.lock = threading.RLock()
-        self.turns = Turns()
+        self.turns = CrossLoopSemaphore()
         """For callers with several transfers that belong together."""
         self._closed = False
         self.incoming: set[Incoming] = set()

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from autogen_codeact.sandbox.host.connection import Listener
-from autogen_codeact.sandbox.host.loops import hand_over
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, ExecutionResult
 
@@ -90,7 +89,7 @@ class OutputChunks:
     def _put(self, item: OutputChunk | None) -> None:
         # What is still on its way when the reader's loop has closed has nobody to read it.
         if not self._loop.is_closed():
-            hand_over(self._loop, self._queue.put_nowait, item)
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
 
     async def __aiter__(self) -> AsyncIterator[OutputChunk]:
         while (item := await self._queue.get()) is not None:

@@ -23,28 +23,29 @@ class Frame(bytes, Enum):
     COMPILED_MODULES = b"M"
     MODULE_SOURCES = b"B"
     CONFIGURATION = b"C"
-    EXECUTE = b"X"
-    KILL = b"K"
-    FILE = b"F"
-    CHECKPOINT = b"P"
-    ROLLBACK = b"R"
+    RUN_BLOCK = b"X"
+    KILL_BLOCK = b"K"
+    FILE_REQUEST = b"F"
+    TAKE_CHECKPOINT = b"P"
+    ROLL_BACK = b"R"
     KEEP_ALIVE = b"L"
     # Supervisor to host
     HELLO = b"H"
     STDOUT = b"O"
     STDERR = b"E"
-    RESULT = b"D"
+    BLOCK_RESULT = b"D"
     ANSWER = b"A"
-    CALL_ABANDONED = b"U"
-    FATAL = b"!"
+    CANCEL_CALL = b"U"
+    FATAL_ERROR = b"!"
     # In both directions
-    CALL = b"T"
+    TOOL_CALL = b"T"
+    TOOL_ANSWER = TOOL_CALL
     CHANNEL = b"N"
 
 
 VERSION = 1
 MAX_PAYLOAD = 8 * 1024 * 1024
-# For a message without the bytes after it, because an event loop may parse it. The runner's longest is a file list of 1 MiB.
+# Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
 # What the runner sends has five.

@@ -17,7 +17,6 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.tools.host_tools import sources
 from autogen_codeact.sandbox.errors import SandboxProtocolError
-from autogen_codeact.sandbox.host.loops import hand_over
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
@@ -184,7 +183,7 @@ class BlockCalls:
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
-        if kind == Frame.CALL_ABANDONED:
+        if kind == Frame.CANCEL_CALL:
             if number in self._open and number not in self._undone:
                 self._undone.add(number)
                 self._hand_over(self._undo, number)
@@ -197,7 +196,7 @@ class BlockCalls:
     def _hand_over(self, work: Callable[..., None], *arguments: Any) -> None:
         # Where the loop has been closed, nobody waits for the block any more.
         with contextlib.suppress(RuntimeError):
-            hand_over(self._loop, work, *arguments, context=self._context)
+            self._loop.call_soon_threadsafe(work, *arguments, context=self._context)
 
     # On the event loop
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxProtocolError, ToolLimits
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.payloads import read_call
 
@@ -37,7 +38,7 @@ async def echo(thing: Any = None) -> Any:
 
 
 def calls(**limits: Any) -> BlockCalls:
-    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(BLOCK)
+    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(BLOCK, NO_CONTEXT)
 
 
 def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
@@ -119,7 +120,7 @@ class TestTheHost:
 
         endless.__name__ = "echo"
         broker = ToolBroker([Tool(endless)], ToolLimits(in_flight=3, call_bytes="10k"))
-        taking = broker.block(BLOCK)
+        taking = broker.block(BLOCK, NO_CONTEXT)
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):

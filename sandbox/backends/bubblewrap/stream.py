@@ -59,11 +59,6 @@ class PipeStream:
         self.read_fd, self.write_fd = self._stdout.fileno(), self._stdin.fileno()
         """The process's standard output and input; -1 when closed."""
 
-    @property
-    def any_thread_writes(self) -> bool:
-        """Two pipes have nothing in common."""
-        return True
-
     def read(self) -> bytes:
         """Read what its standard output holds."""
         return os.read(self.read_fd, 64 * 1024)
@@ -81,8 +76,8 @@ class PipeStream:
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         return f"{text}; it said: {said}" if said else text
 
-    def lease_s(self, asked_s: float) -> None:
-        """None: a pipe ends with the process at its other end."""
+    def lease_s(self, requested_s: float) -> None:
+        """Return None: a pipe ends with the process at its other end."""
 
     def close(self) -> None:
         """Hang up; the runner reads the end of its input and exits."""

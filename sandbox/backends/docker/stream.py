@@ -65,11 +65,6 @@ class DockerStream:
             raise
 
     @property
-    def any_thread_writes(self) -> bool:
-        """Unless TLS has a state that both directions share."""
-        return not isinstance(self._socket, ssl.SSLSocket)
-
-    @property
     def read_fd(self) -> int:
         """The socket."""
         return self._socket.fileno()
@@ -137,9 +132,9 @@ class DockerStream:
         except (ValueError, KeyError, AttributeError, OSError):
             return None
 
-    def lease_s(self, asked_s: float) -> float | None:
-        """As asked for over a network; far longer on this machine, where a debugger may stop this process."""
-        return asked_s if self._far else max(asked_s, LOCAL_LEASE_S)
+    def lease_s(self, requested_s: float) -> float | None:
+        """Return what the user chose for a network, and far more on this machine, where a debugger may stop this process."""
+        return requested_s if self._far else max(requested_s, LOCAL_LEASE_S)
 
     def close(self) -> None:
         """Hang up; the runner reads the end of the stream and exits."""
