@@ -292,10 +292,10 @@ async def _host_calls(maker: Maker) -> None:
             maker.random.choice(NOT_JSON) if maker.random.random() < 0.2 else json.dumps(maker.message(CALL)).encode()
         )
         with contextlib.suppress(SandboxProtocolError):
-            calls.hear(b"T", struct.pack("!I", number) + head)
+            calls.on_frame(b"T", struct.pack("!I", number) + head)
             taken.add(number)
             if maker.random.random() < 0.2:
-                calls.hear(b"U", struct.pack("!I", number))
+                calls.on_frame(b"U", struct.pack("!I", number))
     for _ in range(1000):
         if len(answers) == len(taken):
             break

@@ -32,7 +32,7 @@ from autogen_codeact.sandbox.host.block_reply import combine, to_result, with_co
 from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.connection import Listener, Reply
+from autogen_codeact.sandbox.host.connection import OutputCallback, Reply
 from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 from autogen_codeact.sandbox.host.waiting import in_thread
@@ -471,7 +471,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         block: CodeBlock,
         context: RunContext,
         notes: tuple[str, ...] = (),
-        listener: Listener | None = None,
+        listener: OutputCallback | None = None,
     ) -> ExecutionResult:
         request = self._request(block)
         if isinstance(request, ExecutionResult):
@@ -497,7 +497,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         code = None if message.get("delete") else request.code
         keep = partial(sync.keep_code, kept, workspace or self._mounted, request.filename, code)
         try:
-            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, meanwhile=keep)
+            reply = await sandbox.run(message, request.code, self._timeout, listener, calls, on_sent=keep)
         except SandboxError as error:
             error.tool_calls = calls.ledger if calls is not None else ()
             raise

@@ -55,7 +55,7 @@ async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limi
     Raises:
         SandboxFileError: The folder does not exist or can't be read.
     """
-    for name in sandbox.missed:
+    for name in sandbox.undelivered:
         workspace.stays_apart(name)
     if workspace.unchanged() if workspace.looks_quick else await in_thread(workspace.unchanged):
         return
@@ -65,13 +65,13 @@ async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limi
 
 async def after_block(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
     """Store new and changed files of a block on the host; arguments and result as for `pull`."""
-    if not reply.message.get("files") and not sandbox.missed:
+    if not reply.message.get("files") and not sandbox.undelivered:
         return ()
     try:
         async with workspace.turns:
             return await pull(workspace, sandbox, reply)
     except asyncio.CancelledError:
-        sandbox.miss(checked_entries(reply.message.get("files", [])))
+        sandbox.add_undelivered(checked_entries(reply.message.get("files", [])))
         raise
 
 
@@ -274,11 +274,11 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
     Returns:
         The files, also those of blocks that were cancelled before; one that could not be stored has a note with the reason.
     """
-    missed, sandbox.missed = sandbox.missed, {}
+    missed, sandbox.undelivered = sandbox.undelivered, {}
     try:
         return await _pull(workspace, sandbox, reply, missed)
     except asyncio.CancelledError:
-        sandbox.miss(missed.values())
+        sandbox.add_undelivered(missed.values())
         raise
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
-from autogen_codeact.sandbox.host.connection import Listener
+from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, ExecutionResult
 
@@ -45,7 +45,7 @@ class OutputChunks:
         self._shown: dict[Stream, int] = {}
         self._held: set[Stream] = set()
 
-    def listener(self, block: int) -> Listener:
+    def listener(self, block: int) -> OutputCallback:
         """Make what is told of one block's output.
 
         Args:

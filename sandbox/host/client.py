@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
 from autogen_codeact.sandbox.files.abandoned import sweep_in_background
 from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.connection import Connection, Listener, Reply
+from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
 from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 from autogen_codeact.sandbox.host.messages import Hello, checked_entries, number_of
@@ -35,8 +35,8 @@ ANSWER_TIMEOUT_S = 20.0
 KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
 STARTS_AT_ONCE = 8
-CANCEL_PATIENCE_S = 5.0
-MOST_MISSED = 20_000
+CANCEL_TIMEOUT_S = 5.0
+MAX_UNDELIVERED = 20_000
 _starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
 
 
@@ -87,7 +87,7 @@ class Calls(Protocol):
         """Begin to answer; `send` sends a call's number and its answer, from any thread."""
         ...
 
-    def hear(self, kind: bytes, payload: bytes) -> None:
+    def on_frame(self, kind: bytes, payload: bytes) -> None:
         """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread.
 
         Raises:
@@ -128,7 +128,7 @@ class RunnerClient:
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
         self._grace_s = grace_s
-        self.missed: dict[str, dict[str, Any]] = {}
+        self.undelivered: dict[str, dict[str, Any]] = {}
         """Files of cancelled blocks, by name; they are not on the host yet."""
         self._connection: Connection | None = None
         self._launched: Future[ByteStream] = new_future()
@@ -200,7 +200,7 @@ class RunnerClient:
 
         threading.Thread(target=undo, name=f"codeact-undo-{self.name}").start()
         with contextlib.suppress(SandboxTimeout):
-            await wait_for(undone, CANCEL_PATIENCE_S, "the engine did not answer")
+            await wait_for(undone, CANCEL_TIMEOUT_S, "the engine did not answer")
 
     async def _greet(self, stream: ByteStream) -> Hello:
         """Send the runner its modules and its configuration, and wait for its hello."""
@@ -228,7 +228,7 @@ class RunnerClient:
     def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
         calls = self._calls.get(ident)
         if calls is not None:
-            calls.hear(kind, payload)
+            calls.on_frame(kind, payload)
 
     async def stop(self) -> None:
         """Stop it and everything in it; repeated calls are harmless."""
@@ -255,10 +255,10 @@ class RunnerClient:
         request: dict[str, Any],
         code: bytes,
         timeout_s: float,
-        listener: Listener | None = None,
+        on_output: OutputCallback | None = None,
         calls: Calls | None = None,
         *,
-        meanwhile: Callable[[], None] | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> Reply:
         """Run one block.
 
@@ -266,9 +266,9 @@ class RunnerClient:
             request: The message that describes it.
             code: The code.
             timeout_s: How long it may run, in seconds.
-            listener: Called with its output as it comes, in another thread.
+            on_output: Called with its output as it comes, in another thread.
             calls: Answers its calls to host tools; None if it can't make any.
-            meanwhile: Called when the block has been sent; does not raise.
+            on_sent: Called when the block has been sent; does not raise.
 
         Returns:
             The block's result and output.
@@ -284,13 +284,13 @@ class RunnerClient:
         if calls is not None:
             calls.open(lambda answer: connection.send(protocol.frame(Frame.TOOL_ANSWER, ident, answer)))
             self._calls[ident] = calls
-        reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, listener=listener)
+        reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
         # Blocks that were sent before may have to end first.
         self._limits[ident] = timeout_s + self._grace_s
         try:
             limit = sum(list(self._limits.values()))
-            if meanwhile is not None:
-                meanwhile()
+            if on_sent is not None:
+                on_sent()
             return await self._wait_or_stop(reply, limit)
         except asyncio.CancelledError:
             await self._kill_block(connection, ident, reply)
@@ -306,7 +306,7 @@ class RunnerClient:
         connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         try:
             killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
-            self.miss(checked_entries(killed.message.get("files", [])))
+            self.add_undelivered(checked_entries(killed.message.get("files", [])))
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
@@ -321,12 +321,12 @@ class RunnerClient:
             await self.stop()
             raise
 
-    def miss(self, entries: Iterable[Mapping[str, Any]]) -> None:
+    def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Record files of a cancelled block: the runner does not report them again."""
         for entry in entries:
-            self.missed[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
-        for name in list(islice(self.missed, max(0, len(self.missed) - MOST_MISSED))):
-            del self.missed[name]
+            self.undelivered[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
+        for name in list(islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
+            del self.undelivered[name]
 
     async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
         """Send a request about the session (checkpoint, rollback).

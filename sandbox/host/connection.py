@@ -19,7 +19,7 @@ from autogen_codeact.sandbox.host.transport import Transport
 from autogen_codeact.sandbox.host.waiting import new_future
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
-Listener = Callable[[bytes, bytes], None]
+OutputCallback = Callable[[bytes, bytes], None]
 """Called in the connection's thread with the type of a frame of output and its bytes, as they come."""
 Handler = Callable[[int, bytes], None]
 """Called in the connection's thread with the id and the payload of a frame."""
@@ -75,7 +75,7 @@ class _Pending:
 
     reply: Future[Reply]
     output_room: int
-    listener: Listener | None
+    on_output: OutputCallback | None
     streams: dict[bytes, bytearray] = field(default_factory=dict)
 
 
@@ -144,7 +144,7 @@ class Connection:
         data: bytes = b"",
         *,
         output_room: int = 0,
-        listener: Listener | None = None,
+        on_output: OutputCallback | None = None,
     ) -> Future[Reply]:
         """Send a request.
 
@@ -154,7 +154,7 @@ class Connection:
             message: Its message.
             data: Its bytes.
             output_room: Bytes of output that may come before the answer.
-            listener: Called with output as it comes.
+            on_output: Called with output as it comes.
 
         Returns:
             A future of the answer, which can't be cancelled; it fails with a `SandboxError` when the sandbox ends first.
@@ -168,7 +168,7 @@ class Connection:
             if self.error is not None:
                 reply.set_exception(self.error)
                 return reply
-            self._pending[ident] = _Pending(reply, output_room, listener)
+            self._pending[ident] = _Pending(reply, output_room, on_output)
         self._transport.send(frame)
         return reply
 
@@ -250,8 +250,8 @@ class Connection:
         if pending.output_room < 0:
             raise SandboxProtocolError(f"the sandbox {self._name} sent more output than its limit allows")
         pending.streams.setdefault(kind, bytearray()).extend(payload)
-        if pending.listener is not None:
-            pending.listener(kind, payload)
+        if pending.on_output is not None:
+            pending.on_output(kind, payload)
 
     def _on_reply(self, ident: int, payload: bytes) -> None:
         message, data = protocol.unpack(payload)

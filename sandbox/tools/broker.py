@@ -174,7 +174,7 @@ class BlockCalls:
 
     # In the connection's thread
 
-    def hear(self, kind: bytes, payload: bytes) -> None:
+    def on_frame(self, kind: bytes, payload: bytes) -> None:
         """Take a call, or the word that nobody waits for one any more.
 
         Raises:

@@ -74,7 +74,7 @@ async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_cont
 async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(
     proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "CANCEL_PATIENCE_S", 1.0)
+    monkeypatch.setattr(client, "CANCEL_TIMEOUT_S", 1.0)
     rule = proxy.on("POST", "/create", "hold answer", times=1)
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
     starting = asyncio.ensure_future(executor.start())

@@ -77,9 +77,9 @@ class TestTheHost:
             b"[" * 9999,
         ]
         for number, payload in enumerate(payloads):
-            made.hear(b"T", call(number, payload))
-            made.hear(b"U", struct.pack("!I", number))
-            made.hear(b"U", struct.pack("!I", number))
+            made.on_frame(b"T", call(number, payload))
+            made.on_frame(b"U", struct.pack("!I", number))
+            made.on_frame(b"U", struct.pack("!I", number))
         async with asyncio.timeout(10):
             while len(sent) < len(payloads):  # noqa: ASYNC110 - what is waited for is no event of ours
                 await asyncio.sleep(0.01)
@@ -90,9 +90,9 @@ class TestTheHost:
     async def test_hears_nothing_any_more_once_the_block_has_ended(self) -> None:
         made, sent = calls(), list[bytes]()
         made.open(sent.append)
-        made.hear(b"T", call(1, thing=1))
+        made.on_frame(b"T", call(1, thing=1))
         await made.close()
-        made.hear(b"T", call(2, thing=2))
+        made.on_frame(b"T", call(2, thing=2))
         await asyncio.sleep(0.05)
         assert sent == []
 
