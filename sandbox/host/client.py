@@ -133,7 +133,7 @@ class RunnerClient:
         self._connection: Connection | None = None
         self._launched: Future[ByteStream] = new_future()
         self._stop_lock = threading.Lock()
-        self._limits: dict[int, float] = {}
+        self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
 
     @property
@@ -164,7 +164,7 @@ class RunnerClient:
             return await self._start()
 
     async def _start(self) -> Hello:
-        asyncio.get_running_loop().run_in_executor(None, self._launch)
+        threading.Thread(target=self._launch, name=f"codeact-start-{self.name}").start()
         try:
             stream = await asyncio.wrap_future(self._launched)
         except asyncio.CancelledError:
@@ -200,7 +200,7 @@ class RunnerClient:
 
         threading.Thread(target=undo, name=f"codeact-undo-{self.name}").start()
         with contextlib.suppress(SandboxTimeout):
-            await wait_for(undone, CANCEL_TIMEOUT_S, "the engine did not answer")
+            await wait_for(undone, CANCEL_TIMEOUT_S, "the engine has not answered")
 
     async def _greet(self, stream: ByteStream) -> Hello:
         """Send the runner its modules and its configuration, and wait for its hello."""
@@ -214,9 +214,8 @@ class RunnerClient:
         connection.open()
         connection.send(protocol.runner_source())
         connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
-        late = f"the sandbox {self.name} did not start"
         try:
-            message = await wait_for(connection.hello, self._start_timeout_s, late)
+            message = await wait_for(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:
             raise
         except SandboxError as error:
@@ -286,9 +285,9 @@ class RunnerClient:
             self._calls[ident] = calls
         reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
         # Blocks that were sent before may have to end first.
-        self._limits[ident] = timeout_s + self._grace_s
+        self._time_limits[ident] = timeout_s + self._grace_s
         try:
-            limit = sum(list(self._limits.values()))
+            limit = sum(list(self._time_limits.values()))
             if on_sent is not None:
                 on_sent()
             return await self._wait_or_stop(reply, limit)
@@ -296,7 +295,7 @@ class RunnerClient:
             await self._kill_block(connection, ident, reply)
             raise
         finally:
-            del self._limits[ident]
+            del self._time_limits[ident]
             self._calls.pop(ident, None)
 
     async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> None:
