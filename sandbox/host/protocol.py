@@ -48,8 +48,7 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 # Of a message without the bytes after it; the runner's longest is a file list of 1 MiB.
 MAX_MESSAGE = 2 * 1024 * 1024
 _HEADER = struct.Struct("!cII")
-# What the runner sends has five.
-MAX_NESTING = 32
+MAX_NESTING = 32  # the runner uses five levels
 _from_json = json.JSONDecoder().decode
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 _PREFIX = struct.Struct("!I")
@@ -191,13 +190,10 @@ def pack(kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"")
     """Make a frame of a message and bytes.
 
     Args:
-        kind: One byte that names the type.
+        kind: Its type.
         ident: Number of the request.
-        message: What goes into JSON.
-        data: Bytes after it.
-
-    Returns:
-        The frame.
+        message: The message.
+        data: The bytes after it.
 
     Raises:
         ValueError: It would be larger than `MAX_PAYLOAD`.
@@ -210,7 +206,7 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
     """Split a payload into its message and its bytes.
 
     Raises:
-        SandboxProtocolError: It holds no well-formed message.
+        SandboxProtocolError: The message is malformed.
     """
     size = int.from_bytes(payload[: _PREFIX.size], "big")
     end = _PREFIX.size + size
@@ -228,21 +224,21 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def check_nesting(data: bytes, limit: int) -> None:
-    """See that JSON is not nested deeper than it may be, before it is parsed.
+    """Check, before it is parsed, that JSON is not nested too deeply.
 
-    A parser would find out at the end of Python's stack, and whatever finalizer of this program the garbage collector happens
-    to call there fails for want of room.
+    A parser would notice at the end of Python's stack. A finalizer of this program that the garbage collector calls there would
+    fail too.
 
     Args:
-        data: UTF-8; whether it is JSON is the parser's business.
-        limit: Lists and objects in each other.
+        data: UTF-8 that need not be JSON.
+        limit: Levels of lists and objects that are allowed.
 
     Raises:
-        ValueError: It is.
+        ValueError: It is nested more deeply.
     """
     if data.count(b"[") + data.count(b"{") <= limit:
         return
-    # Taking strings out costs most, and only those with brackets in them are in the way.
+    # Removing strings costs most, and is needed only if they contain brackets.
     if _deeper(data, limit) and _deeper(_STRING.sub(b"", data), limit):
         raise ValueError(f"lists and objects are nested deeper than {limit}, or not closed")
 
@@ -258,19 +254,19 @@ def _deeper(data: bytes, limit: int) -> bool:
 
 
 class Parser:
-    """Cuts a stream of bytes into frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, int, bytes]]:
-        """Take in bytes.
+        """Add bytes.
 
         Returns:
-            The frames that are now whole, as (type, id, payload).
+            The frames that are complete now, as (type, id, payload).
 
         Raises:
-            SandboxProtocolError: A frame announces more than is allowed.
+            SandboxProtocolError: A frame is longer than `MAX_PAYLOAD`.
         """
         self._buffer += data
         frames = []
