@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
 from autogen_codeact.sandbox.files.abandoned import sweep_in_background
-from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
 from autogen_codeact.sandbox.host.environment import interpreter_variables
 from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
@@ -179,7 +179,7 @@ class RunnerClient:
     def _launch(self) -> None:
         try:
             sweep_in_background()
-            boot = protocol.boot(interpreter_variables(self.settings.environment))
+            boot = bootstrap.boot(interpreter_variables(self.settings.environment))
             self._launched.set_result(self._launcher.launch(boot))
         except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
             self._launcher.close()
@@ -212,7 +212,7 @@ class RunnerClient:
         for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
             connection.handlers[kind] = partial(self._on_call_frame, kind)
         connection.open()
-        connection.send(protocol.runner_source())
+        connection.send(bootstrap.runner_source())
         connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
             message = await wait_for(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.block_request import _KEEP_STATE
 
 from .local_runner import LocalRunner, find_python
@@ -65,9 +65,9 @@ class TestTheSource:
 
     def test_is_sent_whole_and_in_order(self) -> None:
         # tool_values goes into the module of the host tools.
-        assert set(protocol._MODULES) == {path.stem for path in RUNNER.glob("*.py")} - {"__init__", "tool_values"}
+        assert set(bootstrap._MODULES) == {path.stem for path in RUNNER.glob("*.py")} - {"__init__", "tool_values"}
         seen: set[str] = set()
-        for name in protocol._MODULES:
+        for name in bootstrap._MODULES:
             for node in ast.parse((RUNNER / f"{name}.py").read_text()).body:
                 if isinstance(node, ast.ImportFrom) and node.level == 1:
                     assert {alias.name for alias in node.names} <= seen, name
@@ -193,24 +193,24 @@ class TestTheBootCode:
         python = find_python(version)
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
-        ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=b"", capture_output=True, check=False)
+        ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=b"", capture_output=True, check=False)
         assert ended.returncode == 1
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
     def test_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
-        for sent in (b"", b"B\0", protocol.runner_source()[:1000], protocol.runner_source()):
+        for sent in (b"", b"B\0", bootstrap.runner_source()[:1000], bootstrap.runner_source()):
             ended = subprocess.run(
-                [python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False
+                [python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False
             )
             assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
     def test_refuses_a_frame_that_is_too_large(self, python: str) -> None:
         sent = b"B" + (0).to_bytes(4, "big") + (2**32 - 1).to_bytes(4, "big")
-        ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False)
+        ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False)
         assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
 
     @pytest.mark.parametrize(
-        "boot", [protocol.BOOT, protocol.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
+        "boot", [bootstrap.BOOT, bootstrap.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
     )
     def test_takes_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
         for name in ("json", "struct", "types", "os", "builtins", "encodings", "codecs", "site"):
