@@ -67,7 +67,7 @@ class Block:
     def open(self, checkpoint=None, state_file=None):
         """Open the pipes, hand the request to the worker and start the clock."""
         limit = self.supervisor.config["output_limit"]
-        kinds = (b"O", b"E") if self.supervisor.config["split_streams"] else (b"O",)
+        kinds = (wire.STDOUT, wire.STDERR) if self.supervisor.config["split_streams"] else (wire.STDOUT,)
         self.captures = [output.Capture(kind, limit, self._emit) for kind in kinds]
         ends = [self.captures[0].write_fd, self.captures[-1].write_fd]
         if self.request["tools"] and self.request["command"] is None:
@@ -82,7 +82,7 @@ class Block:
         if self.request["cpu_seconds"]:
             # Before it runs: what it uses until this is read would not count.
             self.meter = usage.Meter(self.roots)
-        self.worker.peer.send(wire.pack(b"X", self.token, message, self.code, wire.MAX_REQUEST), ends)
+        self.worker.peer.send(wire.pack(wire.RUN_BLOCK, self.token, message, self.code, wire.MAX_REQUEST), ends)
         if self.relay is not None:
             self.relay.theirs.close()
         for capture in self.captures:
@@ -121,9 +121,9 @@ class Block:
 
     def hear(self, kind, ident, message):
         """Take what the worker says of this block."""
-        if kind == b"D" and ident == self.token and self.report is None:
+        if kind == wire.BLOCK_DONE and ident == self.token and self.report is None:
             self.report = checked(message)
-        elif kind == b"M" and ident == self.token:
+        elif kind == wire.CODE_NOT_SAVED and ident == self.token:
             self.unsaved = True
 
     def _keep_awake(self):
@@ -268,7 +268,7 @@ class Block:
             if incomplete:
                 message["files_cut"] = True
                 self.notes.append(TOO_MANY_FILES)
-        self.supervisor.send_message(b"D", self.ident, message, files)
+        self.supervisor.send_message(wire.BLOCK_RESULT, self.ident, message, files)
         self.supervisor.finished(self)
 
     def _delete_code(self):

@@ -20,8 +20,6 @@ TICK_S = 1.0
 SENDING_TICK_S = 0.05
 # A loop that only came back at once would keep the interpreter's lock from the thread that it waits for.
 YIELD_S = 0.0001
-CALL = b"T"
-UNDO = b"U"
 FORKED = (
     "host tools can be called in the process that runs the block, not in one that it has started: call them there, "
     "before or after, and use threads for calls at the same time"
@@ -116,7 +114,7 @@ class Client:
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         number = next(self._numbers)
-        waiter.frame = memoryview(wire.pack(CALL, number, None, request))
+        waiter.frame = memoryview(wire.pack(wire.TOOL_CALL, number, None, request))
         self._waiting[number] = waiter
         if isinstance(waiter, Waiter):
             self._threads[number] = waiter
@@ -133,7 +131,7 @@ class Client:
         waiter.abandoned = True
         if waiter.frame is None:
             word = LoopWaiter(None)
-            word.frame = memoryview(wire.pack(UNDO, number, None))
+            word.frame = memoryview(wire.pack(wire.CANCEL_CALL, number, None))
             self._outgoing.append(word)
             self._write()
 

@@ -3,7 +3,7 @@
 import socket
 import time
 
-from . import blocks, session
+from . import blocks, session, wire
 
 HANG_UP_GRACE = 1.0
 CHECKPOINT_GRACE = 1.0
@@ -84,17 +84,17 @@ class CellBlock(blocks.Block):
         self.supervisor.session.prepare()
 
     def hear(self, kind, ident, message):
-        if kind == b"C" and self.ahead is not None and ident == self.ahead.token:
+        if kind == wire.CHECKPOINT_TAKEN and self.ahead is not None and ident == self.ahead.token:
             self._hear_of_ahead(message)
         if ident != self.token or self.finished:
             return
-        if kind == b"C" and self.checkpoint is not None:
+        if kind == wire.CHECKPOINT_TAKEN and self.checkpoint is not None:
             self.checkpoint.taken(message)
             if self.postponed:
                 self.kill(self.postponed)
-        elif kind == b"M":
+        elif kind == wire.CODE_NOT_SAVED:
             self.unsaved = True
-        elif kind == b"D" and self.report is None:
+        elif kind == wire.BLOCK_DONE and self.report is None:
             self.report = dict(blocks.checked(message), copied=message.get("copied"))
             # The last words' signal can end what the block waited for, but not give it more time.
             if not self.killed and not self.overdue:

@@ -75,7 +75,7 @@ class Proxy:
 
     def send(self, ident, op, data=b"", **more):
         """Tell the host something of a channel."""
-        self.supervisor.send_message(b"N", ident, dict(more, op=op), data)
+        self.supervisor.send_message(wire.CHANNEL, ident, dict(more, op=op), data)
 
     def hear(self, ident, message, data):
         """Take what the host says of a channel; it may have ended meanwhile."""

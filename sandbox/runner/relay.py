@@ -49,7 +49,7 @@ class Relay:
         (number,) = NUMBER.unpack_from(payload)
         if self._open.pop(number, None) is None or self._stopped:
             return
-        self._outbox.put(wire.pack(b"T", number, None, payload[NUMBER.size :]))
+        self._outbox.put(wire.pack(wire.TOOL_ANSWER, number, None, payload[NUMBER.size :]))
         self._go_on()
 
     def resume(self):
@@ -94,7 +94,7 @@ class Relay:
                 self._outbox.flush()
         except OSError:
             self.close()
-        while self._frames and (self._frames[0][0] != b"T" or self._has_room()):
+        while self._frames and (self._frames[0][0] != wire.TOOL_CALL or self._has_room()):
             kind, number, payload = self._frames.popleft()
             if not self._pass_on(kind, number, payload):
                 self.close()
@@ -112,14 +112,14 @@ class Relay:
     def _pass_on(self, kind, number, payload):
         """Send one frame on to the host; False for what no client of ours sends."""
         head = NUMBER.pack(number)
-        if kind == b"T" and number not in self._open:
+        if kind == wire.TOOL_CALL and number not in self._open:
             self._open[number] = True
-            self.supervisor.send(b"T", self.ident, head + payload)
-        elif kind == b"U":
+            self.supervisor.send(wire.TOOL_CALL, self.ident, head + payload)
+        elif kind == wire.CANCEL_CALL:
             # One word for each call; the host answers it all the same, and the call counts until then.
             if self._open.get(number):
                 self._open[number] = False
-                self.supervisor.send(b"U", self.ident, head)
+                self.supervisor.send(wire.CANCEL_CALL, self.ident, head)
         else:
             return False
         return True

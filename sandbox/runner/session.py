@@ -87,7 +87,7 @@ class Session:
 
     def hear(self, kind, ident, message):
         """Take what the interpreter says between two blocks."""
-        if kind == b"C" and self._ahead is not None and ident == self._ahead.token:
+        if kind == wire.CHECKPOINT_TAKEN and self._ahead is not None and ident == self._ahead.token:
             self._ahead.taken(message)
             if self._ahead.skipped:
                 self.drop_ahead()
@@ -173,7 +173,7 @@ class Session:
             self.supervisor.start_next()
 
     def _answer(self, ident, error):
-        self.supervisor.send_message(b"A", ident, {"error": error, "errno": 0} if error else {})
+        self.supervisor.send_message(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})
 
 
 class Waking:
@@ -191,12 +191,12 @@ class Waking:
         self.timer = session.supervisor.after(WAKING_PATIENCE, lambda: self._end(False))
         self.worker.on_frame = self._hear
         self.worker.on_exit = self.worker.on_hang_up = lambda: self._end(False)
-        self.worker.peer.send(wire.pack(b"G", 0, {}))
+        self.worker.peer.send(wire.pack(wire.RESUME, 0, {}))
         if self.worker.peer.closed:
             self._end(False)
 
     def _hear(self, kind, _ident, _message):
-        if kind == b"G":
+        if kind == wire.RESUMED:
             self._end(True)
 
     def _end(self, awake):
@@ -233,7 +233,7 @@ class Taking:
 
     def _hear(self, kind, ident, message):
         self.session.hear(kind, ident, message)
-        if kind == b"C" and ident == self.checkpoint.token:
+        if kind == wire.CHECKPOINT_TAKEN and ident == self.checkpoint.token:
             self.checkpoint.taken(message)
             self._end(self.checkpoint.skipped)
 
@@ -264,7 +264,7 @@ def ask_for_checkpoint(worker, ahead=False):
     """
     ours, theirs = socket.socketpair()
     asked = Checkpoint(ours)
-    worker.peer.send(wire.pack(b"P", asked.token, {"fds": 1, "ahead": ahead}), [theirs.fileno()])
+    worker.peer.send(wire.pack(wire.TAKE_CHECKPOINT, asked.token, {"fds": 1, "ahead": ahead}), [theirs.fileno()])
     theirs.close()
     return asked
 

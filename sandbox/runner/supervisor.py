@@ -161,31 +161,31 @@ class Supervisor:
     def fatal(self, text):
         """Tell the host why, and end."""
         os.set_blocking(1, True)
-        self.send_message(b"!", 0, {"error": text})
+        self.send_message(wire.FATAL_ERROR, 0, {"error": text})
         self.outbox.flush()
         os._exit(70)
 
     def _host_says(self, kind, ident, payload):
-        if kind == b"T":
+        if kind == wire.TOOL_ANSWER:
             self._answer_call(ident, payload)
             return
         message, data = wire.unpack(payload)
-        if kind == b"X":
+        if kind == wire.RUN_BLOCK:
             self._execute(ident, message, data)
-        elif kind == b"K":
+        elif kind == wire.KILL_BLOCK:
             self._cancel(ident)
-        elif kind == b"F" and message.get("op") in replays.OPS:
-            self.send_message(b"A", ident, replays.handle(self.files, message))
-        elif kind == b"F":
+        elif kind == wire.FILE_REQUEST and message.get("op") in replays.OPS:
+            self.send_message(wire.ANSWER, ident, replays.handle(self.files, message))
+        elif kind == wire.FILE_REQUEST:
             answer, content = self.files.handle(ident, message, data)
-            self.send_message(b"A", ident, answer, content)
-        elif kind == b"P":
+            self.send_message(wire.ANSWER, ident, answer, content)
+        elif kind == wire.TAKE_CHECKPOINT:
             self._of_session(ident).take_checkpoint(ident)
-        elif kind == b"R":
+        elif kind == wire.ROLL_BACK:
             self._of_session(ident).rollback(ident)
-        elif kind == b"N" and self.proxy is not None:
+        elif kind == wire.CHANNEL and self.proxy is not None:
             self.proxy.hear(ident, message, data)
-        elif kind == b"L":
+        elif kind == wire.KEEP_ALIVE:
             pass  # that it came is all that it says
         else:
             raise wire.ProtocolError("unknown frame type %r" % kind)
@@ -206,7 +206,7 @@ class Supervisor:
             self._ready = True
             if self.config.get("own_shm"):
                 self._first_shm = set(os.listdir(ipc.POSIX_MEMORY))  # files of preloaded modules
-            self.send_message(b"H", 0, dict(describe(self.config), **message))
+            self.send_message(wire.HELLO, 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
         self._fork_ahead()
@@ -303,7 +303,7 @@ class Supervisor:
     def take_worker(self, request):
         """A worker for one block: the one forked ahead, or a new one."""
         if request["installs"]:
-            return self.workers.start(b"I")
+            return self.workers.start(wire.FORK_INSTALLER)
         worker, self._spare = self._spare, None
         if worker is not None and self.homes.lacks(worker.home):
             # The block before had used up the room for it, and has ended; the domain of this worker has no rule for another home.
@@ -424,7 +424,7 @@ def main(read_frame, path):
     os.closerange(3, MOST_LEFT_OPEN)  # what starting the sandbox needed
     kind, _, payload = read_frame()
     config, _ = wire.unpack(payload)
-    if kind != b"C":
+    if kind != wire.CONFIGURATION:
         raise wire.ProtocolError("the first frame must be the configuration")
     output.READ_SIZE = config.get("read_size", output.READ_SIZE)
     os.umask(0o022)

@@ -13,6 +13,42 @@ import os
 import socket
 import struct
 
+# Types of frames, one letter each; each direction has letters of its own. docs/protocol.md says what they carry.
+# Host to supervisor:
+CONFIGURATION = b"C"
+RUN_BLOCK = b"X"  # also supervisor to worker
+KILL_BLOCK = b"K"
+FILE_REQUEST = b"F"
+TAKE_CHECKPOINT = b"P"  # also supervisor to worker
+ROLL_BACK = b"R"
+KEEP_ALIVE = b"L"
+TOOL_ANSWER = b"T"  # also supervisor to block
+CHANNEL = b"N"  # both ways
+# Supervisor to host:
+HELLO = b"H"
+STDOUT = b"O"
+STDERR = b"E"
+BLOCK_RESULT = b"D"
+ANSWER = b"A"
+TOOL_CALL = b"T"  # also block to supervisor
+CANCEL_CALL = b"U"  # also block to supervisor
+FATAL_ERROR = b"!"
+# Supervisor to zygote:
+FORK_WORKER = b"W"
+FORK_INSTALLER = b"I"
+ADD_TOOLS = b"T"
+# Zygote to supervisor:
+ZYGOTE_READY = b"H"
+WORKER_FORKED = b"S"
+WORKER_EXITED = b"X"
+# Supervisor to a sleeping checkpoint, and its answer:
+RESUME = b"G"
+RESUMED = b"G"
+# Worker to supervisor:
+CHECKPOINT_TAKEN = b"C"
+CODE_NOT_SAVED = b"M"
+BLOCK_DONE = b"D"
+
 HEADER = struct.Struct("!cII")
 PREFIX = struct.Struct("!I")
 MAX_PAYLOAD = 8 * 1024 * 1024

@@ -97,9 +97,9 @@ class Worker:
                 self._open_up()
             request, data = wire.unpack(payload)
             fds = self.reader.take_fds(request["fds"])
-            if kind == b"P" and request["ahead"]:
+            if kind == wire.TAKE_CHECKPOINT and request["ahead"]:
                 self._prepare(ident, fds[0])
-            elif kind == b"P":
+            elif kind == wire.TAKE_CHECKPOINT:
                 self._checkpoint(ident, fds[0])
             elif request.get("command"):
                 self._become_command(ident, request, data, fds)
@@ -162,7 +162,7 @@ class Worker:
             os._exit(1)
         if not saved:
             source.show_lines(path, code)
-            self._send(b"M", ident, {})
+            self._send(wire.CODE_NOT_SAVED, ident, {})
         return saved
 
     def _end_process(self, ident, outcome):
@@ -197,7 +197,7 @@ class Worker:
         self._see_packages()
         self.reserve.hold()
         copying = checkpoint.Copying() if self.config.get("checkpoint") == "adaptive" else None
-        outcome = self.session.run(code, request, lambda: self._send(b"M", ident, {}))
+        outcome = self.session.run(code, request, lambda: self._send(wire.CODE_NOT_SAVED, ident, {}))
         tools.close_client()
         self.session.repair_builtins()
         self._leave_if_forked(outcome)
@@ -258,7 +258,7 @@ class Worker:
         self.taker.taken.reap()
         if self.session is None or not checkpoint.all_is_quiet():
             os.close(fd)
-            self._send(b"C", ident, {"skipped": "something of the session may go on running"})
+            self._send(wire.CHECKPOINT_TAKEN, ident, {"skipped": "something of the session may go on running"})
             return
         # The block has ended, so nobody is to wait for the rest of its output.
         stdio.let_go()
@@ -294,19 +294,19 @@ class Worker:
             self._listen_to(Socket(fileno=fd))
             self.reader.read()
             self.pid, self.ahead = os.getpid(), False
-            self._send(b"G", 0, {})
+            self._send(wire.RESUMED, 0, {})
             return 0
         os.close(fd)
-        self._send(b"C", ident, said)
+        self._send(wire.CHECKPOINT_TAKEN, ident, said)
         return said.get("pid")
 
     def _report(self, ident, outcome, more=None):
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
         try:
-            self._send(b"D", ident, dict(message, **(more or {})))
+            self._send(wire.BLOCK_DONE, ident, dict(message, **(more or {})))
         except wire.ProtocolError:
             # Only the environment can be so large.
-            self._send(b"D", ident, dict(message, too_large=True))
+            self._send(wire.BLOCK_DONE, ident, dict(message, too_large=True))
 
     def _send(self, kind, ident, message):
         frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)
@@ -314,7 +314,7 @@ class Worker:
         try:
             self.sock.sendall(frame)
         except (BrokenPipeError, ConnectionResetError):
-            if self.session is None or kind != b"D":
+            if self.session is None or kind != wire.BLOCK_DONE:
                 os._exit(70)
             # The block has sent a result itself, so the supervisor has closed the connection and waits for a new one.
         except OSError:
@@ -363,7 +363,7 @@ class Script:
         outcome = python.run_script(b"print(0)", "", {"__builtins__": builtins})
         stdio.flush()
         message = {"exit_code": outcome.exit_code, "value": outcome.value, "error": outcome.error}
-        wire.unpack(wire.pack(b"D", 0, message)[wire.HEADER.size :])
+        wire.unpack(wire.pack(wire.BLOCK_DONE, 0, message)[wire.HEADER.size :])
 
     def run(self, code, path, tool_sources):
         """Run it.
@@ -422,7 +422,7 @@ class Session:
         """Write to the memory that any block writes to: what a checkpoint shares is copied then, and not in the block."""
         python.run_cell(REHEARSAL, REHEARSED, {"__builtins__": builtins})
         source.forget_lines(REHEARSED)
-        wire.unpack(wire.pack(b"X", 0, {"": [None, 0]})[wire.HEADER.size :])
+        wire.unpack(wire.pack(wire.RUN_BLOCK, 0, {"": [None, 0]})[wire.HEADER.size :])
 
     def repair_builtins(self):
         """Put back what everything needs, also the report; what the block has added stays."""

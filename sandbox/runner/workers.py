@@ -112,9 +112,9 @@ class Workers:
         """Have workers that are forked from now on know host tools that have come since the start."""
         if sources and sources != self._taught:
             self._taught = sources
-            self._zygote.send(wire.pack(b"T", 0, {"sources": sources}, limit=wire.MAX_REQUEST))
+            self._zygote.send(wire.pack(wire.ADD_TOOLS, 0, {"sources": sources}, limit=wire.MAX_REQUEST))
 
-    def start(self, kind=b"W"):
+    def start(self, kind=wire.FORK_WORKER):
         """Ask for a worker; requests may be sent to it at once.
 
         Args:
@@ -232,12 +232,12 @@ class Workers:
             self._homes.remove(worker.home)
 
     def _zygote_says(self, kind, ident, message):
-        if kind == b"H":
+        if kind == wire.ZYGOTE_READY:
             self._warm = True
             self._on_ready(message)
-        elif kind == b"X":
+        elif kind == wire.WORKER_EXITED:
             self._ended(message["pid"], message["status"])
-        elif kind == b"S":
+        elif kind == wire.WORKER_FORKED:
             worker = self._pending.pop(ident, None)
             if worker is None:
                 return

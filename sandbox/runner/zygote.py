@@ -48,7 +48,7 @@ def run(sock, config):
     gc.collect()
     gc.freeze()
     gc.enable()
-    sock.sendall(wire.pack(b"H", 0, {"preload": problems, "tools": broken_tools}))
+    sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, {"preload": problems, "tools": broken_tools}))
     try:
         Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
     except (wire.Closed, OSError):
@@ -164,16 +164,18 @@ class Zygote:
             while heard or self.reader.frames:
                 heard = False
                 kind, ident, payload = self.reader.read()
-                if kind == b"T":
+                if kind == wire.ADD_TOOLS:
                     _learn(wire.unpack(payload)[0]["sources"])
                 else:
-                    self._fork_worker(ident, self.reader.take_fds(1)[0], os.fsdecode(payload) or None, kind == b"I")
+                    self._fork_worker(
+                        ident, self.reader.take_fds(1)[0], os.fsdecode(payload) or None, kind == wire.FORK_INSTALLER
+                    )
                 if self.reader.frames:
                     self._tell_of_the_dead()  # who wait count against what there may be
 
     def _tell_of_the_dead(self):
         for pid, status in system.reaped():
-            self._say(b"X", 0, b'{"pid":%d,"status":%d}' % (pid, status))
+            self._say(wire.WORKER_EXITED, 0, b'{"pid":%d,"status":%d}' % (pid, status))
 
     def _say(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
@@ -183,10 +185,10 @@ class Zygote:
             pid = os.fork()
         except OSError as error:
             os.close(fd)
-            self.sock.sendall(wire.pack(b"S", ident, {"error": str(error)}))
+            self.sock.sendall(wire.pack(wire.WORKER_FORKED, ident, {"error": str(error)}))
             return
         if pid:
-            self._say(b"S", ident, b'{"pid":%d}' % pid)
+            self._say(wire.WORKER_FORKED, ident, b'{"pid":%d}' % pid)
             os.close(fd)
             return
         try:
