@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-CheckpointMode = bool | Literal["adaptive"]
+# Version 0.1 had a third value, "adaptive", which saved component configs may contain.
+CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
 
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 16 * 1024**2
@@ -37,21 +39,25 @@ def parse_size(size: str | int) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def parse_checkpoint(value: object) -> CheckpointMode:
-    """Check when a session is to be checkpointed.
+def parse_checkpoint(value: object) -> bool:
+    """Check whether a session is to be checkpointed.
 
     Args:
         value: What was given.
 
     Returns:
-        The unchanged value.
+        The value; True for "adaptive", which is deprecated.
 
     Raises:
-        ValueError: It is neither True, False nor "adaptive".
+        ValueError: It is none of these.
     """
-    if isinstance(value, bool) or value == "adaptive":
+    if value == "adaptive":
+        text = "checkpoint='adaptive' no longer exists: it means True, a checkpoint before each Python block"
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
+        return True
+    if isinstance(value, bool):
         return value
-    raise ValueError(f"checkpoint is True, False or 'adaptive', not {value!r}")
+    raise ValueError(f"checkpoint is True or False, not {value!r}")
 
 
 def parse_seconds(name: str, value: object) -> float:

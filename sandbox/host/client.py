@@ -48,7 +48,7 @@ class RunnerSettings:
         preload: Modules imported ahead.
         output_limit: Bytes of output kept of each stream of a block.
         split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block; "adaptive" where that is worth what it costs.
+        checkpoint: Whether a session is checkpointed before each block.
         memory_bytes: The sandbox's memory limit, or None.
         rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.

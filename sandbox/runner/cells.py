@@ -1,7 +1,6 @@
 """A block in the live interpreter of a session, which its checkpoint guards."""
 
 import socket
-import time
 
 from . import blocks, session, wire
 
@@ -9,10 +8,6 @@ HANG_UP_GRACE = 1.0
 CHECKPOINT_GRACE = 1.0
 NOW = "now"
 CONNECTION_LOST = "the code closed or misused the socket by which its interpreter reports"
-FURTHER_BACK = (
-    "The session is as it was before block %d; what blocks %d to %d did to its variables, directory and environment "
-    "is lost."
-)
 UNGUARDED = "No checkpoint is kept, so a block that fails now loses the session's variables: %s."
 
 
@@ -22,7 +17,6 @@ class CellBlock(blocks.Block):
     checkpoint = None
     ahead = None
     spent = None
-    mark = None
     postponed = None
     restoring = False
 
@@ -46,7 +40,6 @@ class CellBlock(blocks.Block):
             self.open()
             return
         ahead = self.session.take_ahead()
-        self.mark = session.Mark(self.request["number"], self.session.place)
         if ahead is not None and not ahead.awaited:
             self.checkpoint, self.request["checkpoint"] = ahead, "ahead"
             self.open()
@@ -95,7 +88,7 @@ class CellBlock(blocks.Block):
         elif kind == wire.CODE_NOT_SAVED:
             self.unsaved = True
         elif kind == wire.BLOCK_DONE and self.report is None:
-            self.report = dict(blocks.checked(message), copied=message.get("copied"))
+            self.report = blocks.checked(message)
             # The last words' signal can end what the block waited for, but not give it more time.
             if not self.killed and not self.overdue:
                 self.session.await_connection()
@@ -123,9 +116,7 @@ class CellBlock(blocks.Block):
         self.keep_pipes = True
         if self.checkpoint is not None:
             self._say_when_unguarded(self.checkpoint.skipped)
-            self.checkpoint.guarded(self.mark, time.monotonic() - self.began, self.report["copied"])
-            if not self.session.keep_on(self.checkpoint):
-                self.spent = self.checkpoint
+            self.spent = self.checkpoint
         self.finish()
 
     def _say_when_unguarded(self, reason):
@@ -168,7 +159,7 @@ class CellBlock(blocks.Block):
     def _restored(self, awake):
         if awake:
             self.state = "restored"
-            self._say_before_which()
+            self.before = self.request["number"]
             self.notes.append("Files, threads and subprocesses are not restored.")
         else:
             if self.checkpoint is not None:
@@ -179,14 +170,6 @@ class CellBlock(blocks.Block):
             self.state = "lost"
             self.notes.append("The session's variables are lost; a new, empty session has been started.")
         self.finish()
-
-    def _say_before_which(self):
-        """A checkpoint that has guarded more than this block takes back what all of them did."""
-        mark = self.checkpoint.mark or self.mark
-        self.before = mark.number
-        if mark is not self.mark:
-            self.session.put_back(mark.place)
-            self.notes.append(FURTHER_BACK % (mark.number, mark.number, self.request["number"]))
 
     def roots(self, parent_of):
         return self.session.roots(parent_of, spare=self.checkpoint)

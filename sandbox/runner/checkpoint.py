@@ -4,7 +4,6 @@ import _socket
 import ctypes
 import errno
 import os
-import resource
 import signal
 import socket
 import stat
@@ -15,7 +14,6 @@ from select import POLLIN, poll
 from . import children, stdio, system, wire
 
 HANGING_UP_MS = 1000
-PAGE = resource.getpagesize()
 SLEEPERS_OOM_SCORE = 500
 # A block may come to write to every page that the checkpoint shares with it.
 SESSION_MEMORY_SHARE = 0.45
@@ -156,23 +154,6 @@ def too_large(memory_limit, pid="self"):
     if (system.memory_in_use() or 0) + own > memory_limit * SANDBOX_MEMORY_SHARE:
         return NO_ROOM_FOR_COPY
     return None
-
-
-class Copying:
-    """Counts the pages that a block has the kernel copy because a checkpoint shares them: about, and not too few."""
-
-    def __init__(self):
-        self._resident = system.resident_bytes() // PAGE
-        self._faults = _faults()
-
-    def pages(self):
-        """Those up to now: all at whose writing the kernel had to do something, but for those that have come to be."""
-        grown = max(0, system.resident_bytes() // PAGE - self._resident)
-        return min(max(0, _faults() - self._faults - grown), self._resident)
-
-
-def _faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def all_is_quiet():

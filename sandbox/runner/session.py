@@ -7,12 +7,6 @@ from . import checkpoint, listener, place, system, wire
 
 CHECKPOINT_PATIENCE = 10.0
 WAKING_PATIENCE = 2.0
-# What adaptive checkpoints may cost: so much of the time that blocks run, and each time so much whatever they run.
-COST_SHARE = 0.1
-CHEAP_S = 0.004
-# Copying a page on a virtual machine; less where there is none in between.
-COPY_S = 2e-6
-MOST = 1e9
 
 
 class Session:
@@ -108,18 +102,6 @@ class Session:
             return not checkpoint.too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
         except OSError:  # the interpreter has died, and that is not known here yet
             return False
-
-    def keep_on(self, checkpoint):
-        """Have a checkpoint guard the next block, too, where another one would cost more than it is worth."""
-        if self.supervisor.config["checkpoint"] != "adaptive" or checkpoint.pid is None or checkpoint.is_due():
-            return False
-        self._ahead = checkpoint
-        return True
-
-    def put_back(self, saved):
-        """Go back to the directory and the environment of a checkpoint that has been woken."""
-        self.place.restore(saved)
-        self.place.forget_told()
 
     def drop_ahead(self):
         """Let the checkpoint that was taken ahead end."""
@@ -269,19 +251,6 @@ def ask_for_checkpoint(worker, ahead=False):
     return asked
 
 
-class Mark:
-    """Where a checkpoint goes back to.
-
-    Args:
-        number: Of the first block that it guards.
-        where: The session's `Place` before that.
-    """
-
-    def __init__(self, number, where):
-        self.number = number
-        self.place = where.save()
-
-
 class Checkpoint:
     """A sleeping fork of the session.
 
@@ -294,8 +263,6 @@ class Checkpoint:
         self.token = wire.unguessable()
         self.pid = None
         self.skipped = None
-        self.mark = None
-        self._cost = self._ran = 0.0
 
     def taken(self, message):
         """Note what the session said of it; the first word counts, because the block could speak after it."""
@@ -304,7 +271,6 @@ class Checkpoint:
         pid, skipped = message.get("pid"), message.get("skipped")
         if isinstance(pid, int) and 1 < pid <= system.MOST_PIDS:
             self.pid = pid
-            self._cost = _number(message.get("cost"))
         else:
             self.skipped = skipped if isinstance(skipped, str) else "the session said nothing of it"
 
@@ -316,23 +282,6 @@ class Checkpoint:
     def alive(self):
         """Whether it still sleeps there."""
         return self.pid in system.parents()
-
-    def guarded(self, mark, seconds, copied):
-        """Note a block that has ended well.
-
-        Args:
-            mark: The `Mark` of the block; a checkpoint keeps that of its first.
-            seconds: How long it ran.
-            copied: Pages that were copied because this checkpoint shares them.
-        """
-        copying = _number(copied) * COPY_S
-        self.mark = self.mark or mark
-        self._cost += copying
-        self._ran += max(0.0, seconds - copying)
-
-    def is_due(self):
-        """Whether another one may be taken for the next block: it is cheap, or blocks have run for long enough since."""
-        return self._cost <= max(CHEAP_S, COST_SHARE * self._ran)
 
     def sleeps(self):
         """Whether it still sleeps there, by its end of the socket: cheaper to know, and wrong where a block has copied that."""
@@ -350,8 +299,3 @@ class Checkpoint:
         if self.pid is not None:
             # It would end by the end of its socket, but not if the block has stopped it, and not without running.
             system.send(self.pid, signal.SIGKILL)
-
-
-def _number(thing):
-    """What a worker says, which is user code's to change."""
-    return thing if isinstance(thing, (int, float)) and 0 <= thing < MOST else 0

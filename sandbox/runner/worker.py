@@ -9,7 +9,6 @@ import signal
 import site
 import sys
 import threading
-import time
 from select import POLLHUP, POLLIN, poll
 
 from . import checkpoint, landlock, python, source, stdio, system, tools, wire
@@ -196,15 +195,11 @@ class Worker:
         self.session.begin(request)
         self._see_packages()
         self.reserve.hold()
-        copying = checkpoint.Copying() if self.config.get("checkpoint") == "adaptive" else None
         outcome = self.session.run(code, request, lambda: self._send(wire.CODE_NOT_SAVED, ident, {}))
         tools.close_client()
         self.session.repair_builtins()
         self._leave_if_forked(outcome)
-        more = self.session.end()
-        if copying is not None:
-            more["copied"] = copying.pages()
-        self._report(ident, outcome, more)
+        self._report(ident, outcome, self.session.end())
         self._connect_anew()
 
     def _leave_if_forked(self, outcome):
@@ -281,12 +276,11 @@ class Worker:
         Returns:
             Its number, or None where none was taken; 0 in the checkpoint, once it has been woken to go on instead.
         """
-        own, began = self.sock.fileno(), time.thread_time()
+        own = self.sock.fileno()
         said = {"skipped": self.taker.too_large()}
         if not said["skipped"]:
             try:
                 said = {"pid": self.taker.take(fd, (own, *others))}
-                said["cost"] = time.thread_time() - began
             except OSError as error:
                 said = {"skipped": str(error)}
         if said.get("pid") == 0:

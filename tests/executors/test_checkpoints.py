@@ -1,6 +1,7 @@
 """`checkpoint()` and `rollback()`, and what a sleeping copy of the session must not hold on to."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -93,6 +94,27 @@ class TestRollback:
         )
         await session.rollback()
         assert await out(session, "kill -0 $(cat /tmp/pid) 2>/dev/null || echo gone", "sh") == "gone\n"
+
+
+class TestOption:
+    async def test_another_value_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=re.escape("checkpoint is True or False, not 'often'")):
+            DockerCommandLineCodeExecutor(mode="session", checkpoint="often")  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("checkpoint", [True, False])
+    async def test_component_config_contains_it(self, checkpoint: bool) -> None:
+        executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
+        config = executor.dump_component()
+        assert config.config["checkpoint"] == checkpoint
+        assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
+
+    async def test_adaptive_of_version_0_1_means_true(self) -> None:
+        with pytest.warns(DeprecationWarning, match="it means True"):
+            executor = DockerCommandLineCodeExecutor(mode="session", checkpoint="adaptive")  # type: ignore[arg-type]
+        config = executor.dump_component()
+        assert config.config["checkpoint"] is True
+        saved = config.model_copy(update={"config": {**config.config, "checkpoint": "adaptive"}})
+        assert DockerCommandLineCodeExecutor.load_component(saved).dump_component() == config
 
 
 class TestRefusals:
