@@ -64,7 +64,7 @@ class Block:
         self.notes = []
         self.oom_kills = system.count_oom_kills()
 
-    def open(self, checkpoint=None, state_file=None):
+    def open(self, state_file=None):
         """Open the pipes, hand the request to the worker and start the clock."""
         limit = self.supervisor.config["output_limit"]
         kinds = (wire.STDOUT, wire.STDERR) if self.supervisor.config["split_streams"] else (wire.STDOUT,)
@@ -73,7 +73,8 @@ class Block:
         if self.request["tools"] and self.request["command"] is None:
             self.relay = relay.Relay(self.supervisor, self.ident, self.worker)
             ends.append(self.relay.theirs.fileno())
-        ends += [fd for fd in (state_file, checkpoint) if fd is not None]
+        if state_file is not None:
+            ends.append(state_file)
         message = dict(self.request, fds=len(ends), tools=self.relay is not None)
         self.worker.on_frame = self.hear
         self.worker.on_exit = self.worker_exited

@@ -1,8 +1,6 @@
 """A block in the live interpreter of a session, which its checkpoint guards."""
 
-import socket
-
-from . import blocks, session, wire
+from . import blocks, wire
 
 HANG_UP_GRACE = 1.0
 CHECKPOINT_GRACE = 1.0
@@ -15,7 +13,6 @@ class CellBlock(blocks.Block):
     """A block in the session's live interpreter."""
 
     checkpoint = None
-    ahead = None
     spent = None
     postponed = None
     restoring = False
@@ -24,7 +21,8 @@ class CellBlock(blocks.Block):
         """Run it, with a checkpoint of the session's memory first."""
         self.session = self.supervisor.session
         self.failed = False
-        self._forget_checkpoints()  # of a session that ended before it came to this block
+        if self.checkpoint is not None:
+            self.checkpoint.drop()  # of a session that ended before it came to this block
         if not self.session.usable:
             # One that has hung up lives on.
             self.session.drop_ahead()
@@ -35,38 +33,8 @@ class CellBlock(blocks.Block):
         self.worker = self.session.worker
         self.worker.let_run()
         self.request.update(self.session.place.for_cell())
-        self.request["checkpoint"] = None
-        if not self.supervisor.config["checkpoint"]:
-            self.open()
-            return
-        ahead = self.session.take_ahead()
-        if ahead is not None and not ahead.awaited:
-            self.checkpoint, self.request["checkpoint"] = ahead, "ahead"
-            self.open()
-            return
-        # One that is on its way may not come to be; so there is a socket for another, in case.
-        self.ahead, self.request["checkpoint"] = ahead, "now" if ahead is None else "either"
-        ours, theirs = socket.socketpair()
-        self.checkpoint = session.Checkpoint(ours)
-        self.open(checkpoint=theirs.fileno())
-        theirs.close()
-
-    def _forget_checkpoints(self):
-        for item in (self.checkpoint, self.ahead):
-            if item is not None:
-                item.drop()
-        self.checkpoint = self.ahead = None
-
-    def _hear_of_ahead(self, message):
-        ahead, self.ahead = self.ahead, None
-        ahead.taken(message)
-        if ahead.skipped:
-            ahead.drop()
-            return
-        self.checkpoint.drop()
-        self.checkpoint = ahead
-        if self.postponed:
-            self.kill(self.postponed)
+        self.checkpoint = self.session.checkpoint_for_block() if self.supervisor.config["checkpoint"] else None
+        self.open()
 
     def finish(self):
         super().finish()
@@ -77,15 +45,15 @@ class CellBlock(blocks.Block):
         self.supervisor.session.prepare()
 
     def hear(self, kind, ident, message):
-        if kind == wire.CHECKPOINT_TAKEN and self.ahead is not None and ident == self.ahead.token:
-            self._hear_of_ahead(message)
-        if ident != self.token or self.finished:
+        if self.finished:
             return
-        if kind == wire.CHECKPOINT_TAKEN and self.checkpoint is not None:
+        if kind == wire.CHECKPOINT_TAKEN and self.checkpoint is not None and ident == self.checkpoint.token:
             self.checkpoint.taken(message)
             if self.postponed:
                 self.kill(self.postponed)
-        elif kind == wire.CODE_NOT_SAVED:
+        if ident != self.token:
+            return
+        if kind == wire.CODE_NOT_SAVED:
             self.unsaved = True
         elif kind == wire.BLOCK_DONE and self.report is None:
             self.report = blocks.checked(message)
@@ -146,8 +114,6 @@ class CellBlock(blocks.Block):
             return
         self.report = None
         self.restoring = True
-        if self.ahead is not None:
-            self.ahead.drop()
         self._close_relay()
         self.session.kill(spare=self.checkpoint)
         self._make_room()

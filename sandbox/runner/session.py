@@ -86,15 +86,13 @@ class Session:
             if self._ahead.skipped:
                 self.drop_ahead()
 
-    def take_ahead(self):
-        """Hand over the checkpoint that was taken ahead, or is on its way; None where another has to be taken."""
+    def checkpoint_for_block(self):
+        """Return the checkpoint that was requested ahead; request another if there is none, it has died, or memory is short."""
         ahead, self._ahead = self._ahead, None
-        if ahead is None or ahead.awaited:
-            return ahead
-        if ahead.sleeps() and self._has_room():
-            return ahead
-        ahead.drop()
-        return None
+        if ahead is not None and not ahead.awaited and not (ahead.sleeps() and self._has_room()):
+            ahead.drop()
+            ahead = None
+        return ahead or ask_for_checkpoint(self.worker, ahead=True)
 
     def _has_room(self):
         """Whether there is still memory for a checkpoint; it may have filled since that was taken."""
@@ -239,7 +237,7 @@ def ask_for_checkpoint(worker, ahead=False):
 
     Args:
         worker: The interpreter's `Worker`.
-        ahead: Whether it is the next block's, and is to be taken only if nothing can run before that.
+        ahead: Whether it is the next block's: taken with that block's request if something can run before that.
 
     Returns:
         The `Checkpoint`, whose token the answer has.

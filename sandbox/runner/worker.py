@@ -36,7 +36,7 @@ class Worker:
         self.session = None
         self.script = None if config["mode"] == "session" else Script()
         self.fresh = True
-        self.ahead = False
+        self.deferred = None
         self.taker = checkpoint.Taker(config.get("memory_bytes"), self._open_up)
         self.reserve = Reserve()
         self.domains = landlock.Domains(config["mode"], config["closed"])
@@ -97,7 +97,7 @@ class Worker:
             request, data = wire.unpack(payload)
             fds = self.reader.take_fds(request["fds"])
             if kind == wire.TAKE_CHECKPOINT and request["ahead"]:
-                self._prepare(ident, fds[0])
+                self._checkpoint_ahead(ident, fds[0])
             elif kind == wire.TAKE_CHECKPOINT:
                 self._checkpoint(ident, fds[0])
             elif request.get("command"):
@@ -183,11 +183,8 @@ class Worker:
         self.session.repair_modules()
         self.session.namespace.update(tools.add(request["tool_sources"] or ()))
         self.taker.taken.reap()
-        wanted, ahead = request["checkpoint"], self.ahead
-        self.ahead = False
-        if wanted == "either" and ahead:
-            os.close(fds.pop())
-        elif wanted in ("now", "either") and self._checkpoint(ident, fds.pop(), fds) == 0:
+        deferred, self.deferred = self.deferred, None
+        if deferred is not None and self._checkpoint(*deferred, fds) == 0:
             return
         stdio.point_at(*fds[:2])
         if request["tools"]:
@@ -248,19 +245,17 @@ class Worker:
         _go_to(request["cwd"])
         _set_variables(request)
 
-    def _prepare(self, ident, fd):
-        """Take the checkpoint of the next block before it comes, if nothing of the session's can run meanwhile."""
+    def _checkpoint_ahead(self, ident, fd):
+        """Take the checkpoint of the next block before it comes; or with it, if something of the session can run before."""
         self.taker.taken.reap()
         if self.session is None or not checkpoint.all_is_quiet():
-            os.close(fd)
-            self._send(wire.CHECKPOINT_TAKEN, ident, {"skipped": "something of the session may go on running"})
+            self.deferred = (ident, fd)
             return
         # The block has ended, so nobody is to wait for the rest of its output.
         stdio.let_go()
         # Once there is a checkpoint, this would make the kernel copy much.
         self.session.repair_modules()
-        self.ahead = bool(self._checkpoint(ident, fd))
-        if self.ahead and not self._wait(0):
+        if self._checkpoint(ident, fd) and not self._wait(0):
             self.session.rehearse()
         # The one before has had time to end.
         self.taker.taken.reap()
@@ -287,7 +282,10 @@ class Worker:
             self.sock.detach()
             self._listen_to(Socket(fileno=fd))
             self.reader.read()
-            self.pid, self.ahead = os.getpid(), False
+            self.pid = os.getpid()
+            if self.deferred is not None:
+                os.close(self.deferred[1])
+                self.deferred = None
             self._send(wire.RESUMED, 0, {})
             return 0
         os.close(fd)
