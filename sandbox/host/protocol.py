@@ -32,6 +32,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _MODULES = [
     "wire",
     "system",
+    "folders",
     "ipc",
     "landlock",
     "files",

@@ -279,28 +279,6 @@ class Upload:
         os.close(self.folder)
 
 
-def copy_tree(source, target):
-    """Copy what is in a folder into another: files with their modes, folders, symbolic links.
-
-    Not by the module shutil, which brings compressors along, whose libraries each fork would have to map.
-
-    Args:
-        source: The folder.
-        target: Another, that exists.
-    """
-    for entry in os.scandir(source):
-        path = os.path.join(target, entry.name)
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), path)
-        elif entry.is_dir():
-            os.mkdir(path)
-            copy_tree(entry.path, path)
-        elif entry.is_file():
-            with open(entry.path, "rb") as original, open(path, "xb") as copy:
-                copy.write(original.read())
-                os.fchmod(copy.fileno(), entry.stat().st_mode & 0o777)
-
-
 def _entry(name, info):
     return {"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)}
 

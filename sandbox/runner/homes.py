@@ -1,17 +1,14 @@
 """In process mode each block has its own home, so that no block leaves settings for the next one."""
 
-import itertools
 import os
 import time
 
-from . import files
+from . import folders
 
 SKELETON = "/etc/skel"
 # Removing a full one must not keep PID 1 from anything else.
 PAUSE_S = 0.002
 SLICE_S = 0.002
-BATCH = 64
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Homes:
@@ -122,7 +119,7 @@ def prepare(mode, closed=None):
     except OSError:
         return None  # the user has named a place where nothing can be made
     if os.path.isdir(SKELETON):
-        files.copy_tree(SKELETON, home)
+        folders.copy_content(SKELETON, home)
     return None
 
 
@@ -139,54 +136,6 @@ def _plan():
 
 
 def _dismantle(home):
-    """Remove a folder with its content; yields before each step.
-
-    Nested folders are first moved to the top, so their depth does not matter.
-    """
-    number, prefix = 0, os.urandom(8).hex()
     os.chmod(home, 0o700)
-    top = os.open(home, FOLDER)
-    try:
-        while True:
-            batch = _some_of(top)
-            if not batch:
-                break
-            for name, is_folder in batch:
-                yield
-                if not is_folder:
-                    os.unlink(name, dir_fd=top)
-                    continue
-                for inner, folder in _files_removed(name, top):
-                    yield
-                    if inner is not None:
-                        number += 1
-                        os.rename(inner, "%s-%d" % (prefix, number), src_dir_fd=folder, dst_dir_fd=top)
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
+    yield from folders.remove_content(home)
     os.rmdir(home)
-
-
-def _files_removed(name, top):
-    """Remove the files in a folder; yields None after each file, and each subfolder, which the caller moves."""
-    os.chmod(name, 0o700, dir_fd=top)
-    folder = os.open(name, FOLDER, dir_fd=top)
-    try:
-        while True:
-            batch = _some_of(folder)
-            if not batch:
-                return
-            for inner, is_folder in batch:
-                if is_folder:
-                    os.chmod(inner, 0o700, dir_fd=folder)
-                    yield inner, folder
-                else:
-                    os.unlink(inner, dir_fd=folder)
-                    yield None, folder
-    finally:
-        os.close(folder)
-
-
-def _some_of(folder):
-    with os.scandir(folder) as entries:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, BATCH)]

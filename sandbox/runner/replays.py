@@ -3,7 +3,7 @@
 import os
 import time
 
-from . import homes, packages
+from . import folders, homes, packages
 
 OPS = ("remove", "stand_in", "look", "forget", "empty")
 # Folders besides the workspace that code can write to.
@@ -128,29 +128,11 @@ def empty():
     until = time.monotonic() + EMPTY_S
     for folder in (*TEMPORARY, packages.FOLDER):
         if os.path.isdir(folder) and os.access(folder, os.W_OK):
-            _empty(folder, os.stat(folder).st_dev, until)
+            for _ in folders.remove_content(folder):
+                if time.monotonic() > until:
+                    raise OSError(62, "there are too many temporary files")
     homes.prepare("session")
     return {}
-
-
-def _empty(folder, device, until):
-    """Empty a folder; False where something of another file system is in it, which stays."""
-    whole = True
-    with os.scandir(folder) as listing:
-        for entry in listing:
-            if time.monotonic() > until:
-                raise OSError(62, "there are too many temporary files")
-            if entry.stat(follow_symlinks=False).st_dev != device:
-                whole = False
-            elif not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-            else:
-                os.chmod(entry.path, 0o700)
-                if _empty(entry.path, device, until):
-                    os.rmdir(entry.path)
-                else:
-                    whole = False
-    return whole
 
 
 _DO = {"remove": _remove, "stand_in": _stand_in, "look": _look}
