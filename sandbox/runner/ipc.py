@@ -7,12 +7,12 @@ import time
 from . import folders, system
 
 IPC_RMID = 0
-# Columns of /proc/sysvipc; the number of processes that have attached it is shared memory's alone.
-IDENT = 1
-ATTACHED = 6
+# Columns of /proc/sysvipc; only shared memory has a number of processes that have attached it.
+ID_COLUMN = 1
+ATTACHED_COLUMN = 6
 POSIX_QUEUES = "/dev/mqueue"
 POSIX_MEMORY = "/dev/shm"
-LONGEST_S = 1.0
+MAX_S = 1.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _REMOVERS = {
@@ -38,41 +38,41 @@ def remove_all():
 
 
 def remove_files(keep):
-    """Remove the content of /dev/shm for at most `LONGEST_S`; the rest is removed after the next block.
+    """Remove the content of /dev/shm for at most `MAX_S`; the rest is removed after the next block.
 
     Args:
         keep: Names that stay.
     """
-    until = time.monotonic() + LONGEST_S
+    until = time.monotonic() + MAX_S
     try:
         for _ in folders.remove_content(POSIX_MEMORY, keep):
             if time.monotonic() > until:
                 return
     except OSError:
-        return  # it is not this user's, and closed
+        return  # it belongs to another user
 
 
 def remove_unused():
-    """Remove what holds memory though no process does: shared memory that none has attached, queues, semaphores.
+    """Remove what uses memory without a process: shared memory that none has attached, queues, semaphores.
 
     Returns:
         Whether there was anything.
     """
     count = _remove("msg", _entries("msg")) + _remove("sem", _entries("sem"))
-    return count + _remove("shm", (words for words in _entries("shm") if words[ATTACHED] == b"0")) > 0
+    return count + _remove("shm", (words for words in _entries("shm") if words[ATTACHED_COLUMN] == b"0")) > 0
 
 
 def _remove(kind, entries):
     count = 0
     for words in entries:
-        _REMOVERS[kind](int(words[IDENT]))
+        _REMOVERS[kind](int(words[ID_COLUMN]))
         count += 1
     return count
 
 
 def _entries(kind):
     if (system.read_small("/proc/sysvipc/" + kind) or b"").count(b"\n") <= 1:
-        return  # the names of the columns
+        return  # only the names of the columns
     # One after the other: there may be tens of thousands, and no memory left for a list of them.
     try:
         with open("/proc/sysvipc/" + kind, "rb") as file:

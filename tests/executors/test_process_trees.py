@@ -27,7 +27,7 @@ for _ in range(5):
             if os.fork(): os._exit(0)
     system.kill_trees(lambda parent_of: [pid for pid, parent in parent_of.items() if parent == 1])
     system.list_pids = listed
-    system.send(-1, signal.SIGSTOP)
+    system.send_signal(-1, signal.SIGSTOP)
     print(sorted(system.parents()), flush=True)
 """
 
