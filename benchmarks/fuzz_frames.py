@@ -38,7 +38,7 @@ from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
 from autogen_codeact.sandbox.tools.broker import ToolBroker
 
-RUNNER = Path(protocol.__file__).parent / "runner"
+RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0
 RESULT = {
     "outcome": "ok", "exit_code": 0, "error": None, "value": None, "duration_s": 0.1, "dropped": [0], "tail": [0],

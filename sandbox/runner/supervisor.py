@@ -243,7 +243,6 @@ def main(read_frame, path):
     config, _ = wire.unpack(payload)
     if kind != wire.CONFIGURATION:
         raise wire.ProtocolError("the first frame must be the configuration")
-    output_capture.READ_SIZE = config.get("read_size", output_capture.READ_SIZE)
     os.umask(0o022)
     config["path_variables"] = set_environment(config.pop("environment"))
     config["sys_path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
