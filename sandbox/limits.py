@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-# Version 0.1 had a third value, "adaptive", which saved component configs may contain.
+# "adaptive" is accepted as True: see `parse_checkpoint`.
 CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
 
 SHORTEST_TIMEOUT_S = 0.001
@@ -46,14 +45,12 @@ def parse_checkpoint(value: object) -> bool:
         value: What was given.
 
     Returns:
-        The value; True for "adaptive", which is deprecated.
+        The value; True for "adaptive", a value of version 0.1 that saved component configs may contain.
 
     Raises:
         ValueError: It is none of these.
     """
     if value == "adaptive":
-        text = "checkpoint='adaptive' no longer exists: it means True, a checkpoint before each Python block"
-        warnings.warn(text, DeprecationWarning, stacklevel=3)
         return True
     if isinstance(value, bool):
         return value

@@ -109,8 +109,7 @@ class TestOption:
         assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
 
     async def test_adaptive_of_version_0_1_means_true(self) -> None:
-        with pytest.warns(DeprecationWarning, match="it means True"):
-            executor = DockerCommandLineCodeExecutor(mode="session", checkpoint="adaptive")  # type: ignore[arg-type]
+        executor = DockerCommandLineCodeExecutor(mode="session", checkpoint="adaptive")  # type: ignore[arg-type]
         config = executor.dump_component()
         assert config.config["checkpoint"] is True
         saved = config.model_copy(update={"config": {**config.config, "checkpoint": "adaptive"}})

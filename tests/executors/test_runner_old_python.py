@@ -197,7 +197,7 @@ class TestBootCode:
         assert ended.returncode == 1
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
-    def test_exits_silently_when_the_host_is_gone(self, python: str) -> None:
+    def test_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
         for sent in (b"", b"B\0", protocol.runner_source()[:1000], protocol.runner_source()):
             ended = subprocess.run(
                 [python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False
