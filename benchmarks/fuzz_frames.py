@@ -39,7 +39,7 @@ from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import ToolBroker
 
-RUNNER = Path(protocol.__file__).parent / "runner"
+RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0
 RESULT = {
     "outcome": "ok", "exit_code": 0, "error": None, "value": None, "duration_s": 0.1, "dropped": [0], "tail": [0],
@@ -314,7 +314,16 @@ def load_runner() -> types.SimpleNamespace:
     package = types.ModuleType("codeact_runner")
     package.__path__ = [str(RUNNER)]
     sys.modules[package.__name__] = package
-    names = ("wire", "system", "output", "files", "stdio", "python", "place", "session", "peer", "relay", "blocks")
+    names = (
+        "wire",
+        "event_loop",
+        "files",
+        "session_environment",
+        "checkpoints",
+        "process_connection",
+        "tool_relay",
+        "block_report",
+    )
     return types.SimpleNamespace(**{name: importlib.import_module(f"codeact_runner.{name}") for name in names})
 
 
@@ -343,16 +352,16 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         reports: list[dict[str, Any]] = []
         hung_up: list[bool] = []
-        checkpoint = self.runner.session.Checkpoint(theirs)
+        checkpoint = self.runner.checkpoints.Checkpoint(theirs)
 
         def hear(kind: bytes, _ident: int, message: dict[str, Any]) -> None:
             if kind == b"C":
-                checkpoint.taken(message)
+                checkpoint.set_taken(message)
             else:
-                reports.append(self.runner.blocks.checked(message))
+                reports.append(self.runner.block_report.check(message))
 
         with selectors.DefaultSelector() as selector:
-            made = self.runner.peer.Peer(selector, hear, lambda: hung_up.append(True))
+            made = self.runner.process_connection.ProcessConnection(selector, hear, lambda: hung_up.append(True))
             made.connect(ours, os.getpid())
             data = b"".join(maker.stream(b"DCG", REPORT))
             while data and not made.closed:
@@ -361,35 +370,38 @@ class Supervisor:
                 data = data[cut:]
                 for key, events in selector.select(0):
                     key.data(events)
-            made.finish()
+            made.read_rest()
         self.remember(reports)
-        checkpoint.alive()
+        checkpoint.is_alive()
         theirs.close()
         assert made.closed
         assert len(hung_up) <= 1
 
     def remember(self, reports: list[dict[str, Any]]) -> None:
         """What is kept of reports has to fit into the host's frames and into the next request."""
-        wire, place = self.runner.wire, self.runner.place.Place()
+        wire, shared = self.runner.wire, self.runner.session_environment.SessionEnvironment()
         for report in reports:
-            place.cell_ended(report)
-            place.shell_ended(json.dumps(report).encode())
+            shared.interpreter_ended(report)
+            shared.shell_ended(json.dumps(report).encode())
             wire.pack(b"D", 1, report)
-        wire.pack(b"X", 1, {**place.for_shell("/workspace"), **place.for_cell()}, b"", wire.MAX_REQUEST)
+        wire.pack(
+            b"X", 1, {**shared.for_shell("/workspace"), **shared.changes_for_interpreter()}, b"", wire.MAX_REQUEST
+        )
 
     def calls(self, maker: Maker) -> None:
         """A block's socket for calls to host tools: what is passed on is bounded and well-formed, and answers find their way."""
         sent: list[tuple[bytes, bytes]] = []
-        with selectors.DefaultSelector() as selector:
+        loop = self.runner.event_loop.EventLoop()
+        with loop.selector as selector:
             supervisor = types.SimpleNamespace(
                 config={"tools": {"in_flight": 4, "call_bytes": 1000}},
-                selector=selector,
-                held_relays=set(),
+                loop=loop,
+                paused_relays=set(),
                 outbox=types.SimpleNamespace(size=0),
                 send=lambda kind, _ident, payload: sent.append((kind, payload)),
             )
-            relay = self.runner.relay.Relay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
-            theirs = relay.theirs
+            relay = self.runner.tool_relay.ToolRelay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
+            theirs = relay.block_end
             theirs.setblocking(False)
             with contextlib.suppress(OSError):
                 for piece in maker.stream(b"TTTU", CALL):

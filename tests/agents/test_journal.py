@@ -171,8 +171,7 @@ async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
 
 
 async def test_what_a_rollback_takes_back_is_taken_out(make: Make) -> None:
-    """With adaptive checkpoints, whichever these were: they depend on the time that the blocks took."""
-    executor = await make(checkpoint="adaptive")
+    executor = await make()
     touch = "heap[::4096] = bytes(len(heap[::4096]))"
     blocks = [
         "x = [0]\nheap = bytearray(200 << 20)",

@@ -1,20 +1,20 @@
-"""The supervisor's end of a socket to one of its own processes; nothing on it may block the supervisor."""
+"""The supervisor's connection to one of its own processes; it never blocks the supervisor."""
 
 import selectors
 
 from . import wire
 
-# A child that the block left behind may hold the same socket and go on writing.
+# A process that the block has left behind may hold the same socket and go on writing.
 MAX_LAST_READS = 16
 
 
-class Peer:
-    """A socket with frames in both directions; data from other processes than its owner is dropped.
+class ProcessConnection:
+    """A socket with frames in both directions; data from any process but its owner is dropped.
 
     Args:
         selector: The supervisor's selector.
         on_frame: Called with (type, id, message) for each frame.
-        on_close: Called with no arguments when the other side has closed it or sends invalid data.
+        on_close: Called with no arguments when the other side has closed it or has sent invalid data.
     """
 
     def __init__(self, selector, on_frame, on_close):
@@ -26,6 +26,7 @@ class Peer:
         self._outbox = wire.Outbox(-1)
         self._writing = False
         self.closed = False
+        # Whether the other side has ended before it read everything.
         self.undelivered = False
 
     def connect(self, sock, pid=None):
@@ -33,34 +34,34 @@ class Peer:
 
         Args:
             sock: The supervisor's end, unused so far.
-            pid: The process at its other end; None if not known yet.
+            pid: The process at the other end; None if it is not known yet.
         """
         self._sock, self._pid = sock, pid
-        wire.tell_senders(sock)
+        wire.report_senders(sock)
         sock.setblocking(False)
         self._outbox.fd, self._outbox.sock = sock.fileno(), sock
         # A worker runs user code, so the size of its messages is limited.
         self._parser = wire.Parser(wire.MAX_REPORT)
-        self._selector.register(sock, selectors.EVENT_READ, self._ready)
+        self._selector.register(sock, selectors.EVENT_READ, self._on_ready)
         self._writing = False
         self._flush()
 
-    def belongs_to(self, pid):
-        """Set the process at the other end, and send the frames held until now."""
+    def set_owner(self, pid):
+        """Set the process at the other end, and send the frames that have waited for that."""
         self._pid = pid
         if not self.closed:
             self._flush()
 
     def disconnect(self):
-        """Close the socket; frames are held for the next one."""
+        """Close the socket; later frames wait for the next one."""
         if self._sock is not None:
             self._selector.unregister(self._sock)
             self._sock.close()
             self._sock = None
 
     @property
-    def awaited(self):
-        """Whether the process has not connected yet."""
+    def reconnecting(self):
+        """Whether the process is expected to connect again."""
         return self._sock is None and not self.closed
 
     def send(self, frame, fds=()):
@@ -71,15 +72,15 @@ class Peer:
         self._outbox.put(frame, fds)
         self._flush()
 
-    def finish(self):
-        """Take in what the other side said before it ended, and hang up."""
+    def read_rest(self):
+        """Read what the process sent before it ended, and close the connection."""
         for _ in range(MAX_LAST_READS):
             if self._sock is None or not self._receive():
                 break
         self.close()
 
     def close(self):
-        """Hang up."""
+        """Close the connection."""
         if not self.closed:
             self.closed = True
             self.undelivered = self.undelivered or bool(self._outbox.chunks)
@@ -91,7 +92,7 @@ class Peer:
             self.close()
             self._on_close()
 
-    def _ready(self, events):
+    def _on_ready(self, events):
         if events & selectors.EVENT_WRITE:
             self._flush()
         if events & selectors.EVENT_READ and self._sock is not None:
@@ -109,10 +110,10 @@ class Peer:
         if writing != self._writing:
             self._writing = writing
             events = selectors.EVENT_READ | selectors.EVENT_WRITE if writing else selectors.EVENT_READ
-            self._selector.modify(self._sock, events, self._ready)
+            self._selector.modify(self._sock, events, self._on_ready)
 
     def _receive(self):
-        """Take in what is there; False when there was nothing."""
+        """Read once, and deliver the frames; return False when there was nothing to read."""
         sock = self._sock
         try:
             data, sender = wire.receive(sock)
@@ -122,7 +123,7 @@ class Peer:
         except BlockingIOError:
             return False
         except ConnectionResetError:
-            # The kernel says so, and not just that the end has come, when the other side ended before it read everything.
+            # The kernel reports this instead of an end when the other side ended before it had read everything.
             self.undelivered = True
             frames = None
         except (OSError, wire.ProtocolError):

@@ -1,4 +1,4 @@
-"""Running a block of Python: as a script (process mode) or as a cell that may end in an expression (session mode)."""
+"""Running Python code: as a script (process mode), or as a cell that may end in an expression (session mode)."""
 
 import ast
 import builtins
@@ -7,18 +7,18 @@ import sys
 import traceback
 import types
 
-from . import source
+from . import code_file
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
 NAME_LIMIT = 200
 CHAIN_LIMIT = 20
-# What lies behind a function of the host is nothing that the code's author could mend.
-_OURS = ("<codeact ", "<host_tools.")
+# Files whose lines are left out of tracebacks: the author of the code can change nothing there.
+_OWN_FILES = ("<codeact ", "<host_tools.")
 
 
 class Outcome:
-    """How a piece of Python ended.
+    """How Python code ended.
 
     Args:
         exit_code: What the process would exit with.
@@ -31,9 +31,13 @@ class Outcome:
         self.value = value
         self.error = error
 
+    def message(self):
+        """Return it as the message of a report."""
+        return {"exit_code": self.exit_code, "value": self.value, "error": self.error}
+
 
 def new_main():
-    """Make a fresh `__main__` module and put it in place.
+    """Make a new `__main__` module, and register it.
 
     Returns:
         Its namespace.
@@ -55,11 +59,11 @@ def run_script(code, filename, namespace):
     Returns:
         The `Outcome`.
     """
-    return _guarded(filename, lambda: _run_all(code, filename, namespace))
+    return _run_guarded(filename, lambda: _run_all(code, filename, namespace))
 
 
 def run_cell(code, filename, namespace):
-    """Run code as a prompt would: the value of a last bare expression is shown.
+    """Run code as an interactive prompt does: the value of a last bare expression is printed.
 
     Args:
         code: The text, as bytes.
@@ -69,8 +73,8 @@ def run_cell(code, filename, namespace):
     Returns:
         The `Outcome`.
     """
-    source.show_lines(filename, code)
-    return _guarded(filename, lambda: _run_and_show(code, filename, namespace))
+    code_file.show_lines(filename, code)
+    return _run_guarded(filename, lambda: _run_and_show(code, filename, namespace))
 
 
 def _run_all(code, filename, namespace):
@@ -93,7 +97,7 @@ def _run_and_show(code, filename, namespace):
     return text[:VALUE_LIMIT]
 
 
-def _guarded(filename, run):
+def _run_guarded(filename, run):
     try:
         return Outcome(value=run())
     except SystemExit as exit_request:
@@ -108,7 +112,7 @@ def _exit_outcome(exit_request):
         return Outcome()
     if isinstance(code, int):
         return Outcome(exit_code=code & 0xFF)
-    _say(_text(code) + "\n")
+    _print_error(_text(code) + "\n")
     return Outcome(exit_code=1)
 
 
@@ -118,19 +122,19 @@ def _error_outcome(error, filename):
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
-    trace = _without_ours(trace)
+    trace = _without_own_entries(trace)
     _shorten_chain(error)
     unparsed = _is_unparsed(error, filename)
     if unparsed:
-        trace = None  # nothing of the block was run; what is left are the parser's own entries
+        trace = None  # the block was not run; the remaining entries are the parser's
     line = SyntaxError.lineno.__get__(error) if unparsed else _line_of(trace, filename)
     try:
         if trace is not None and sys.excepthook is not sys.__excepthook__:
             sys.excepthook(kind, error, trace)
         else:
-            _say("".join(traceback.format_exception(kind, error, trace)))
-    except BaseException:  # an exception whose __str__ raises, or a broken excepthook
-        _say("%s (its message could not be shown)\n" % name)
+            _print_error("".join(traceback.format_exception(kind, error, trace)))
+    except BaseException:  # the exception's __str__ or the block's excepthook has raised
+        _print_error("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
     # `str` of a parser's error ends with the file and the line.
     message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
@@ -142,14 +146,14 @@ def _shorten_chain(error):
         error = error.__cause__ or error.__context__
         if error is None:
             return
-        error.__traceback__ = _without_ours(error.__traceback__)
+        error.__traceback__ = _without_own_entries(error.__traceback__)
 
 
-def _without_ours(trace):
-    """Leave out the entries behind the functions of the host."""
+def _without_own_entries(trace):
+    """Remove the entries of this package and of the functions of host tools."""
     entries = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        if not trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
             entries.append(trace)
         trace = trace.tb_next
     for entry, following in zip(entries, entries[1:] + [None]):
@@ -158,7 +162,7 @@ def _without_ours(trace):
 
 
 def _text(thing):
-    """What `str` says, a plain string; empty where that fails."""
+    """Return `str` of it, as a plain string; empty if that fails."""
     try:
         return "".join(str(thing))
     except BaseException:
@@ -166,7 +170,7 @@ def _text(thing):
 
 
 def _is_unparsed(error, filename):
-    """Whether it is the parser's error about this code. A class defined by the block may override every attribute."""
+    """Return whether it is the parser's error about this code. A class of the block may override every attribute."""
     if not issubclass(type(error), SyntaxError):
         return False
     name, line = SyntaxError.filename.__get__(error), SyntaxError.lineno.__get__(error)
@@ -182,7 +186,7 @@ def _line_of(trace, filename):
     return line
 
 
-def _say(text):
+def _print_error(text):
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -190,4 +194,4 @@ def _say(text):
         try:
             os.write(2, text.encode("utf-8", "replace"))
         except OSError:
-            pass  # also the descriptor: then nobody hears it, and the result has it
+            pass  # it has also closed the descriptor: the error is still in the result

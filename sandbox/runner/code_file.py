@@ -1,4 +1,4 @@
-"""Where a block's code lies: in a file of the workspace, or in memory alone where there is no room for one."""
+"""The file of a block's code: in the workspace, or only in memory if there is no space."""
 
 import errno
 import io
@@ -6,7 +6,7 @@ import linecache
 import os
 
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def save(path, data):
@@ -17,7 +17,7 @@ def save(path, data):
         data: The code.
 
     Returns:
-        Whether there was room; if not, nothing of it is left, and the code must run from memory.
+        Whether there was space; if not, there is no file, and the code must run from memory.
 
     Raises:
         OSError: It can't be written for another reason.
@@ -25,7 +25,7 @@ def save(path, data):
     try:
         _write(path, data)
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if error.errno not in NO_SPACE:
             raise
         return False
     return True
@@ -42,14 +42,14 @@ def _write(path, data):
         while view:
             view = view[os.write(fd, view) :]
     except OSError:
-        os.unlink(path)  # half of a program is worse than none
+        os.unlink(path)  # part of a program is worse than none
         raise
     finally:
         os.close(fd)
 
 
 def show_lines(name, data):
-    """Let tracebacks show lines of code that lies in no file.
+    """Let tracebacks show lines of code that is in no file.
 
     Args:
         name: Its name in tracebacks.
@@ -64,14 +64,14 @@ def show_lines(name, data):
     linecache.cache[name] = (len(data), None, lines, name)
 
 
-def forget_lines(name):
+def hide_lines(name):
     """Undo `show_lines`."""
     if isinstance(linecache.cache, dict):
         linecache.cache.pop(name, None)
 
 
 def in_memory(data):
-    """Put a script where an interpreter can open it without a file system.
+    """Write a script to memory, where an interpreter can open it by a path.
 
     Args:
         data: The script.

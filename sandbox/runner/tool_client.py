@@ -1,7 +1,7 @@
-"""Calls to the host from one process, on one socket: from any thread and any event loop, many at once.
+"""Calls of host tools by one process, on one socket: from any thread and any event loop, many at once.
 
-There is no thread that reads: one among our own would make every fork of the block's a fork of a threaded process. Whoever
-waits reads for all, one at a time, and hands on what belongs to others.
+There is no reader thread: with one, every fork by the block would be a fork of a process with threads. Each caller that waits can
+read for all; one does at a time, and delivers the answers of the others.
 """
 
 import collections
@@ -15,13 +15,11 @@ import time
 
 from . import wire
 
-# Nobody should need it; it bounds what an interrupted thread can cost the others.
-TICK_S = 1.0
-SENDING_TICK_S = 0.05
-# A loop that only came back at once would keep the interpreter's lock from the thread that it waits for.
+# A wait should never take so long; it bounds the harm that an interrupted thread does to the others.
+MAX_WAIT_S = 1.0
+SENDING_WAIT_S = 0.05
+# An event loop that polled without a pause would keep the interpreter's lock from the thread that reads.
 YIELD_S = 0.0001
-CALL = b"T"
-UNDO = b"U"
 FORKED = (
     "host tools can be called in the process that runs the block, not in one that it has started: call them there, "
     "before or after, and use threads for calls at the same time"
@@ -30,7 +28,7 @@ ENDED = "this call to a host tool has no answer, because the block that made it 
 LOST = "host tools can't be called any more in this block: the code has closed, misused or interrupted their connection"
 
 
-class Client:
+class ToolClient:
     """The block's end of its socket.
 
     Args:
@@ -51,11 +49,11 @@ class Client:
         self._threads = {}
         self._loops = {}
         self._outgoing = collections.deque()
-        # A signal's handler may call a tool in the middle of a call.
+        # A signal handler may call a tool during a call.
         self._reading = threading.RLock()
         self._writing = threading.Lock()
         self._closing = threading.RLock()
-        self._torn_reading = self._torn_writing = False
+        self._read_interrupted = self._write_interrupted = False
         self.ended = None
 
     def call(self, request):
@@ -68,7 +66,7 @@ class Client:
             The answer, as bytes.
 
         Raises:
-            RuntimeError: There can be none.
+            RuntimeError: No answer can come.
         """
         waiter = Waiter()
         number = self._begin(request, waiter)
@@ -78,11 +76,11 @@ class Client:
         finally:
             self._threads.pop(number, None)
             if not waiter.done:
-                self._undo(number, waiter)
+                self._cancel(number, waiter)
         return waiter.take()
 
     async def call_async(self, request):
-        """Make a call from an event loop; cancelling it calls the tool off."""
+        """Make a call from an event loop; cancelling it cancels the tool."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -93,18 +91,18 @@ class Client:
             await waiter.future
         finally:
             if not waiter.done:
-                self._undo(number, waiter)
+                self._cancel(number, waiter)
             self._detach(loop)
         return waiter.take()
 
     def close(self, reason=ENDED):
-        """Hang up; who still waits hears that."""
+        """Close the connection; calls that wait fail with the reason."""
         with self._closing:
             if self.ended is None:
                 self.ended = reason
                 self._shut_down()
             if not self._loops:
-                self._let_go()
+                self._close_socket()
         while self._waiting:
             try:
                 _, waiter = self._waiting.popitem()
@@ -116,7 +114,7 @@ class Client:
         if os.getpid() != self._pid:
             raise RuntimeError(FORKED)
         number = next(self._numbers)
-        waiter.frame = memoryview(wire.pack(CALL, number, None, request))
+        waiter.frame = memoryview(wire.pack(wire.TOOL_CALL, number, None, request))
         self._waiting[number] = waiter
         if isinstance(waiter, Waiter):
             self._threads[number] = waiter
@@ -126,21 +124,21 @@ class Client:
             self.close()
         return number
 
-    def _undo(self, number, waiter):
-        """Nobody waits for this answer any more."""
+    def _cancel(self, number, waiter):
+        """Cancel a call: nobody waits for its answer any more."""
         if self._waiting.pop(number, None) is None or self.ended is not None:
             return
         waiter.abandoned = True
         if waiter.frame is None:
-            word = LoopWaiter(None)
-            word.frame = memoryview(wire.pack(UNDO, number, None))
-            self._outgoing.append(word)
+            cancellation = LoopWaiter(None)
+            cancellation.frame = memoryview(wire.pack(wire.CANCEL_CALL, number, None))
+            self._outgoing.append(cancellation)
             self._write()
 
     def _wait(self, waiter):
-        """Get on with this call, or let the thread that reads do so."""
+        """Send and read for this call, or wait for the thread that reads."""
         if waiter.frame is not None:
-            self._write(SENDING_TICK_S)
+            self._write(SENDING_WAIT_S)
         if self._reading.acquire(False):
             try:
                 self._read_for(waiter)
@@ -151,16 +149,16 @@ class Client:
                         other.wake()
                         break
         elif waiter.frame is not None:
-            self._poll(select.POLLOUT, SENDING_TICK_S)
+            self._poll(select.POLLOUT, SENDING_WAIT_S)
         else:
             waiter.sleep()
 
     def _read_for(self, waiter):
-        """Read for everybody until this one has its answer."""
+        """Read for all calls until this one has its answer."""
         while not waiter.done:
-            self._poll(select.POLLIN | (select.POLLOUT if waiter.frame is not None else 0), TICK_S)
+            self._poll(select.POLLIN | (select.POLLOUT if waiter.frame is not None else 0), MAX_WAIT_S)
             if waiter.frame is not None:
-                self._write(SENDING_TICK_S)
+                self._write(SENDING_WAIT_S)
             if not waiter.done:
                 self._read(None)
 
@@ -170,11 +168,11 @@ class Client:
         poller.poll(seconds * 1000)
 
     def _read(self, loop):
-        """Take in what is there, for whoever it is; the caller has the lock."""
-        if self._torn_reading or self.ended is not None:
+        """Read once, and deliver the answers; the caller has the lock."""
+        if self._read_interrupted or self.ended is not None:
             self.close(LOST)
             return
-        self._torn_reading = True
+        self._read_interrupted = True
         try:
             data = self._sock.recv(wire.READ_SIZE)
             frames = self._parser.feed(data) if data else None
@@ -189,28 +187,28 @@ class Client:
             waiter = self._waiting.pop(number, None)
             if waiter is not None:
                 waiter.deliver(payload, None, loop)
-        # An exception out of a signal's handler may have come in between, and bytes be lost.
-        self._torn_reading = False
+        # Not reached if a signal handler has raised an exception above: then bytes may be lost.
+        self._read_interrupted = False
 
     def _write(self, patience=0):
-        """Send what there is room for, unless another thread does for longer than that."""
+        """Send what there is room for, unless another thread is sending for longer than `patience` seconds."""
         if not self._writing.acquire(timeout=patience):
             return
         try:
-            if self._torn_writing:
+            if self._write_interrupted:
                 self.close(LOST)
             while self._outgoing and self.ended is None:
                 waiter = self._outgoing[0]
                 if not waiter.abandoned or waiter.begun:
-                    self._torn_writing = True
+                    self._write_interrupted = True
                     sent = self._sock.send(waiter.frame)
                     waiter.begun = True
                     waiter.frame = waiter.frame[sent:] if sent < len(waiter.frame) else None
-                    self._torn_writing = False
+                    self._write_interrupted = False
                 if waiter.frame is None or (waiter.abandoned and not waiter.begun):
                     self._outgoing.popleft()
         except BlockingIOError:
-            self._torn_writing = False
+            self._write_interrupted = False
         except OSError:
             self.close(LOST)
         finally:
@@ -219,7 +217,7 @@ class Client:
     # Event loops
 
     def _attach(self, loop):
-        """Have a loop read while calls of it wait; all of this runs in its own thread."""
+        """Let an event loop read while it has calls that wait; runs in the loop's thread."""
         with self._closing:
             if self.ended is not None:
                 return
@@ -241,10 +239,10 @@ class Client:
                 loop.remove_writer(self._fd)
                 del self._loops[loop]
             if self.ended is not None and not self._loops:
-                self._let_go()
+                self._close_socket()
 
     def _loop_can_read(self, loop):
-        # Where a thread reads already, it reads for the loop too.
+        # If a thread reads already, it reads for the loop, too.
         if self._reading.acquire(False):
             try:
                 self._read(loop)
@@ -258,26 +256,26 @@ class Client:
         if not self._outgoing or self.ended is not None:
             loop.remove_writer(self._fd)
 
-    # The descriptor, which the block may have closed and used again for something else
+    # The descriptor, whose number the block may have closed and used again
 
-    def _is_ours(self):
+    def _owns_descriptor(self):
         try:
             return os.fstat(self._fd).st_ino == self._inode
         except OSError:
             return False
 
     def _shut_down(self):
-        if self._is_ours():
+        if self._owns_descriptor():
             try:
                 # Wakes threads that wait for the socket, which closing it would not.
                 self._sock.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # the other side was faster
+                pass  # the other side has closed it already
 
-    def _let_go(self):
-        """Close it, when no loop watches its number any more: that will soon be another's."""
+    def _close_socket(self):
+        """Close the socket, once no event loop watches its number: the number may be used again at once."""
         if self._sock.fileno() >= 0:
-            if self._is_ours():
+            if self._owns_descriptor():
                 self._sock.close()
             else:
                 self._sock.detach()
@@ -293,24 +291,24 @@ class Waiter:
         self._woken = queue.SimpleQueue()
 
     def deliver(self, payload, failure, _loop=None):
-        """Give it the answer, or why there is none."""
+        """Set the answer, or why there is none."""
         self.payload, self.failure = payload, failure
         self.done = True
         self._woken.put(None)
 
     def wake(self):
-        """Let it look whether it should read."""
+        """Let it check whether it should read."""
         self._woken.put(None)
 
     def sleep(self):
-        """Wait for one of the two."""
+        """Wait for `deliver` or `wake`."""
         try:
-            self._woken.get(timeout=TICK_S)
+            self._woken.get(timeout=MAX_WAIT_S)
         except queue.Empty:
             pass
 
     def take(self):
-        """The answer."""
+        """Return the answer."""
         if self.failure is not None:
             raise RuntimeError(self.failure)
         return self.payload
@@ -332,7 +330,7 @@ class LoopWaiter:
         self.future = loop.create_future() if loop is not None else None
 
     def deliver(self, payload, failure, loop=None):
-        """Give it the answer, or why there is none; `loop` is the one that runs in this thread."""
+        """Set the answer, or why there is none; `loop` is the one that runs in this thread."""
         self.payload, self.failure = payload, failure
         self.done = True
         if loop is self.loop:

@@ -3,13 +3,13 @@
 import os
 import time
 
-from . import homes, packages
+from . import folders, home_folders, packages
 
-OPS = ("remove", "stand_in", "look", "forget", "empty")
+OPERATIONS = ("remove", "stand_in", "look", "forget", "empty")
 # Folders besides the workspace that code can write to.
 TEMPORARY = ("/tmp", "/dev/shm")
-EMPTY_S = 1.0
-FORGET_S = 1.0
+CLEAR_S = 1.0
+CACHES_S = 1.0
 
 
 def handle(workspace, request):
@@ -24,10 +24,10 @@ def handle(workspace, request):
     """
     try:
         if request["op"] == "empty":
-            return empty()
+            return remove_temporary_files()
         if request["op"] == "forget":
-            return forget(workspace.root)
-        return {"files": [_DO[request["op"]](workspace, file) for file in request["files"]]}
+            return remove_compiled_modules(workspace.root)
+        return {"files": [_PER_FILE[request["op"]](workspace, file) for file in request["files"]]}
     except OSError as error:
         return {"error": error.strerror or str(error), "errno": error.errno or 5}
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -58,12 +58,12 @@ def _remove_empty(workspace, name):
             finally:
                 os.close(folder)
         except OSError:
-            return  # something is in it
+            return  # it is not empty
         name = os.path.dirname(name)
 
 
-def _stand_in(workspace, file):
-    """Create a file of zeros for one whose content is not available; its access time shows whether it is read.
+def _make_placeholder(workspace, file):
+    """Create a file of zeros instead of one whose content is not available; its access time shows whether it is read.
 
     The kernel updates the access time at a read if it is older than the last change.
     """
@@ -80,12 +80,12 @@ def _stand_in(workspace, file):
         info = os.fstat(fd)
     finally:
         os.close(fd)
-    workspace.know(file["name"], info)
+    workspace.set_known(file["name"], info)
     return {"inode": info.st_ino}
 
 
-def _look(workspace, file):
-    """The inode and access time of a file, or None if it does not exist; with `read`, after reading it here."""
+def _read_access_time(workspace, file):
+    """Return the inode and access time of a file, None if it does not exist; with `read`, read it first."""
     try:
         folder = workspace._folder(file["name"])
     except OSError:
@@ -103,9 +103,9 @@ def _look(workspace, file):
     return {"inode": info.st_ino, "accessed": info.st_atime_ns}
 
 
-def forget(root):
-    """Remove compiled modules: Python would use one for a module that was rewritten within the same second."""
-    until = time.monotonic() + FORGET_S
+def remove_compiled_modules(root):
+    """Remove compiled modules: Python would use an old one if its source was rewritten within the same second."""
+    until = time.monotonic() + CACHES_S
     for top in (root, *TEMPORARY):
         for folder, _, names in os.walk(top):
             if time.monotonic() > until:
@@ -120,37 +120,19 @@ def _remove_all(folder, names):
         try:
             os.unlink(os.path.join(folder, name))
         except OSError:
-            pass  # it is none of ours
+            pass  # it belongs to another user
 
 
-def empty():
+def remove_temporary_files():
     """Remove the content of the folders for temporary files and for packages, except what the user has mounted there."""
-    until = time.monotonic() + EMPTY_S
+    until = time.monotonic() + CLEAR_S
     for folder in (*TEMPORARY, packages.FOLDER):
         if os.path.isdir(folder) and os.access(folder, os.W_OK):
-            _empty(folder, os.stat(folder).st_dev, until)
-    homes.prepare("session")
+            for _ in folders.remove_content(folder):
+                if time.monotonic() > until:
+                    raise OSError(62, "there are too many temporary files")
+    home_folders.prepare("session")
     return {}
 
 
-def _empty(folder, device, until):
-    """Empty a folder; False where something of another file system is in it, which stays."""
-    whole = True
-    with os.scandir(folder) as listing:
-        for entry in listing:
-            if time.monotonic() > until:
-                raise OSError(62, "there are too many temporary files")
-            if entry.stat(follow_symlinks=False).st_dev != device:
-                whole = False
-            elif not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-            else:
-                os.chmod(entry.path, 0o700)
-                if _empty(entry.path, device, until):
-                    os.rmdir(entry.path)
-                else:
-                    whole = False
-    return whole
-
-
-_DO = {"remove": _remove, "stand_in": _stand_in, "look": _look}
+_PER_FILE = {"remove": _remove, "stand_in": _make_placeholder, "look": _read_access_time}

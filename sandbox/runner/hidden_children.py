@@ -1,4 +1,4 @@
-"""Keeping checkpoints out of the sight of user code: they are children of the session, but none that it started."""
+"""Hides checkpoints from user code: they are children of the session's process that the code has not started."""
 
 import errno
 import os
@@ -6,21 +6,21 @@ import time
 
 from . import system
 
-LONGEST_PAUSE = 0.01
+MAX_PAUSE_S = 0.01
 
 
-class Checkpoints:
-    """Knows which children are checkpoints, reaps them, and lets `os.wait` and its like see the other children only."""
+class CheckpointProcesses:
+    """The children that are checkpoints: reaps them, and lets `os.wait` and similar functions see only other children."""
 
     def __init__(self):
         self._pids = set()
 
     def add(self, pid):
-        """Remember a checkpoint."""
+        """Add a checkpoint."""
         self._pids.add(pid)
 
     def reap(self):
-        """Collect those that have ended; as zombies they would count against the limit of processes."""
+        """Wait for those that have ended: zombies count against the limit of processes."""
         for pid in list(self._pids):
             try:
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
@@ -30,12 +30,12 @@ class Checkpoints:
             self._pids.discard(pid)
 
     def hide(self):
-        """Replace the functions that wait for any child; one that waits for all of them would else wait for ever."""
+        """Replace the functions that wait for any child: code that waits for all children would otherwise never end."""
         waitpid, wait4 = os.waitpid, os.wait4
 
         def for_any(call, pid, options):
             if pid == -1 and not options & ~os.WNOHANG:
-                # Where none has ended, a child that has not is asked instead, and answers in the function's own way.
+                # If none has ended, the function is called for a living child, and returns in its own way.
                 pid = self._ended_child(options) or min(system.children() - self._pids)
             return call(pid, options)
 
@@ -45,7 +45,7 @@ class Checkpoints:
         os.wait3 = lambda options, /: for_any(wait4, -1, options)
 
     def _ended_child(self, options):
-        """Wait for a child that is no checkpoint; None where none has ended and the caller does not want to wait."""
+        """Wait for a child that is no checkpoint; return None if none has ended and the caller does not want to wait."""
         pause = 0.0005
         while True:
             self.reap()
@@ -57,4 +57,4 @@ class Checkpoints:
             if options & os.WNOHANG:
                 return None
             time.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE_S)
