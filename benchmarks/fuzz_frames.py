@@ -32,7 +32,7 @@ from autogen_codeact.sandbox.egress.asked import check_headers, read_first_line
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.outside import Outside
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
-from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
+from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
@@ -267,8 +267,15 @@ def host_requests(maker: Maker) -> None:
     """What code asks its proxy for, and its TLS client's hello."""
     with contextlib.suppress(Refused):
         check_headers(read_first_line(maker.spoilt(HEAD)), [(b"host", maker.spoilt(b"www.example.com:443"))])
-    with contextlib.suppress(NotTls):
-        read_hello(maker.spoilt(HELLO))
+    with contextlib.suppress(NotTls, asyncio.IncompleteReadError):
+        asyncio.run(_read_hello(maker.spoilt(HELLO)))
+
+
+async def _read_hello(data: bytes) -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    await read_client_hello(reader.readexactly)
 
 
 async def echo(thing: object = None) -> object:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from autogen_codeact.sandbox.egress.hostnames import normalise, shown, with_port
 from autogen_codeact.sandbox.egress.policy import Refused
 
-HEAD_LIMIT = 64 * 1024
 _FOLDED = re.compile(rb"\n[ \t]")
 _BARE_BREAK = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _LINE = re.compile(rb"([A-Za-z]+) ([^ ]*) HTTP/1\.[01]")

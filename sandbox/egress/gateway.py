@@ -70,7 +70,7 @@ class Gateway:
             self._loop.close()
 
     async def _end_all(self) -> None:
-        tasks = list(self._serving.values())
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -125,7 +125,8 @@ class Gateway:
         if op == "open":
             if channel is not None or len(self._channels) >= MOST_CHANNELS:
                 raise SandboxProtocolError("the sandbox opened a connection twice, or too many")
-            channel = self._channels[ident] = Channel(self, ident)
+            assert self._loop is not None
+            channel = self._channels[ident] = Channel(self, ident, self._loop)
             self._later(self._open, channel)
         elif channel is None:
             raise SandboxProtocolError("the sandbox speaks of a connection that it has not opened")
@@ -134,7 +135,7 @@ class Gateway:
         else:
             if op == "close":
                 del self._channels[ident]
-            self._later(channel.take, op, data, credit)
+            self._later(channel.receive, op, data, credit)
 
     def _later(self, call: Any, *args: Any) -> None:
         assert self._loop is not None
@@ -153,12 +154,12 @@ class Gateway:
         if not task.cancelled() and task.exception() is not None:
             logger.error("a connection of a sandbox was not served to its end", exc_info=task.exception())
 
-    def say(self, ident: int, message: Mapping[str, Any]) -> None:
+    def send_message(self, ident: int, message: Mapping[str, Any]) -> None:
         """Send a small frame."""
         assert self._connection is not None
         self._connection.send(protocol.pack(b"N", ident, message))
 
-    async def send(self, ident: int, data: bytes) -> None:
+    async def send_data(self, ident: int, data: bytes) -> None:
         """Send bytes when everything else has been sent; returns when it is their turn."""
         assert self._connection is not None
         assert self._loop is not None

@@ -10,7 +10,7 @@ import h11
 from autogen_codeact.sandbox.egress.asked import Asked, misunderstood
 from autogen_codeact.sandbox.egress.channel import PIECE, Channel
 from autogen_codeact.sandbox.egress.outside import Streams
-from autogen_codeact.sandbox.egress.relay import together
+from autogen_codeact.sandbox.egress.relay import relay_with
 
 _HOP_BY_HOP = {
     b"connection", b"host", b"keep-alive",
@@ -38,7 +38,7 @@ async def exchange(
     writer.write(outside.send(h11.Request(method=request.method, target=asked.path, headers=headers)) or b"")
     await writer.drain()
     body = _pass_body(channel, writer, inside, outside)
-    await together(channel, body, _pass_answer(channel, reader, inside, outside), until_heard=True)
+    await relay_with(channel, body, _pass_answer(channel, reader, inside, outside), until_down_ends=True)
 
 
 def _to_pass_on(message: h11.Request | h11.Response) -> Headers:

@@ -1,4 +1,4 @@
-"""Bytes between a channel and a host, both ways at once."""
+"""Bytes between a channel and a host, in both directions at once."""
 
 from __future__ import annotations
 
@@ -13,67 +13,64 @@ from autogen_codeact.sandbox.egress.outside import Streams
 
 IDLE_S = 300.0
 HALF_CLOSED_S = 60.0
-LAST_WORDS_S = 5.0
+FLUSH_S = 5.0
 
 
-async def relay(channel: Channel, streams: Streams, first: bytes = b"") -> None:
-    """Pass bytes on until both sides have ended, or one is gone, or nothing happens any more.
+async def relay(channel: Channel, streams: Streams) -> None:
+    """Pass bytes on until both sides have ended, or one is gone, or nothing moves for `IDLE_S`.
 
     Args:
         channel: The sandbox's side.
         streams: The host's side.
-        first: What the sandbox's side has already said.
     """
     reader, writer = streams
-    await together(channel, _up(channel, writer, first), _down(channel, reader))
+    await relay_with(channel, _up(channel, writer), _down(channel, reader))
 
 
-async def together(
-    channel: Channel, up: Coroutine[Any, Any, None], down: Coroutine[Any, Any, None], *, until_heard: bool = False
+async def relay_with(
+    channel: Channel,
+    up: Coroutine[Any, Any, None],
+    down: Coroutine[Any, Any, None],
+    *,
+    until_down_ends: bool = False,
 ) -> None:
     """Run both directions of a channel.
 
     Args:
         channel: The sandbox's side.
-        up: Passes on what it says; gets a moment for the last of it when the sandbox has closed the channel.
-        down: Passes on what it hears.
-        until_heard: Whether all is over at the end of `down`.
+        up: Passes on what the sandbox sends; has `FLUSH_S` to finish when the sandbox has closed the channel.
+        down: Passes on what the host sends.
+        until_down_ends: Whether to return as soon as `down` has ended.
 
     Raises:
         Exception: What one of them has raised.
     """
-    tasks = sending, hearing = asyncio.ensure_future(up), asyncio.ensure_future(down)
-    closed = asyncio.Event()
-    channel.on_closed = closed.set
-    if channel.closed:
-        closed.set()
-    watching = asyncio.ensure_future(closed.wait())
+    sending, receiving = tasks = asyncio.ensure_future(up), asyncio.ensure_future(down)
+    pending: set[asyncio.Future[None]] = set(tasks)
     try:
-        while not (sending.done() and hearing.done()):
-            limit = IDLE_S if not (sending.done() or hearing.done()) else HALF_CLOSED_S
-            waiting = {task for task in tasks if not task.done()} | {watching}
-            done, _ = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            if watching in done:
-                await asyncio.wait({sending}, timeout=LAST_WORDS_S)
-                return
+        while pending:
+            limit_s = IDLE_S if len(pending) == len(tasks) else HALF_CLOSED_S
+            done, pending = await asyncio.wait(pending, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            if until_heard and hearing in done:
+            if until_down_ends and receiving in done:
                 return
-            if not done and time.monotonic() - channel.heard >= limit:
+            if not done and time.monotonic() - channel.last_activity >= limit_s:
                 return
     finally:
-        for task in (*tasks, watching):
-            task.cancel()
-        await asyncio.gather(*tasks, watching, return_exceptions=True)
+        try:
+            if channel.closed:
+                await asyncio.wait({sending}, timeout=FLUSH_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _up(channel: Channel, writer: asyncio.StreamWriter, first: bytes) -> None:
-    data = first or await channel.read()
-    while data:
+async def _up(channel: Channel, writer: asyncio.StreamWriter) -> None:
+    while data := await channel.read():
         writer.write(data)
         await writer.drain()
-        data = await channel.read()
     if writer.can_write_eof():
         writer.write_eof()
 

@@ -7,14 +7,13 @@ import contextlib
 
 import h11
 
-from autogen_codeact.sandbox.egress.asked import HEAD_LIMIT, Asked, check_headers, misunderstood, read_first_line
-from autogen_codeact.sandbox.egress.channel import Channel, ChannelClosed
+from autogen_codeact.sandbox.egress.asked import Asked, check_headers, misunderstood, read_first_line
+from autogen_codeact.sandbox.egress.channel import HEAD_LIMIT, Channel, ChannelClosed
 from autogen_codeact.sandbox.egress.ledger import Ledger, Record
 from autogen_codeact.sandbox.egress.outside import Outside
 from autogen_codeact.sandbox.egress.plain import exchange
 from autogen_codeact.sandbox.egress.policy import Refused
-from autogen_codeact.sandbox.egress.tls_hello import UNRECOGNISED_NAME
-from autogen_codeact.sandbox.egress.tunnel import TunnelRefused, tunnel
+from autogen_codeact.sandbox.egress.tls_tunnel import UNRECOGNIZED_NAME, TunnelRefused, tunnel
 
 HEAD_TIMEOUT_S = 10.0
 
@@ -29,16 +28,16 @@ async def serve(channel: Channel, outside: Outside, ledger: Ledger) -> None:
     """
     record = None
     try:
-        head, rest = await _read_head(channel)
+        head = await _read_head(channel)
         if not head:
             return
         record = ledger.open(channel)
         asked = read_first_line(head)
         record.asked = asked
-        await _do(channel, outside, asked, head, rest)
+        await _do(channel, outside, asked, head)
     except TunnelRefused as refusal:
         _note(record, refusal)
-        await _say(channel, UNRECOGNISED_NAME)
+        await _say(channel, UNRECOGNIZED_NAME)
     except Refused as refusal:
         _note(record, refusal)
         await _say_no(channel, refusal)
@@ -51,24 +50,20 @@ async def serve(channel: Channel, outside: Outside, ledger: Ledger) -> None:
         await _say_no(channel, broken)
 
 
-async def _read_head(channel: Channel) -> tuple[bytes, bytes]:
-    """The head of a request, and what has come behind it; both empty where nothing was asked."""
-    data = b""
+async def _read_head(channel: Channel) -> bytes:
+    """The head of a request; empty where nothing was asked."""
     try:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
-            while (end := data.find(b"\r\n\r\n")) < 0 or end > HEAD_LIMIT:
-                if len(data) > HEAD_LIMIT:
-                    raise misunderstood(f"its head is longer than {HEAD_LIMIT} bytes")
-                more = await channel.read()
-                if not more:
-                    return b"", b""
-                data += more
+            return await channel.read_head()
+    except asyncio.IncompleteReadError:
+        return b""
+    except asyncio.LimitOverrunError:
+        raise misunderstood(f"its head is longer than {HEAD_LIMIT} bytes") from None
     except TimeoutError:
         raise Refused(f"the request to the sandbox's proxy was not complete after {HEAD_TIMEOUT_S:g} s", 408) from None
-    return data[: end + 4], data[end + 4 :]
 
 
-async def _do(channel: Channel, outside: Outside, asked: Asked, head: bytes, rest: bytes) -> None:
+async def _do(channel: Channel, outside: Outside, asked: Asked, head: bytes) -> None:
     inside = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
     inside.receive_data(head)
     try:
@@ -80,10 +75,8 @@ async def _do(channel: Channel, outside: Outside, asked: Asked, head: bytes, res
     reader, writer = await outside.connect(asked.host, asked.port)
     try:
         if asked.tunnel:
-            await tunnel(channel, asked, (reader, writer), rest)
+            await tunnel(channel, asked, (reader, writer))
         else:
-            if rest:
-                inside.receive_data(rest)
             await exchange(channel, asked, (reader, writer), inside, request)
     finally:
         writer.transport.abort()
