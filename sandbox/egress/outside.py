@@ -61,18 +61,33 @@ class Outside:
             The connection.
 
         Raises:
-            Refused: It may not be reached, or can't.
+            Refused: The list does not allow it, or it can't be reached.
         """
-        # A name that is not on the list is not looked up either: the question itself would carry data out.
+        return await _connect_one_of(host, port, await self.addresses(host, port))
+
+    async def addresses(self, host: str, port: int) -> list[Address]:
+        """Find the addresses of a host to connect to, all of them checked.
+
+        Args:
+            host: Normalised.
+            port: The port.
+
+        Returns:
+            At least one and at most `MOST_ADDRESSES`, in the order in which to try them.
+
+        Raises:
+            Refused: The list does not allow it, or its address is not found.
+        """
+        # A name that is not on the list is not looked up either: the query itself would carry data out.
         self._policy.find(host, port)
-        addresses = await self._addresses(host, port)
+        addresses = await self._resolve_name(host, port)
         self._policy.check_addresses(host, port, addresses)
         for address in addresses:
             if not self._policy.may_be_ours(host, port, address) and _is_ours(address):
                 raise not_there(host, port, address, "is the host's own")
-        return await _connect_one_of(host, port, addresses)
+        return _alternating(addresses)[:MOST_ADDRESSES]
 
-    async def _addresses(self, host: str, port: int) -> list[Address]:
+    async def _resolve_name(self, host: str, port: int) -> list[Address]:
         if is_address(host):
             return [ipaddress.ip_address(host)]
         where = with_port(host, port)
@@ -121,10 +136,9 @@ async def _in_thread(resolve: Resolver, host: str) -> Sequence[str]:
 async def _connect_one_of(host: str, port: int, addresses: Sequence[Address]) -> Streams:
     """Try the addresses one after the other."""
     problem: Exception = TimeoutError()
-    tried = _alternating(addresses)[:MOST_ADDRESSES]
-    for address in tried:
+    for address in addresses:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S / len(tried)):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S / len(addresses)):
                 reader, writer = await asyncio.open_connection(str(address), port)
         except OSError as error:
             problem = error

@@ -67,6 +67,71 @@ async def test_text_is_decoded_as_the_server_says(hosts: Hosts) -> None:
     assert found == ["für", "für", "\ufffd\ufffd"]
 
 
+@pytest.mark.parametrize("charset", ["hex", "undefined", "punycode"])
+async def test_a_charset_that_is_not_for_pages_is_read_as_utf_8(hosts: Hosts, charset: str) -> None:
+    page = ("ü" + "9" * 500_000).encode()
+    server = hosts.serve(serving(answer(page, Content_Type=f"text/plain; charset={charset}")), "ok.example")
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    assert await fetch(tool, f"http://ok.example:{server.port}/") == page.decode()
+
+
+async def test_the_body_of_a_redirect_is_not_read(hosts: Hosts) -> None:
+    def serve(sock: socket.socket) -> None:
+        if b"GET /next " in read_request(sock):
+            sock.sendall(answer(b"there"))
+            return
+        sock.sendall(b"HTTP/1.1 302 Found\r\nLocation: /next\r\n\r\n")
+        while True:
+            sock.sendall(bytes(65536))
+
+    server = hosts.serve(serve, "ok.example")
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    assert await fetch(tool, f"http://ok.example:{server.port}/") == "there"
+
+
+async def test_the_certificate_of_a_redirect_at_the_same_address_is_checked(hosts: Hosts) -> None:
+    server = hosts.serve(
+        lambda sock: read_request(sock) and sock.sendall(answer(b"", "302 Found", Location=redirect)),
+        "ok.example",
+        tls=True,
+    )
+    redirect = f"https://other.example:{server.port}/"
+    hosts.addresses["other.example"] = ["127.0.0.1"]
+    tool = FetchUrlTool([entry(server), entry(server, "other.example")], resolve=hosts.resolve)
+    with pytest.raises(ConnectionError, match="certificate is not valid for 'other"):
+        await fetch(tool, f"https://ok.example:{server.port}/")
+    assert server.connections == 2
+
+
+async def test_the_address_that_was_checked_is_connected_to(hosts: Hosts) -> None:
+    """DNS rebinding: a second lookup would give the address of another server."""
+    server = hosts.serve(echo_request, address=("127.0.0.2", 0))
+    other = hosts.serve(echo_request, address=("127.0.0.1", server.port))
+    answers = iter([["127.0.0.2"], ["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
+    tool = FetchUrlTool([f"ok.example:{server.port} in 127.0.0.2/32"], resolve=lambda _: next(answers))
+    url = f"http://ok.example:{server.port}/"
+    assert (await fetch(tool, url)).startswith("GET / HTTP/1.1")
+    for _ in range(2):
+        with pytest.raises(PermissionError, match=r"resolves to 127\.0\.0\.1, which is not in 127\.0\.0\.2/32"):
+            await fetch(tool, url)
+    assert (server.connections, other.connections) == (1, 0)
+
+
+async def test_an_address_without_a_server_gives_way_to_the_next(hosts: Hosts) -> None:
+    server = hosts.serve(echo_request, "ok.example")
+    hosts.addresses["ok.example"] = ["127.0.0.9", "127.0.0.1"]
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    assert (await fetch(tool, f"http://ok.example:{server.port}/")).startswith("GET / HTTP/1.1")
+
+
+async def test_proxies_of_the_environment_are_not_used(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, proxy = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    await fetch(tool, f"http://ok.example:{server.port}/")
+    assert (server.connections, proxy.connections) == (1, 0)
+
+
 async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
     server = hosts.serve(
         serving(
