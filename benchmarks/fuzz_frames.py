@@ -28,9 +28,9 @@ from autogen_core.code_executor import CodeBlock
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.egress.asked import check_headers, read_first_line
+from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.outside import Outside
+from autogen_codeact.sandbox.egress.http_proxy import check_headers, parse_head, read_request
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from autogen_codeact.sandbox.host import protocol
@@ -234,7 +234,7 @@ def host_connection(maker: Maker) -> None:
 
 def host_channels(maker: Maker) -> None:
     """Connections out of the sandbox: whatever is said of them, there is an end, and no error but one of the protocol."""
-    gateway = Gateway(Outside(Policy(["www.example.com"]), resolve=lambda _: []))
+    gateway = Gateway(Connector(Policy(["www.example.com"]), resolve=lambda _: []))
     stream = SocketStream()
     connection = Connection(stream, "fuzzed")
     gateway.attach(connection, "fuzzed")
@@ -266,7 +266,8 @@ def _sized(payload: bytes) -> bytes:
 def host_requests(maker: Maker) -> None:
     """What code asks its proxy for, and its TLS client's hello."""
     with contextlib.suppress(Refused):
-        check_headers(read_first_line(maker.spoilt(HEAD)), [(b"host", maker.spoilt(b"www.example.com:443"))])
+        _, message = parse_head(maker.spoilt(HEAD))
+        check_headers(read_request(message), message)
     with contextlib.suppress(NotTls, asyncio.IncompleteReadError):
         asyncio.run(_read_hello(maker.spoilt(HELLO)))
 

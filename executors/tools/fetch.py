@@ -15,11 +15,12 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from autogen_codeact.sandbox.egress.hostnames import normalise, shown
-from autogen_codeact.sandbox.egress.outside import CONNECT_TIMEOUT_S, Outside, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.connector import CONNECT_TIMEOUT_S, Connector, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.hosts import normalise, quoted
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
+MAX_REASON = 200
 _PORTS = {"http": 80, "https": 443}
 _HEADERS = {"User-Agent": "autogen-codeact", "Accept-Encoding": "identity", "Connection": "close"}
 _NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
@@ -66,7 +67,7 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
         timeout: float = 30,
         resolve: Resolver = resolve_by_system,
     ) -> None:
-        self._outside = Outside(Policy(allow_domains), resolve)
+        self._connector = Connector(Policy(allow_domains), resolve)
         self._config = FetchUrlToolConfig(allow_domains=list(allow_domains), max_bytes=max_bytes, timeout=timeout)
         hosts = ", ".join(allow_domains)
         super().__init__(
@@ -98,11 +99,11 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
 
     async def _fetch(self, url: str) -> str:
         if _NOT_IN_URLS.search(url):
-            raise ValueError(f"{shown(url)} is not a URL: it has a space, a backslash or a control character in it")
+            raise ValueError(f"{quoted(url)} is not a URL: it has a space, a backslash or a control character in it")
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise ValueError(f"{shown(url)} is not a URL: {error}") from None
+            raise ValueError(f"{quoted(url)} is not a URL: {error}") from None
         seconds = self._config.timeout
         try:
             async with asyncio.timeout(seconds):
@@ -111,12 +112,14 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
             kind = PermissionError if refusal.status == 403 else ConnectionError
             raise kind(str(refusal)) from None
         except TimeoutError:
-            raise TimeoutError(f"{shown(url)} was not fetched within {seconds:g} s") from None
+            raise TimeoutError(f"{quoted(url)} was not fetched within {seconds:g} s") from None
         except (OSError, httpx.TransportError, httpx.InvalidURL) as error:
-            raise ConnectionError(f"{shown(url)} can't be fetched: {str(error) or type(error).__name__}") from None
+            # Cut off, because it may quote what the server has sent.
+            reason = str(error)[:MAX_REASON] or type(error).__name__
+            raise ConnectionError(f"{quoted(url)} can't be fetched: {reason}") from None
 
     async def _follow(self, url: httpx.URL) -> str:
-        for _ in range(MOST_REDIRECTS + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             async with self._get(url) as response:
                 if response.has_redirect_location:
                     url = url.join(response.headers["Location"])
@@ -124,13 +127,13 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
                     raise ConnectionError(f"the server says {response.status_code}")
                 else:
                     return _decode(await self._read(response), response.charset_encoding)
-        raise ConnectionError(f"more than {MOST_REDIRECTS} redirects")
+        raise ConnectionError(f"more than {MAX_REDIRECTS} redirects")
 
     @contextlib.asynccontextmanager
     async def _get(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
         """Send a request to an address that has been checked; the transport looks up no name."""
         host, port = _host_and_port(url)
-        addresses = await self._outside.addresses(host, port)
+        addresses = await self._connector.addresses(host, port)
         verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
         # One for each request: another host may have the same address, and its certificate has to be checked, too.
         async with httpx.AsyncHTTPTransport(verify=verify, trust_env=False) as transport:
@@ -178,9 +181,9 @@ async def _first_connected(transport: httpx.AsyncHTTPTransport, requests: Sequen
 def _host_and_port(url: httpx.URL) -> tuple[str, int]:
     """The host of a URL, normalised, and its port."""
     if url.scheme not in _PORTS or not url.host:
-        raise ValueError(f"{shown(str(url))} is not a URL of the web: it begins with http:// or https:// and a host")
+        raise ValueError(f"{quoted(str(url))} is not a URL of the web: it begins with http:// or https:// and a host")
     if url.userinfo:
-        raise ValueError(f"{shown(str(url))} has a user in front of the host: leave that out")
+        raise ValueError(f"{quoted(str(url))} has a user in front of the host: leave that out")
     name = url.raw_host.decode("ascii")
     try:
         host = normalise(f"[{name}]" if ":" in name else name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 WINDOW = 256 * 1024
@@ -13,6 +13,9 @@ WINDOW = 256 * 1024
 PIECE = 64 * 1024
 HEAD_LIMIT = 64 * 1024
 """Bytes that `Channel.read_head` reads at most."""
+IDLE_S = 300.0
+HALF_CLOSED_S = 60.0
+FLUSH_S = 5.0
 
 
 class ChannelClosed(ConnectionError):
@@ -146,3 +149,43 @@ class Channel:
         self._output_ended = True
         if not self.closed:
             self._link.send_message(self.ident, {"op": "close"})
+
+
+async def relay(
+    channel: Channel,
+    up: Coroutine[Any, Any, None],
+    down: Coroutine[Any, Any, None],
+    *,
+    until_down_ends: bool = False,
+) -> None:
+    """Run both directions of a connection until both have ended or nothing moves any more.
+
+    Args:
+        channel: The sandbox's side.
+        up: Passes on what the sandbox sends; has `FLUSH_S` to finish when the sandbox has closed the channel.
+        down: Passes on what the host sends.
+        until_down_ends: Whether to return as soon as `down` has ended.
+
+    Raises:
+        Exception: What one of them has raised.
+    """
+    sending, receiving = tasks = asyncio.ensure_future(up), asyncio.ensure_future(down)
+    pending: set[asyncio.Future[None]] = set(tasks)
+    try:
+        while pending:
+            limit_s = IDLE_S if len(pending) == len(tasks) else HALF_CLOSED_S
+            done, pending = await asyncio.wait(pending, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if until_down_ends and receiving in done:
+                return
+            if not done and time.monotonic() - channel.last_activity >= limit_s:
+                return
+    finally:
+        try:
+            if channel.closed:
+                await asyncio.wait({sending}, timeout=FLUSH_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

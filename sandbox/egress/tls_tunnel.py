@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import ssl
 from collections.abc import Awaitable, Callable
 
-from autogen_codeact.sandbox.egress.asked import Asked
-from autogen_codeact.sandbox.egress.channel import PIECE, Channel
-from autogen_codeact.sandbox.egress.hostnames import is_address, normalise
-from autogen_codeact.sandbox.egress.outside import Streams
+from autogen_codeact.sandbox.egress.channel import IDLE_S, PIECE, Channel, ChannelClosed, relay
+from autogen_codeact.sandbox.egress.connector import Streams
+from autogen_codeact.sandbox.egress.hosts import is_address, normalise, with_port
 from autogen_codeact.sandbox.egress.policy import Refused
-from autogen_codeact.sandbox.egress.relay import IDLE_S, relay
 
 HELLO_LIMIT = 64 * 1024
 HELLO_TIMEOUT_S = 10.0
@@ -38,12 +37,13 @@ class TunnelRefused(Refused):
     """A tunnel that is closed after it was established, so that HTTP can't carry the reason any more."""
 
 
-async def tunnel(channel: Channel, asked: Asked, streams: Streams) -> None:
+async def tunnel(channel: Channel, host: str, port: int, streams: Streams) -> None:
     """Establish a tunnel, check the server name of its TLS, and pass bytes on.
 
     Args:
         channel: The sandbox's side.
-        asked: The request.
+        host: The host of the tunnel, normalised.
+        port: Its port.
         streams: The host's side, connected.
 
     Raises:
@@ -51,17 +51,35 @@ async def tunnel(channel: Channel, asked: Asked, streams: Streams) -> None:
     """
     reader, writer = streams
     await channel.write(ESTABLISHED)
-    await _pass_hello(channel, asked, writer)
+    await _pass_hello(channel, host, port, writer)
     answer = await _read_answer(reader)
     await channel.write(answer)
     if is_hello_retry_request(answer):
         # The second hello has a name, too, and the server uses that one.
-        await _pass_hello(channel, asked, writer, second=True)
-    await relay(channel, streams)
+        await _pass_hello(channel, host, port, writer, second=True)
+    await relay(channel, _up(channel, writer), _down(channel, reader))
 
 
-async def _pass_hello(channel: Channel, asked: Asked, writer: asyncio.StreamWriter, *, second: bool = False) -> None:
-    closed = f"the tunnel to {asked.where} was closed"
+async def _up(channel: Channel, writer: asyncio.StreamWriter) -> None:
+    while data := await channel.read():
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+async def _down(channel: Channel, reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ChannelClosed):
+        while data := await reader.read(PIECE):
+            await channel.write(data)
+        channel.end()
+
+
+async def _pass_hello(
+    channel: Channel, host: str, port: int, writer: asyncio.StreamWriter, *, second: bool = False
+) -> None:
+    """Read a client hello, check it, and send it to the host."""
+    closed = f"the tunnel to {with_port(host, port)} was closed"
     try:
         async with asyncio.timeout(HELLO_TIMEOUT_S):
             records, name = await read_client_hello(channel.read_exactly, second=second)
@@ -72,7 +90,7 @@ async def _pass_hello(channel: Channel, asked: Asked, writer: asyncio.StreamWrit
     except NotTls as error:
         raise TunnelRefused(f"{closed}: {error}") from None
     # Clients name no server when they connect to an address.
-    if name != asked.host and not (name is None and is_address(asked.host)):
+    if name != host and not (name is None and is_address(host)):
         found = "names no server" if name is None else f"is for {name}"
         raise TunnelRefused(f"{closed}: the TLS in it {found}; it must name the host of the tunnel")
     writer.write(records)

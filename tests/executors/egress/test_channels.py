@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import SandboxError, SandboxProtocolError
+from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
-from autogen_codeact.sandbox.egress.outside import Outside
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.host import protocol
 from tests.executors.local_runner import LocalRunner, find_python
@@ -231,7 +231,7 @@ class TestTheHost:
                 pass
 
         made, _ = sandbox(play)
-        made.gateway = Gateway(Outside(Policy(["ok.example"])))
+        made.gateway = Gateway(Connector(Policy(["ok.example"])))
 
         async def use() -> None:  # it ends at the start or a moment later
             await made.start()
@@ -251,7 +251,7 @@ class TestTheHost:
             other.close()
 
         made, _ = sandbox(play)
-        made.gateway = gateway = Gateway(Outside(Policy(["ok.example"])))
+        made.gateway = gateway = Gateway(Connector(Policy(["ok.example"])))
         await made.start()
         with pytest.raises(SandboxError):
             await asyncio.wait_for(made.run({}, b"", 5), 10)
