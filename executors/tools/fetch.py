@@ -74,7 +74,7 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
             FetchUrlArguments,
             str,
             "fetch_url",
-            f"Fetch a page and return its text. Only these hosts can be asked: {hosts}.",
+            f"Fetch a page and return its text. Only these hosts can be reached: {hosts}.",
         )
 
     async def run(self, args: FetchUrlArguments, cancellation_token: CancellationToken) -> str:

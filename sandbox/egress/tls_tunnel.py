@@ -7,6 +7,7 @@ import contextlib
 import re
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import cache
 
 from autogen_codeact.sandbox.egress.channel import IDLE_S, PIECE, Channel, ChannelClosed, relay
 from autogen_codeact.sandbox.egress.connector import Streams
@@ -18,12 +19,14 @@ HELLO_TIMEOUT_S = 10.0
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 UNRECOGNIZED_NAME = bytes([21, 3, 3, 0, 2, 2, ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME])
 """The TLS record of a fatal alert: the client's server name is refused."""
-_CHANGE_CIPHER_SPEC, _HANDSHAKE = 20, 22
+_HANDSHAKE = 22
 _VERSION_MAJOR = 3
-_HEADER = 5
+_CHANGE_CIPHER_SPEC = b"\x14\x03\x03\x00\x01\x01"
+_RECORD_HEADER = 5
+_MESSAGE_HEADER = 4
 # The random value by which a server requests a second client hello, and where it stands (RFC 8446, 4.1.3).
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
-_RETRY_BEGINS = _HEADER + 4 + 2
+_RETRY_BEGINS = _RECORD_HEADER + _MESSAGE_HEADER + 2
 _RETRY_ENDS = _RETRY_BEGINS + len(_RETRY)
 # A server name extension: its length, that of its list, and that of the name.
 _NAME_EXTENSION = re.compile(rb"(?=\0\0(..)(..)\0(..))", re.DOTALL)
@@ -113,66 +116,69 @@ async def read_client_hello(
         NotTls: It is not well-formed, or larger than `HELLO_LIMIT`.
         asyncio.IncompleteReadError: The client sent no more.
     """
-    parser, records = _HelloParser(), bytearray()
-    while not parser.complete:
-        header = await read_exactly(_HEADER)
-        change_cipher_spec = second and not records and header[0] == _CHANGE_CIPHER_SPEC
-        if (header[0] != _HANDSHAKE and not change_cipher_spec) or header[1] != _VERSION_MAJOR:
+    records, message = bytearray(), bytearray()
+    prefix = b""
+    missing = _MESSAGE_HEADER
+    while missing > 0:
+        header = await read_exactly(_RECORD_HEADER)
+        if second and not (records or prefix) and header == _CHANGE_CIPHER_SPEC[:_RECORD_HEADER]:
+            prefix = header + await read_exactly(1)
+            continue
+        if header[0] != _HANDSHAKE or header[1] != _VERSION_MAJOR:
             raise NotTls("what came through the tunnel is not TLS")
         body = await read_exactly(int.from_bytes(header[3:]))
         records += header + body
-        if len(records) > HELLO_LIMIT:
+        message += body
+        missing = _MESSAGE_HEADER + int.from_bytes(message[1:_MESSAGE_HEADER]) - len(message)
+        if len(records) + missing > HELLO_LIMIT:
             raise NotTls("the client's hello is too long")
-        if not change_cipher_spec:
-            parser.feed(header, body)
-    return bytes(records), parser.server_name
+    if missing < 0:
+        raise NotTls("the client's hello has something behind it")
+    if _has_non_ascii_name(message):
+        raise _bad_name()
+    return prefix + records, _server_name(records)
 
 
-class _HelloParser:
-    """A TLS server of `ssl` that aborts its handshake when it has read the client hello."""
+class _Handshake(ssl.SSLObject):
+    """The server's end of a TLS handshake that is aborted when it has read the client hello."""
 
-    def __init__(self) -> None:
-        self.complete = False
-        self.server_name: str | None = None
-        self._message = bytearray()
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # Whether a protocol is too old is the decision of the real server.
-        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-        context.set_ciphers("ALL:@SECLEVEL=0")
-        context.sni_callback = self._on_server_name
-        self._incoming = ssl.MemoryBIO()
-        self._handshake = context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
+    complete = False
+    server_name: str | None = None
 
-    def _on_server_name(self, _object: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
-        self.complete, self.server_name = True, name
-        return ssl.AlertDescription.ALERT_DESCRIPTION_USER_CANCELLED
 
-    def feed(self, header: bytes, body: bytes) -> None:
-        """Process a record.
+def _on_server_name(handshake: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
+    assert isinstance(handshake, _Handshake)
+    handshake.complete, handshake.server_name = True, name
+    return ssl.AlertDescription.ALERT_DESCRIPTION_USER_CANCELLED
 
-        Raises:
-            NotTls: It can't belong to a client hello.
-        """
-        self._message += body
-        missing = 4 + int.from_bytes(self._message[1:4]) - len(self._message)
-        if missing < 0:
-            raise NotTls("the client's hello has something behind it")
-        if missing == 0 and _has_non_ascii_name(self._message):
-            raise _bad_name()
-        self._incoming.write(header + body)
-        try:
-            self._handshake.do_handshake()
-        except ssl.SSLWantReadError:
-            return
-        except ssl.SSLError as error:
-            if not self.complete:
-                reason = (error.reason or "unknown reason").replace("_", " ").lower()
-                raise NotTls(f"the client's hello is malformed ({reason})") from None
-        if self.server_name is not None:
-            try:
-                self.server_name = normalise(self.server_name)
-            except ValueError:
-                raise _bad_name() from None
+
+@cache
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Whether a protocol is too old is the decision of the real server.
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.sslobject_class = _Handshake
+    context.sni_callback = _on_server_name
+    return context
+
+
+def _server_name(records: bytes | bytearray) -> str | None:
+    """Return the server name in the records of a client hello, normalised, or None if there is none."""
+    incoming = ssl.MemoryBIO()
+    incoming.write(records)
+    handshake = _context().wrap_bio(incoming, ssl.MemoryBIO(), server_side=True)
+    assert isinstance(handshake, _Handshake)
+    try:
+        handshake.do_handshake()
+    except ssl.SSLError as error:
+        if not handshake.complete:
+            reason = (error.reason or "incomplete").replace("_", " ").lower()
+            raise NotTls(f"the client's hello is malformed ({reason})") from None
+    try:
+        return None if handshake.server_name is None else normalise(handshake.server_name)
+    except ValueError:
+        raise _bad_name() from None
 
 
 def _bad_name() -> NotTls:
@@ -203,7 +209,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> bytes:
 def _wanted(answer: bytes) -> int:
     if answer and answer[0] != _HANDSHAKE:
         return 0
-    return _HEADER + int.from_bytes(answer[3:_HEADER]) if is_hello_retry_request(answer) else _RETRY_ENDS
+    return _RECORD_HEADER + int.from_bytes(answer[3:_RECORD_HEADER]) if is_hello_retry_request(answer) else _RETRY_ENDS
 
 
 def is_hello_retry_request(answer: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The tool that fetches pages: from named hosts, by checked addresses, within bounds."""
+"""The tool that fetches pages: from allowed hosts, at checked addresses, within limits."""
 
 import json
 import socket
@@ -34,7 +34,7 @@ async def fetch(tool: FetchUrlTool, url: str) -> str:
 
 
 def serving(*answers: bytes) -> Callable[[socket.socket], None]:
-    """One answer for each connection."""
+    """Return a handler with one response for each connection."""
     left = iter(answers)
 
     def serve(sock: socket.socket) -> None:
@@ -53,7 +53,7 @@ async def test_a_page_is_fetched(hosts: Hosts, scheme: str) -> None:
     assert hosts.asked == ["ok.example"]
 
 
-async def test_text_is_decoded_as_the_server_says(hosts: Hosts) -> None:
+async def test_text_is_decoded_with_the_charset_of_the_response(hosts: Hosts) -> None:
     server = hosts.serve(
         serving(
             answer("für".encode("latin-1"), Content_Type="text/plain; charset=iso-8859-1"),
@@ -154,7 +154,7 @@ async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "error", "said"),
+    ("url", "error", "message"),
     [
         ("http://evil.example/", PermissionError, "evil.example:80 is not in allow_domains"),
         ("https://ok.example/", PermissionError, "ok.example:443 is not in allow_domains"),
@@ -178,19 +178,19 @@ async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
         ("http://nowhere.ok.example:{port}/", ConnectionError, "its address was not found"),
     ],
 )
-async def test_what_may_not_or_can_t_be_fetched_says_why(
-    hosts: Hosts, url: str, error: type[Exception], said: str
+async def test_a_page_that_is_not_fetched_says_why(
+    hosts: Hosts, url: str, error: type[Exception], message: str
 ) -> None:
     server = hosts.serve(echo_request, "ok.example")
     hosts.addresses["inside.ok.example"] = ["10.0.0.1"]
     tool = FetchUrlTool([entry(server), f"*.ok.example:{server.port}"], resolve=hosts.resolve)
     with pytest.raises(error) as caught:
         await fetch(tool, url.replace("{port}", str(server.port)))
-    assert said.replace("{port}", str(server.port)) in str(caught.value)
+    assert message.replace("{port}", str(server.port)) in str(caught.value)
     assert server.connections == 0
 
 
-async def test_errors_of_the_server_and_bounds(hosts: Hosts) -> None:
+async def test_server_errors_and_large_pages_are_errors(hosts: Hosts) -> None:
     server = hosts.serve(
         serving(
             answer(b"", "404 Not Found"),
@@ -211,7 +211,7 @@ async def test_errors_of_the_server_and_bounds(hosts: Hosts) -> None:
         await fetch(tool, url)
 
 
-async def test_a_certificate_that_does_not_fit_is_an_error(hosts: Hosts) -> None:
+async def test_a_certificate_for_another_host_is_an_error(hosts: Hosts) -> None:
     server = hosts.serve(echo_request, "other.example", tls=True)
     hosts.addresses["ok.example"] = ["127.0.0.1"]
     tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
@@ -219,7 +219,7 @@ async def test_a_certificate_that_does_not_fit_is_an_error(hosts: Hosts) -> None
         await fetch(tool, f"https://ok.example:{server.port}/")
 
 
-async def test_a_server_that_never_answers(hosts: Hosts) -> None:
+async def test_a_server_that_never_responds_times_out(hosts: Hosts) -> None:
     release = threading.Event()
     server = hosts.serve(lambda _: bool(release.wait(30)) and None, "ok.example")
     try:
@@ -230,7 +230,7 @@ async def test_a_server_that_never_answers(hosts: Hosts) -> None:
         release.set()
 
 
-def test_a_config_keeps_the_list_and_the_bounds() -> None:
+def test_a_component_config_keeps_the_list_and_the_limits() -> None:
     tool = FetchUrlTool(["ok.example", "*.example.org:443"], max_bytes=10, timeout=1.5)
     dumped = json.loads(tool.dump_component().model_dump_json())
     loaded: BaseTool[Any, Any] = BaseTool.load_component(dumped)
@@ -238,7 +238,7 @@ def test_a_config_keeps_the_list_and_the_bounds() -> None:
     assert json.loads(loaded.dump_component().model_dump_json()) == dumped
     assert dumped["config"] == {"allow_domains": ["ok.example", "*.example.org:443"], "max_bytes": 10, "timeout": 1.5}
     assert loaded.description == (
-        "Fetch a page and return its text. Only these hosts can be asked: ok.example, *.example.org:443."
+        "Fetch a page and return its text. Only these hosts can be reached: ok.example, *.example.org:443."
     )
 
 

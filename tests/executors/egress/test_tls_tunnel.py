@@ -1,6 +1,7 @@
 """TLS client hellos, well-formed as OpenSSL makes them and malformed by hand."""
 
 import asyncio
+import contextlib
 import ssl
 import struct
 from typing import NamedTuple
@@ -78,6 +79,32 @@ def test_the_server_name_and_size_of_a_real_hello_are_read(version: ssl.TLSVersi
     assert (found.server_name, found.size) == (name, len(data))
 
 
+def test_a_hello_that_resumes_a_session_is_read() -> None:
+    ca, server, client = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    ca.configure_trust(client)
+    ca.issue_cert("ok.example").configure_cert(server)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    connecting = client.wrap_bio(to_client, to_server, server_hostname="ok.example")
+    for side in (connecting, accepting, connecting, accepting):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    accepting.write(b"x")
+    assert connecting.read() == b"x"
+    outgoing = ssl.MemoryBIO()
+    again = client.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="ok.example", session=connecting.session)
+    with pytest.raises(ssl.SSLWantReadError):
+        again.do_handshake()
+    data = outgoing.read()
+    assert len(data) > len(hello())
+    assert read_hello(data) == ("ok.example", len(data))
+
+
+def test_the_outer_name_of_an_encrypted_hello_is_read() -> None:
+    data = made(names((0, b"ok.example")) + extension(0xFE0D, b"\0\0\1\0\1\x2a\0\0\0\x10" + bytes(16)))
+    assert read_hello(data) == ("ok.example", len(data))
+
+
 def test_the_server_name_is_normalised() -> None:
     found = read_hello(made(names((0, b"OK.Example."))))
     assert found is not None
@@ -113,11 +140,11 @@ BAD_NAME = "the server name in the client's hello is not the name of a host"
         (b"\x14\x03\x03\x00\x01\x01", "what came through the tunnel is not TLS"),
         (b"\x15\x03\x01\x00\x02\x02\x28", "what came through the tunnel is not TLS"),
         (b"\x16\x03\x01\x00\x01\x01\x17\x03\x03\x00\x01x", "what came through the tunnel is not TLS"),
-        (b"\x16\x03\x01\x48\x01\x01\x00\x50\x00" + bytes(20000), MALFORMED),
-        (b"\x16\x03\x01\xff\xff" + bytes(65535), "the client's hello is too long"),
-        (b"\x16\x03\x01\x00\x00" * 100, MALFORMED),
+        (b"\x16\x03\x01\x48\x01\x01\x00\x47\xfd" + bytes(0x47FD), MALFORMED),
+        (b"\x16\x03\x01\xff\xff\x01\x00\xff\xfb" + bytes(65531), "the client's hello is too long"),
+        (b"\x16\x03\x01\x00\x00" * 20_000, "the client's hello is too long"),
         (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", MALFORMED),
-        (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff", MALFORMED),
+        (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff", "the client's hello is too long"),
         (records(hello()[5:] + hello()[5:], 16384), "the client's hello has something behind it"),
         (made(b"", trailing=b"x"), MALFORMED),
         (made(b"\x00\x00\x00\xff"), MALFORMED),
