@@ -27,11 +27,11 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.egress.asked import check_headers, read_first_line
+from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.outside import Outside
+from autogen_codeact.sandbox.egress.http_proxy import check_headers, parse_head, read_request
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
-from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
+from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
@@ -235,7 +235,7 @@ def host_connection(maker: Maker) -> None:
 
 def host_channels(maker: Maker) -> None:
     """Connections out of the sandbox: whatever is said of them, there is an end, and no error but one of the protocol."""
-    gateway = Gateway(Outside(Policy(["www.example.com"]), resolve=lambda _: []))
+    gateway = Gateway(Connector(Policy(["www.example.com"]), resolve=lambda _: []))
     stream = SocketStream()
     connection = Connection(stream, "fuzzed")
     gateway.attach(connection, "fuzzed")
@@ -267,9 +267,17 @@ def _sized(payload: bytes) -> bytes:
 def host_requests(maker: Maker) -> None:
     """What code asks its proxy for, and its TLS client's hello."""
     with contextlib.suppress(Refused):
-        check_headers(read_first_line(maker.spoilt(HEAD)), [(b"host", maker.spoilt(b"www.example.com:443"))])
-    with contextlib.suppress(NotTls):
-        read_hello(maker.spoilt(HELLO))
+        _, message = parse_head(maker.spoilt(HEAD))
+        check_headers(read_request(message), message)
+    with contextlib.suppress(NotTls, asyncio.IncompleteReadError):
+        asyncio.run(_read_hello(maker.spoilt(HELLO)))
+
+
+async def _read_hello(data: bytes) -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    await read_client_hello(reader.readexactly)
 
 
 async def echo(thing: object = None) -> object:

@@ -18,8 +18,8 @@ from autogen_codeact.executors.cancellation import CancelScope
 from autogen_codeact.executors.checkpoints import Checkpoints
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.outside import Outside, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
@@ -139,7 +139,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
 
     def _new_gateway(self) -> Gateway | None:
         """A new sandbox's way out, where it has one."""
-        return Gateway(Outside(self._policy, self.resolve_name)) if self._allow_domains else None
+        return Gateway(Connector(self._policy, self.resolve_name)) if self._allow_domains else None
 
     @property
     def timeout(self) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.ledger import notes as connection_notes
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.protocol import Frame
@@ -102,9 +102,9 @@ def with_connections(result: ExecutionResult, gateway: Gateway | None, mark: int
     Args:
         result: The result.
         gateway: The sandbox's way out, where it has one.
-        mark: Where the ledger of that was before.
+        mark: Where the connection log was before.
     """
-    found = gateway.ledger.since(mark) if gateway is not None else ()
+    found = gateway.log.since(mark) if gateway is not None else ()
     return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
 
 

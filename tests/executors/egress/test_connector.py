@@ -1,4 +1,4 @@
-"""From a name to a connection: which address is taken, and what is said where there is none."""
+"""Connections to allowed hosts: the address that is used, and the message if there is none."""
 
 import ipaddress
 import socket
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.egress import outside
-from autogen_codeact.sandbox.egress.outside import Outside, _alternating, _is_ours
+from autogen_codeact.sandbox.egress import connector
+from autogen_codeact.sandbox.egress.connector import Connector, _alternating, _is_own_address
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from tests.abuse.canaries import host_addresses
 
@@ -20,7 +20,7 @@ def addresses(*texts: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
     return [ipaddress.ip_address(text) for text in texts]
 
 
-def test_both_kinds_of_addresses_are_tried_in_turn() -> None:
+def test_ipv6_and_ipv4_addresses_alternate() -> None:
     assert _alternating(addresses("2606::1", "2606::2", "2606::3", "1.1.1.1")) == addresses(
         "2606::1", "1.1.1.1", "2606::2", "2606::3"
     )
@@ -28,25 +28,25 @@ def test_both_kinds_of_addresses_are_tried_in_turn() -> None:
     assert _alternating([]) == []
 
 
-def test_this_machines_own_addresses_are_known() -> None:
+def test_this_machines_own_addresses_are_recognised() -> None:
     own = [ipaddress.ip_address(text) for text in host_addresses() if not text.startswith("127.")]
     assert own
-    assert all(map(_is_ours, own))
-    assert not any(map(_is_ours, addresses("1.1.1.1", "8.8.8.8", "192.0.2.1", "2606:4700:4700::1111")))
+    assert all(map(_is_own_address, own))
+    assert not any(map(_is_own_address, addresses("1.1.1.1", "8.8.8.8", "192.0.2.1", "2606:4700:4700::1111")))
 
 
-async def test_one_that_does_not_answer_gives_way_to_the_next(tmp_path: Path) -> None:
+async def test_the_next_address_is_tried_after_a_failure(tmp_path: Path) -> None:
     with hosts_in(tmp_path) as hosts:
         server = hosts.serve(echo_request, "ok.example")
         hosts.addresses["ok.example"] = ["127.0.0.9", "127.0.0.1"]
-        _, writer = await Outside(Policy([f"ok.example:{server.port} in 127.0.0.0/8"]), hosts.resolve).connect(
+        _, writer = await Connector(Policy([f"ok.example:{server.port} in 127.0.0.0/8"]), hosts.resolve).connect(
             "ok.example", server.port
         )
         assert writer.get_extra_info("peername") == ("127.0.0.1", server.port)
         writer.transport.abort()
 
 
-def resolver(*answers: str) -> outside.Resolver:
+def resolver(*answers: str) -> connector.Resolver:
     return lambda _: list(answers)
 
 
@@ -59,7 +59,7 @@ def broken(name: str) -> Sequence[str]:
 
 
 @pytest.mark.parametrize(
-    ("resolve", "status", "said"),
+    ("resolve", "status", "message"),
     [
         (resolver(), 502, "ok.example:1 can't be reached: it has no address"),
         (resolver("x"), 502, "ok.example:1 can't be reached: its address was not found ('x' does not appear to be"),
@@ -68,15 +68,17 @@ def broken(name: str) -> Sequence[str]:
         (resolver("127.0.0.1"), 502, "ok.example:1 can't be reached: "),
     ],
 )
-async def test_what_can_t_be_reached_says_why(resolve: outside.Resolver, status: int, said: str) -> None:
+async def test_an_unreachable_host_is_refused_with_the_reason(
+    resolve: connector.Resolver, status: int, message: str
+) -> None:
     with pytest.raises(Refused) as caught:
-        await Outside(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
+        await Connector(Policy(["ok.example:1 in 127.0.0.0/8"]), resolve).connect("ok.example", 1)
     assert caught.value.status == status
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-async def test_a_resolver_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "RESOLVE_TIMEOUT_S", 0.1)
+async def test_a_slow_resolver_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connector, "RESOLVE_TIMEOUT_S", 0.1)
     release = threading.Event()
 
     def slow(name: str) -> Sequence[str]:
@@ -85,14 +87,14 @@ async def test_a_resolver_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -
 
     try:
         with pytest.raises(Refused, match=r"^ok\.example:443 can't be reached: its address was not found in 0\.1 s$"):
-            await Outside(Policy(["ok.example"]), slow).connect("ok.example", 443)
+            await Connector(Policy(["ok.example"]), slow).connect("ok.example", 443)
     finally:
         release.set()
 
 
-async def test_a_host_that_takes_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_accepts_no_connection_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full queue answers nothing, as a firewall does."""
-    monkeypatch.setattr(outside, "CONNECT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connector, "CONNECT_TIMEOUT_S", 0.3)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -103,7 +105,7 @@ async def test_a_host_that_takes_no_connection(monkeypatch: pytest.MonkeyPatch) 
                 sock.setblocking(False)
                 sock.connect_ex(("127.0.0.1", port))
             with pytest.raises(Refused, match=rf"^ok\.example:{port} can't be reached: no connection within 0\.3 s$"):
-                await Outside(Policy([f"ok.example:{port} in 127.0.0.1"]), resolver("127.0.0.1")).connect(
+                await Connector(Policy([f"ok.example:{port} in 127.0.0.1"]), resolver("127.0.0.1")).connect(
                     "ok.example", port
                 )
         finally:
