@@ -17,8 +17,8 @@ from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup,
 from autogen_codeact.sandbox.backends.docker import sweep
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.owner import Fate
-from autogen_codeact.sandbox.files.abandoned import abandoned_folders, owner_of, remove_abandoned
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
 
 if TYPE_CHECKING:
     import docker

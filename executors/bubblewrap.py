@@ -217,7 +217,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
             **self._tools.dump(),
-            write_back=list(self._write_back.patterns),
+            write_back=list(self._write_back.allowed),
             python=self._python,
             readable=[str(folder) for folder in self._readable],
         )

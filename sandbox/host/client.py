@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from autogen_codeact.executors.checks import check_hello, checked_entries, number_of
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
-from autogen_codeact.sandbox.files.abandoned import sweep_in_background
+from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection, Listener, Reply
 from autogen_codeact.sandbox.host.environment import interpreter_variables
@@ -178,7 +178,7 @@ class RunnerClient:
             raise
 
     def _launch(self) -> ByteStream:
-        sweep_in_background()
+        remove_abandoned_in_background()
         try:
             stream = self._launcher.launch(protocol.boot(interpreter_variables(self.settings.environment)))
         except BaseException:

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.files import abandoned
-from autogen_codeact.sandbox.files.abandoned import (
+from autogen_codeact.sandbox.files import temporary_folder
+from autogen_codeact.sandbox.files.temporary_folder import (
     PREFIX,
+    TemporaryFolder,
     abandoned_folders,
     make_folder,
     owner_of,
     remove_abandoned,
+    remove_abandoned_in_background,
     remove_folder,
-    sweep_in_background,
 )
-from autogen_codeact.sandbox.files.temporary import TemporaryFolder
 
 MAKE = """
 import os, sys, tempfile
-from autogen_codeact.sandbox.files.abandoned import make_folder
+from autogen_codeact.sandbox.files.temporary_folder import make_folder
 tempfile.tempdir = sys.argv[1]
 path, lock = make_folder()
 (path / "data.csv").write_text("1")
@@ -113,9 +113,9 @@ def test_a_folder_that_a_user_calls_alike_is_not_touched(place: Path, name: str)
     kept.parent.mkdir()
     kept.write_text("1")
     assert abandoned_folders() == []
-    sweep_in_background()
+    remove_abandoned_in_background()
     for thread in threading.enumerate():
-        if thread.name == "codeact-sweep-folders":
+        if thread.name == "codeact-abandoned-folders":
             thread.join()
     assert kept.read_text() == "1"
 
@@ -159,13 +159,13 @@ def test_a_sweep_is_limited_and_the_next_continues(place: Path) -> None:
 
 def test_a_start_sweeps_once_in_the_background(place: Path) -> None:
     folder = left_behind(place)
-    sweep_in_background()
+    remove_abandoned_in_background()
     until = time.monotonic() + 10
-    while folder.exists() or any(thread.name == "codeact-sweep-folders" for thread in threading.enumerate()):
+    while folder.exists() or any(thread.name == "codeact-abandoned-folders" for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
     second = left_behind(place)
-    sweep_in_background()
+    remove_abandoned_in_background()
     time.sleep(0.2)
     assert second.exists()
 
@@ -175,7 +175,7 @@ def test_a_folder_that_a_sweep_removes_while_it_is_made_is_made_again(
 ) -> None:
     """Between the making of a folder and its lock it looks like one of a dead process."""
     made: list[Path] = []
-    lock = abandoned._locked
+    lock = temporary_folder._lock
 
     def locked(path: Path) -> int:
         made.append(path)
@@ -191,7 +191,7 @@ def test_a_folder_that_a_sweep_removes_while_it_is_made_is_made_again(
             return fd
         return lock(path)
 
-    monkeypatch.setattr(abandoned, "_locked", locked)
+    monkeypatch.setattr(temporary_folder, "_lock", locked)
     path, held = make_folder()
     assert len(set(made)) == 3
     assert path == made[2]

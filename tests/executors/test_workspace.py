@@ -11,7 +11,8 @@ import pytest
 
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.filenames import MAX_DEPTH
-from autogen_codeact.sandbox.files.workspace import HostFile, Skipped, Workspace
+from autogen_codeact.sandbox.files.scan import Skipped
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.workspace import HostFile, Workspace, safe_name
+from autogen_codeact.sandbox.files.filenames import safe_name
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 
 
 @pytest.fixture

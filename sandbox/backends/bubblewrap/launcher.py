@@ -33,7 +33,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.view import (
 )
 from autogen_codeact.sandbox.backends.seccomp import bpf_program
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 logger = logging.getLogger("autogen_codeact")
@@ -88,7 +88,7 @@ class BubblewrapOptions:
     python: str | None
     readable: tuple[Path, ...]
     bind_dir: Path | None
-    write_back: WriteBack
+    write_back: ProtectedNames
 
 
 class _NoMountsError(Exception):
@@ -290,7 +290,7 @@ class BubblewrapLauncher:
     def _read_only(self) -> list[str]:
         """Mount protected entries again, read-only."""
         folder = self._options.bind_dir
-        names = self._options.write_back.read_only(folder) if folder is not None else []
+        names = self._options.write_back.existing(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
 
     def kill(self) -> None:

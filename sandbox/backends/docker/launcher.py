@@ -19,7 +19,7 @@ from autogen_codeact.sandbox.backends.docker.owner import TICKET, labels
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.backends.docker.sweep import KEEP, containers_of, remember, sweep_in_background
 from autogen_codeact.sandbox.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ContainerOptions:
     read_only: bool
     seccomp: str | None
     bind_dir: str | None
-    write_back: WriteBack
+    write_back: ProtectedNames
     volumes: Mapping[str, Mapping[str, str]]
     extra_hosts: Mapping[str, str]
     device_requests: Sequence[DeviceRequest]
@@ -198,7 +198,7 @@ class DockerLauncher:
         if options.bind_dir is not None:
             binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
             taken = {mount.get("bind") for mount in binds.values()}
-            for entry in options.write_back.read_only(Path(options.bind_dir)):
+            for entry in options.write_back.existing(Path(options.bind_dir)):
                 if f"{WORKSPACE}/{entry}" not in taken:
                     binds[f"{options.bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
         else:

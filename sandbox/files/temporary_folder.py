@@ -6,6 +6,7 @@ can be locked has no owner any more, also if its owner ran in another container 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -17,8 +18,11 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+
+from autogen_codeact.sandbox.errors import SandboxFileError
 
 if sys.platform != "win32":
     import fcntl
@@ -28,11 +32,35 @@ logger = logging.getLogger("autogen_codeact")
 PREFIX = "codeact-work-"
 # Whole, since a folder that somebody else has made, and perhaps called codeact-work-1, must not be taken for one.
 _NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
-SWEEP_TIMEOUT_S = 5.0
+BACKGROUND_TIMEOUT_S = 5.0
 REMOVE_TIMEOUT_S = 60.0
-_AT_ONCE = 1000
-_swept: set[tuple[int, str]] = set()
-_sweeping = threading.Lock()
+_ENTRIES_AT_ONCE = 1000
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_checked: set[tuple[int, str]] = set()
+_checked_lock = threading.Lock()
+
+
+class TemporaryFolder:
+    """The folder of an executor without `work_dir`; removed with the process, or at the next start if that was killed."""
+
+    def __init__(self) -> None:
+        try:
+            self.path, lock = make_folder()
+        except OSError as error:
+            problem = SandboxFileError(
+                f"No temporary work_dir can be made in {tempfile.gettempdir()}: {error.strerror}. Free some space, or pass "
+                "`work_dir=`."
+            )
+            problem.errno = error.errno
+            raise problem from error
+        self._remove = weakref.finalize(self, remove_folder, self.path, lock)
+
+    async def remove(self) -> None:
+        """Remove it with its content in a thread, which continues after `REMOVE_TIMEOUT_S`."""
+        removing = asyncio.get_running_loop().run_in_executor(None, self._remove)
+        done, _ = await asyncio.wait({removing}, timeout=REMOVE_TIMEOUT_S)
+        if not done:
+            logger.warning("the temporary folder %s is still being removed after %g s", self.path, REMOVE_TIMEOUT_S)
 
 
 def make_folder() -> tuple[Path, int | None]:
@@ -46,12 +74,10 @@ def make_folder() -> tuple[Path, int | None]:
     """
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
-        if sys.platform == "win32":
-            return path, None
         try:
-            lock = _locked(path)
+            lock = _lock(path)
         except BlockingIOError:
-            # A sweep in another process locked it first, and removes it.
+            # Another process took it for an abandoned folder, and removes it.
             continue
         except OSError:
             return path, None
@@ -76,13 +102,24 @@ def remove_folder(path: Path, lock: int | None) -> None:
     os.close(lock)
 
 
-def abandoned_folders() -> list[Path]:
-    """List the folders of this user whose process has ended, sorted by name. This call blocks."""
-    return sorted(_find())
+def abandoned_folders(until: float = math.inf) -> list[Path]:
+    """List the folders of this user whose process has ended, sorted by name. This call blocks.
+
+    Args:
+        until: Monotonic time at which the search stops, because the folder above may have any number of other entries.
+    """
+    found: list[Path] = []
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                with _locked(Path(entry.path)) as lock:
+                    if lock is not None:
+                        found.append(Path(entry.path))
+    return sorted(found)
 
 
 def owner_of(path: Path) -> str:
-    """The id of the process that made a folder, for display."""
+    """Return the id of the process that made a folder, for display."""
     return path.name.removeprefix(PREFIX).partition("-")[0]
 
 
@@ -99,7 +136,7 @@ def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
     Raises:
         OSError: It can't be removed, or not in that time (`TimeoutError`).
     """
-    with _taken(path) as lock:
+    with _locked(path) as lock:
         if lock is None:
             return False
         if not _empty(lock, time.monotonic() + timeout_s):
@@ -108,47 +145,30 @@ def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
     return True
 
 
-def sweep_in_background() -> None:
-    """Remove the folders of killed processes in a thread, once per process, for `SWEEP_TIMEOUT_S` at most."""
-    here = (os.getpid(), tempfile.gettempdir())
-    with _sweeping:
-        if here in _swept:
+def remove_abandoned_in_background() -> None:
+    """Remove the folders of killed processes in a thread, once per process, for `BACKGROUND_TIMEOUT_S` at most."""
+    key = (os.getpid(), tempfile.gettempdir())
+    with _checked_lock:
+        if key in _checked:
             return
-        _swept.add(here)
-    threading.Thread(target=_sweep, name="codeact-sweep-folders", daemon=True).start()
+        _checked.add(key)
+    threading.Thread(target=_remove_all, name="codeact-abandoned-folders", daemon=True).start()
 
 
-def _sweep() -> None:
-    until = time.monotonic() + SWEEP_TIMEOUT_S
-    for path in _find(until):
+def _remove_all() -> None:
+    until = time.monotonic() + BACKGROUND_TIMEOUT_S
+    for path in abandoned_folders(until):
         try:
             remove_abandoned(path, until - time.monotonic())
         except OSError as error:
             logger.info("the temporary folder of a process that has ended stays: %s", error)
 
 
-def _find(until: float = math.inf) -> Iterator[Path]:
-    """The folders of this user that no process has locked; the folder above may have any number of other entries."""
-    if sys.platform == "win32":
-        return
-    place = tempfile.gettempdir()
-    with contextlib.suppress(OSError), os.scandir(place) as found:
-        for entry in found:
-            if time.monotonic() > until:
-                return
-            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-                path = Path(place, entry.name)
-                with _taken(path) as lock:
-                    abandoned = lock is not None
-                if abandoned:
-                    yield path
-
-
 @contextlib.contextmanager
-def _taken(path: Path) -> Iterator[int | None]:
+def _locked(path: Path) -> Iterator[int | None]:
     """Lock a folder of this user and yield its descriptor; None if a process has locked it or another user owns it."""
     try:
-        lock = _locked(path)
+        lock = _lock(path)
     except OSError:
         yield None
         return
@@ -160,10 +180,10 @@ def _taken(path: Path) -> Iterator[int | None]:
         os.close(lock)
 
 
-def _locked(path: Path) -> int:
+def _lock(path: Path) -> int:
     if sys.platform == "win32":
         raise OSError("no locks")
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(path, _OPEN_FLAGS)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
@@ -175,32 +195,33 @@ def _locked(path: Path) -> int:
 def _empty(root: int, until: float) -> bool:
     """Remove the content of a folder, without following links; False if the time is over.
 
-    Nested folders are moved up to the top, so neither their depth nor the length of their paths matters.
+    What is in nested folders is moved up to the top, so neither their depth nor the length of their paths matters.
     """
-    fresh = itertools.count()
-    while entries := _some(root):
+    new_names = (f"{PREFIX}{time.monotonic_ns()}-{number}" for number in itertools.count())
+    while entries := _some_entries(root):
         for name, is_folder in entries:
             if time.monotonic() > until:
                 return False
             if not is_folder:
                 os.unlink(name, dir_fd=root)
                 continue
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+            inner = os.open(name, _OPEN_FLAGS, dir_fd=root)
             try:
-                while (below := _some(inner)) and time.monotonic() <= until:
-                    for each, is_folder_too in below:
-                        if is_folder_too:
-                            moved = f"{PREFIX}{time.monotonic_ns()}-{next(fresh)}"
-                            os.rename(each, moved, src_dir_fd=inner, dst_dir_fd=root)
-                        else:
-                            os.unlink(each, dir_fd=inner)
+                nested = _some_entries(inner)
+                for each, is_nested_folder in nested:
+                    if is_nested_folder:
+                        os.rename(each, next(new_names), src_dir_fd=inner, dst_dir_fd=root)
+                    else:
+                        os.unlink(each, dir_fd=inner)
             finally:
                 os.close(inner)
-            if not below:
+            if len(nested) < _ENTRIES_AT_ONCE:
                 os.rmdir(name, dir_fd=root)
     return True
 
 
-def _some(folder: int) -> list[tuple[str, bool]]:
-    with os.scandir(folder) as found:
-        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(found, _AT_ONCE)]
+def _some_entries(folder: int) -> list[tuple[str, bool]]:
+    with os.scandir(folder) as entries:
+        return [
+            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, _ENTRIES_AT_ONCE)
+        ]
