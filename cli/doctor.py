@@ -29,7 +29,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
-from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.backends.docker.image_requests import present
 from autogen_codeact.sandbox.limits import parse_size
 
 if TYPE_CHECKING:

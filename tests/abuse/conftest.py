@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.backends.docker.image_requests import present
 
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.backends.docker.image_requests import present
 
 from .sandboxes import out
 

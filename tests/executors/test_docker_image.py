@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from autogen_codeact import executors
+from autogen_codeact.sandbox.backends.docker import default_image, image_requests
 from autogen_codeact.sandbox.backends.docker import image as docker_image
-from autogen_codeact.sandbox.backends.docker import image_jobs
-from autogen_codeact.sandbox.backends.docker import recipe as docker_recipe
+from autogen_codeact.sandbox.backends.docker.default_image import why_no_bootstrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import (
     DEFAULT_IMAGE,
@@ -33,8 +33,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.sandbox.backends.docker.image_jobs import Reporter, present, pull_advice
-from autogen_codeact.sandbox.backends.docker.recipe import why_no_bootstrap
+from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, present, pull_advice
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 
 from .images import build_from, group_ends, make_wheel, run, silent
@@ -133,7 +132,7 @@ class TestResolving:
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
     ) -> None:
         image, said = Image(), list[str]()
-        monkeypatch.setattr(image_jobs, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL", 1.0)
 
         def slowly(write: Callable[[bytes], object]) -> None:
             for start in range(0, len(image.layer), 10_000):
@@ -152,7 +151,7 @@ class TestResolving:
 
     def test_a_pull_that_stalls_is_cut_off(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         image, released = Image(), threading.Event()
-        monkeypatch.setattr(image_jobs, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL", 1.0)
 
         def half(write: Callable[[bytes], object]) -> None:
             write(image.layer[: len(image.layer) // 2])
@@ -339,10 +338,10 @@ class TestPackages:
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_none: Callable[[str], str]) -> Path:
     """The recipe's files in a folder of their own, for an image of another name, on a base that is here already."""
     for name in ("Dockerfile", "build-base.sh", "install.sh", "packages.txt", "placeholders.txt"):
-        (tmp_path / name).write_bytes((docker_recipe.RECIPE / name).read_bytes())
-    monkeypatch.setattr(docker_recipe, "RECIPE", tmp_path)
-    monkeypatch.setattr(docker_recipe, "DEFAULT_IMAGE", keep_none(unique))
-    monkeypatch.setattr(docker_recipe, "BASE_IMAGE", DEFAULT_IMAGE)
+        (tmp_path / name).write_bytes((default_image.RECIPE / name).read_bytes())
+    monkeypatch.setattr(default_image, "RECIPE", tmp_path)
+    monkeypatch.setattr(default_image, "DEFAULT_IMAGE", keep_none(unique))
+    monkeypatch.setattr(default_image, "BASE_IMAGE", DEFAULT_IMAGE)
     return tmp_path
 
 
@@ -350,7 +349,7 @@ class TestTheRecipe:
     def test_lies_beside_the_package(self) -> None:
         assert executors.__file__ is not None
         beside = Path(executors.__file__).parent.parent / "docker"
-        assert beside.samefile(docker_recipe.RECIPE)
+        assert beside.samefile(default_image.RECIPE)
         assert not (beside / "__init__.py").exists()
 
     def test_builds_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
@@ -380,7 +379,7 @@ class TestTheRecipe:
         monkeypatch: pytest.MonkeyPatch,
         keep_none: Callable[[str], str],
     ) -> None:
-        monkeypatch.setattr(docker_recipe, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
+        monkeypatch.setattr(default_image, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
         client.tag(DEFAULT_IMAGE, "127.0.0.1:1/test/base", "1")
         build_default_image(client, progress=silent)
         first, said = present(client, unique), list[str]()
@@ -409,15 +408,15 @@ class TestTheRecipe:
         monkeypatch: pytest.MonkeyPatch,
         keep_none: Callable[[str], str],
     ) -> None:
-        monkeypatch.setattr(docker_recipe, "BASE_IMAGE", REFUSING)
-        monkeypatch.setattr(docker_recipe, "_has_debootstrap", lambda: True)
+        monkeypatch.setattr(default_image, "BASE_IMAGE", REFUSING)
+        monkeypatch.setattr(default_image, "_has_debootstrap", lambda: True)
         (recipe / "build-base.sh").write_text("echo build-base: packing >&2; mkdir $$; tar -C $$ -c .; rmdir $$\n")
         (recipe / "Dockerfile").write_text(
             "ARG BASE\nFROM ${BASE}\nARG CONTENT\nLABEL org.autogen-codeact.content=${CONTENT}\n"
         )
         monkeypatch.chdir(recipe)
         said: list[str] = []
-        keep_none(f"{docker_recipe.OWN_BASE}:{docker_recipe._digest(*docker_recipe._BASE_FILES)[:16]}")
+        keep_none(f"{default_image.OWN_BASE}:{default_image._digest(*default_image._BASE_FILES)[:16]}")
         build_default_image(client, progress=said.append)
         assert present(client, unique) is not None
         assert "build-base: packing" in said
@@ -441,10 +440,10 @@ class TestTheRecipe:
         script: str,
         words: str,
     ) -> None:
-        monkeypatch.setattr(docker_recipe, "_SCRIPT_STALL", 1.0)
+        monkeypatch.setattr(default_image, "_SCRIPT_STALL", 1.0)
         (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
         with pytest.raises(SandboxStartError, match=words):
-            docker_recipe._bootstrap(client, unique, Reporter(silent))
+            default_image._bootstrap(client, unique, Reporter(silent))
         assert present(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 
@@ -464,7 +463,7 @@ class TestTheRecipe:
 
     @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
     def test_the_scripts_are_shell(self, script: str) -> None:
-        assert subprocess.run(["sh", "-n", str(docker_recipe.RECIPE / script)], check=False).returncode == 0
+        assert subprocess.run(["sh", "-n", str(default_image.RECIPE / script)], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

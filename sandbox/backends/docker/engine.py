@@ -1,18 +1,18 @@
-"""Finding a Docker engine and, where none answers, saying why and what to do. Every function here blocks."""
+"""Connecting to a Docker engine and, where none answers, saying why and what to do. Every function here blocks."""
 
-# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and who never uses Docker should not wait for it
+# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and programs that never use Docker should not wait for it
 
 from __future__ import annotations
 
 import enum
 import errno
 import os
-import queue
 import socket
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +40,12 @@ class EngineFailure(enum.Enum):
 
 
 def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.APIClient:
-    """Connect to the Docker engine and make sure that it answers.
+    """Connect to the Docker engine and check that it answers.
 
     Args:
         docker_host: Address of the engine, such as `unix:///var/run/docker.sock` or `tcp://host:2376`. By default what
             the `docker` command would use: DOCKER_HOST, else the current Docker context, else the platform's socket.
-            DOCKER_TLS_VERIFY and DOCKER_CERT_PATH hold for an address that is given here or in DOCKER_HOST.
+            DOCKER_TLS_VERIFY and DOCKER_CERT_PATH apply to an address that is given here or in DOCKER_HOST.
         timeout: Seconds within which the engine answers or this function raises (default 5).
 
     Returns:
@@ -57,26 +57,30 @@ def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.A
     where = _endpoint(docker_host)
     host = where.get("base_url") or "the default socket"
     try:
-        version = _bounded(lambda: _probe(where, timeout * 0.8), timeout * 0.9)
+        version = _in_time(lambda: _api_version(where, timeout * 0.8), timeout * 0.9)
     except Exception as error:
         raise SandboxUnavailable(advice(classify(error), host, error)) from error
     return _client(**where, version=version, timeout=REQUEST_TIMEOUT)
 
 
-def knock(client: docker.APIClient) -> None:
-    """See whether anybody listens on a local engine's socket, before the SDK does: it forgets its own when nobody does.
+def check_socket(client: docker.APIClient) -> None:
+    """Check that a local engine's socket accepts connections. Without it the SDK leaves its own socket open.
 
     Args:
         client: A client that was connected before.
 
     Raises:
-        OSError: Nobody listens.
+        OSError: It does not.
     """
     path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
     if path is not None and hasattr(socket, "AF_UNIX"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
-            attempt.settimeout(client.timeout)
-            attempt.connect(str(path))
+        _try_socket(str(path), client.timeout)
+
+
+def _try_socket(path: str, timeout: float) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+        attempt.settimeout(timeout)
+        attempt.connect(path)
 
 
 @contextmanager
@@ -84,7 +88,7 @@ def engine_errors(doing: str) -> Iterator[None]:
     """Turn what the Docker SDK raises into our errors.
 
     Args:
-        doing: What is being done, for the message ("starting the container").
+        doing: The operation, for the message ("starting the container").
 
     Raises:
         SandboxUnavailable: The engine stopped answering.
@@ -102,7 +106,7 @@ def engine_errors(doing: str) -> Iterator[None]:
 
 
 def classify(error: BaseException) -> EngineFailure:
-    """Tell which failure an exception stands for, from the exception and everything that it wraps.
+    """Return which failure an exception stands for, from the exception and everything that it wraps.
 
     Args:
         error: What a socket, requests or the Docker SDK raised.
@@ -118,12 +122,12 @@ def classify(error: BaseException) -> EngineFailure:
 
 
 def advice(failure: EngineFailure, host: str, error: BaseException, *, platform: str = sys.platform) -> str:
-    """Say in a sentence or two what is wrong and what to do about it.
+    """Return a sentence or two on what is wrong and what to do about it.
 
     Args:
-        failure: What `classify` said.
+        failure: The result of `classify`.
         host: The engine's address, as the user knows it.
-        error: The exception, whose words are quoted where they help.
+        error: The exception, whose text is quoted where it helps.
         platform: Name of the platform as `sys.platform` has it (default: this one).
 
     Returns:
@@ -155,7 +159,7 @@ def advice(failure: EngineFailure, host: str, error: BaseException, *, platform:
 
 
 def _endpoint(docker_host: str | None) -> dict[str, Any]:
-    """The keyword arguments of `APIClient` that say where the engine is."""
+    """Return the keyword arguments of `APIClient` for the engine's address."""
     import docker.utils
 
     named = docker_host or os.environ.get("DOCKER_HOST")
@@ -177,7 +181,7 @@ def _endpoint(docker_host: str | None) -> dict[str, Any]:
 
 
 def _sdk_address(where: dict[str, Any]) -> str:
-    """The address as the SDK writes it (`http+unix://…`, `https://…`); raises on one that it can't read."""
+    """Return the address as the SDK writes it (`http+unix://…`, `https://…`); raises on one that it can't read."""
     import docker.utils
 
     return str(docker.utils.parse_host(where.get("base_url"), sys.platform == "win32", tls=bool(where.get("tls"))))
@@ -211,17 +215,15 @@ def _client(**options: Any) -> docker.APIClient:
     return Client(**options)
 
 
-def _probe(where: dict[str, Any], timeout: float) -> str:
-    """The API version to speak, which at the same time shows that the engine answers."""
+def _api_version(where: dict[str, Any], timeout: float) -> str:
+    """Return the engine's API version, which at the same time shows that it answers."""
     import docker.constants
 
     address = _sdk_address(where)
     if address.startswith("http+unix://"):
-        # First by hand: an error comes bare here, and the SDK leaves a socket open when its connect fails.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
-            attempt.settimeout(timeout)
-            attempt.connect("/" + address.removeprefix("http+unix://").lstrip("/"))
-    # A fixed version for now: asked for "auto", the constructor itself talks and leaves nothing to close when it fails.
+        # First without the SDK, which leaves a socket open when its connect fails.
+        _try_socket("/" + address.removeprefix("http+unix://").lstrip("/"), timeout)
+    # A fixed version for now: with "auto", the constructor itself sends a request and leaves nothing to close when it fails.
     options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
     client = _client(**options)
     try:
@@ -231,41 +233,35 @@ def _probe(where: dict[str, Any], timeout: float) -> str:
         client.close()
 
 
-def _bounded(work: Callable[[], str], seconds: float) -> str:
-    """Run `work` for so long at most; a name server or an engine that trickles bytes keeps no timeout of a socket."""
-    outcomes: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
+def _in_time(work: Callable[[], str], seconds: float) -> str:
+    """Run `work` in a thread; a name server, or an engine that sends byte after byte, exceeds no timeout of a socket."""
+    outcome: Future[str] = Future()
 
     def run() -> None:
         try:
-            outcomes.put((work(), None))
-        except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
-            outcomes.put(("", error))
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
+            outcome.set_exception(error)
 
+    # Not an executor's thread, which the interpreter waits for when it exits.
     threading.Thread(target=run, name="docker-probe", daemon=True).start()
-    try:
-        version, error = outcomes.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError(f"no answer in {seconds:.1f} s") from None
-    if error is not None:
-        raise error
-    return version
+    return outcome.result(seconds)
 
 
 def _unwrap(error: BaseException) -> Iterator[BaseException]:
-    """The exception and all that it wraps: causes, contexts, arguments, and urllib3's `reason`."""
+    """Iterate over the exception and all that it wraps: causes, contexts, arguments, and urllib3's `reason`."""
     waiting, seen = [error], set[int]()
     while waiting:
         current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        waiting += [each for each in inner if isinstance(each, BaseException)]
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+            waiting += [each for each in inner if isinstance(each, BaseException)]
 
 
 def _named(*names: str) -> Callable[[BaseException], bool]:
-    """Match by class name along the MRO, so that requests, urllib3 and docker need no import here."""
+    """Match by class name along the MRO, so that requests, urllib3 and docker need not be imported here."""
     return lambda error: any(cls.__name__ in names for cls in type(error).__mro__)
 
 

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.image_jobs import (
+from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
     build,
@@ -22,7 +23,6 @@ from autogen_codeact.sandbox.backends.docker.image_jobs import (
     present,
     pull,
 )
-from autogen_codeact.sandbox.backends.docker.recipe import DEFAULT_IMAGE, build_default_image
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.image_jobs import (
+from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
     build,
