@@ -3,10 +3,7 @@
 import errno
 import itertools
 import logging
-import os
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,20 +18,7 @@ pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
 FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 SIZE = 256 * 1024
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 KiB and 16 files."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},nr_inodes=16,mode=0755", "codeact-test", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("a small disk can be mounted as root only")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
+DISK_OPTIONS = f"size={SIZE},nr_inodes=16"
 
 
 def use_up_files(disk: Path) -> None:

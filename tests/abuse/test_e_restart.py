@@ -1,7 +1,6 @@
 """E. Host faults, 69: the engine is restarted, or killed and started again, while a block runs."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied
 
 from ..executors.sandboxes import run
 from .faults import begin, eventually, open_folder, rest
-from .second_engine import SecondEngine, make_second_engine
+from .second_engine import SecondEngine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)]
 
@@ -21,16 +20,6 @@ WAYS = {
     "killed": (signal.SIGKILL, False),
     "killed with live-restore": (signal.SIGKILL, True),
 }
-
-
-@pytest.fixture(scope="module")
-def second_engine() -> Iterator[SecondEngine]:
-    """An engine that may be ended."""
-    made = make_second_engine()
-    try:
-        yield made
-    finally:
-        made.clear()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -19,12 +19,12 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
 )
 from autogen_codeact.sandbox.backends.docker import image_requests
-from autogen_codeact.sandbox.host import sandbox
+from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
-from .second_engine import SecondEngine, make_second_engine
+from .second_engine import SecondEngine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(120)]
 
@@ -39,7 +39,7 @@ MAKE = f"with open('made', 'wb') as file: file.write(bytes(range(256)) * {SIZE /
 @pytest.fixture(autouse=True)
 def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer about a file is waited for that long."""
-    monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", ANSWER_S)
 
 
 @pytest.fixture
@@ -173,16 +173,6 @@ async def test_h19_a_build_that_the_engine_does_not_end_is_a_typed_error(
         assert rule.seen.is_set()
         assert time.monotonic() - began < 20
         proxy.clear()
-
-
-@pytest.fixture(scope="module")
-def second_engine() -> Iterator[SecondEngine]:
-    """An engine that may be ended."""
-    made = make_second_engine()
-    try:
-        yield made
-    finally:
-        made.clear()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])

@@ -14,37 +14,7 @@ from autogen_codeact.sandbox.files.filenames import MAX_DEPTH
 from autogen_codeact.sandbox.files.scan import Skipped
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-@pytest.fixture
-def workspace(root: Path) -> Workspace:
-    workspace = Workspace(root)
-    workspace.prepare()
-    return workspace
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A folder beside the workspace that nothing may touch."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "canary.txt").write_text("alive")
-    return folder
-
-
-def names(files: list[HostFile]) -> list[str]:
-    return [file.name for file in files]
-
-
-def send(workspace: Workspace) -> dict[str, bytes]:
-    """What an executor does before a block."""
-    sent = {file.name: b"".join(workspace.read(file)) for file in workspace.outgoing()}
-    workspace.mark_synced(sent)
-    return sent
+from .workspaces import names, send
 
 
 class TestPrepare:
