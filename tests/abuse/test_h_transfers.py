@@ -159,7 +159,7 @@ async def test_h19_a_build_that_the_engine_does_not_end_is_a_typed_error(
     proxy: EngineProxy, untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection is cut, or nothing comes any more."""
-    monkeypatch.setattr(image_requests, "BUILD_STALL", 2)
+    monkeypatch.setattr(image_requests, "BUILD_STALL_S", 2)
     wheel = tmp_path / f"h19_{os.getpid()}-1.0-py3-none-any.whl"
     wheel.write_bytes(b"PK\x05\x06" + bytes(18))
     for act in ("drop", "drop answer", "hold", "hold answer"):

@@ -132,7 +132,7 @@ class TestResolving:
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
     ) -> None:
         image, said = Image(), list[str]()
-        monkeypatch.setattr(image_requests, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
         def slowly(write: Callable[[bytes], object]) -> None:
             for start in range(0, len(image.layer), 10_000):
@@ -151,7 +151,7 @@ class TestResolving:
 
     def test_a_pull_that_stalls_is_cut_off(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         image, released = Image(), threading.Event()
-        monkeypatch.setattr(image_requests, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
         def half(write: Callable[[bytes], object]) -> None:
             write(image.layer[: len(image.layer) // 2])
@@ -338,8 +338,8 @@ class TestPackages:
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_none: Callable[[str], str]) -> Path:
     """The recipe's files in a folder of their own, for an image of another name, on a base that is here already."""
     for name in ("Dockerfile", "build-base.sh", "install.sh", "packages.txt", "placeholders.txt"):
-        (tmp_path / name).write_bytes((default_image.RECIPE / name).read_bytes())
-    monkeypatch.setattr(default_image, "RECIPE", tmp_path)
+        (tmp_path / name).write_bytes((default_image.SOURCE / name).read_bytes())
+    monkeypatch.setattr(default_image, "SOURCE", tmp_path)
     monkeypatch.setattr(default_image, "DEFAULT_IMAGE", keep_none(unique))
     monkeypatch.setattr(default_image, "BASE_IMAGE", DEFAULT_IMAGE)
     return tmp_path
@@ -349,7 +349,7 @@ class TestTheRecipe:
     def test_lies_beside_the_package(self) -> None:
         assert executors.__file__ is not None
         beside = Path(executors.__file__).parent.parent / "docker"
-        assert beside.samefile(default_image.RECIPE)
+        assert beside.samefile(default_image.SOURCE)
         assert not (beside / "__init__.py").exists()
 
     def test_builds_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
@@ -363,7 +363,7 @@ class TestTheRecipe:
 
         said.clear()
         build_default_image(client, progress=said.append)
-        assert said == [f"{unique} is already there, built from this very recipe"]
+        assert said == [f"{unique} exists already, built from the same files"]
 
         (recipe / "packages.txt").write_text((recipe / "packages.txt").read_text() + "# changed\n")
         build_default_image(client, progress=silent)
@@ -440,7 +440,7 @@ class TestTheRecipe:
         script: str,
         words: str,
     ) -> None:
-        monkeypatch.setattr(default_image, "_SCRIPT_STALL", 1.0)
+        monkeypatch.setattr(default_image, "_SCRIPT_STALL_S", 1.0)
         (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
         with pytest.raises(SandboxStartError, match=words):
             default_image._bootstrap(client, unique, Reporter(silent))
@@ -463,7 +463,7 @@ class TestTheRecipe:
 
     @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
     def test_the_scripts_are_shell(self, script: str) -> None:
-        assert subprocess.run(["sh", "-n", str(default_image.RECIPE / script)], check=False).returncode == 0
+        assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
