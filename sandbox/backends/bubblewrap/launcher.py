@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 from autogen_codeact.sandbox.backends.bubblewrap.inherited_files import InheritedFiles
 from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser, find_interpreter
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import (
     ETC_FILES,
-    HOME,
     NOBODY,
-    PACKAGES,
-    WORKSPACE,
     proc_arguments,
     shown_arguments,
     system_arguments,
@@ -412,14 +410,7 @@ def explain(output: str) -> SandboxStartError | SandboxUnavailable:
 
 def _environment_arguments(python: Path) -> list[str]:
     """Return the environment of every process in the sandbox, without variables of the host or the user."""
-    variables = {
-        "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": HOME,
-        "LANG": "C.UTF-8",
-        "MPLBACKEND": "Agg",
-        "PIP_BREAK_SYSTEM_PACKAGES": "1",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-    }
+    variables = {**ENVIRONMENT, "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "MPLBACKEND": "Agg"}
     return ["--clearenv", *(part for name, value in variables.items() for part in ("--setenv", name, value))]
 
 

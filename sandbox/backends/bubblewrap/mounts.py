@@ -6,11 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from autogen_codeact.sandbox.backends import HOME, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.errors import SandboxStartError
 
-WORKSPACE = "/workspace"
-PACKAGES = "/packages"
-HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 NOBODY = 65534
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 # Of the host's /etc only what programs need and what does not describe its users.

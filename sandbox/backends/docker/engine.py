@@ -7,12 +7,12 @@ from __future__ import annotations
 import enum
 import errno
 import os
+import queue
 import socket
 import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -235,17 +235,23 @@ def _api_version(where: dict[str, Any], timeout: float) -> str:
 
 def _in_time(work: Callable[[], str], seconds: float) -> str:
     """Run `work` in a thread; a name server, or an engine that sends byte after byte, exceeds no timeout of a socket."""
-    outcome: Future[str] = Future()
+    # Not a Future, which would keep the error, and with it the SDK's sockets, in a reference cycle.
+    outcomes: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
         try:
-            outcome.set_result(work())
+            outcomes.put((work(), None))
         except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
-            outcome.set_exception(error)
+            outcomes.put(("", error))
 
-    # Not an executor's thread, which the interpreter waits for when it exits.
     threading.Thread(target=run, name="docker-probe", daemon=True).start()
-    return outcome.result(seconds)
+    try:
+        version, error = outcomes.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {seconds:.1f} s") from None
+    if error is not None:
+        raise error
+    return version
 
 
 def _unwrap(error: BaseException) -> Iterator[BaseException]:

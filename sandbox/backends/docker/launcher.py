@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
@@ -28,16 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autogen_codeact")
 
-WORKSPACE = "/workspace"
-PACKAGES = "/packages"
-HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
-DEFAULT_ENVIRONMENT = {
-    "HOME": HOME,
-    "LANG": "C.UTF-8",
-    # The sandbox is discarded, so Debian's protection of its own Python is of no use here.
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
 GONE_TIMEOUT_S = 3
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.5
@@ -163,7 +154,7 @@ class DockerLauncher:
             command=[],
             user=options.user,
             working_dir=WORKSPACE,
-            environment=DEFAULT_ENVIRONMENT,
+            environment=ENVIRONMENT,
             labels={
                 **options.labels,
                 **owner_labels(),
