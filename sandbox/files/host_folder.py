@@ -15,7 +15,7 @@ from autogen_codeact.sandbox.files.filenames import PART_PREFIX, printable
 from autogen_codeact.sandbox.files.scan import FOLDER_FLAGS
 
 CHUNK_BYTES = 256 * 1024
-# Without O_NONBLOCK, opening a FIFO that took a file's place would wait for a writer.
+# Without O_NONBLOCK, opening a FIFO that has replaced a file would wait for a writer.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 

@@ -17,7 +17,7 @@ from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 
 Manifest = dict[str, str]
-"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing where that is not known."""
+"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""
 
 MAX_FILES = 1_000
 MAX_NAME_BYTES = 256 * 1024
@@ -58,7 +58,7 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
         sandbox: The sandbox.
 
     Returns:
-        The manifest; None where there are more than 1,000 files, or folders too deep or too many to look through.
+        The manifest; None if there are more than 1,000 files, or too many or too deep folders.
 
     Raises:
         SandboxError: The sandbox broke.

@@ -21,7 +21,7 @@ _HOOKS = """
     .githooks .husky .lefthook .lefthook.yml .lefthook.yaml lefthook.yml lefthook.yaml
     .pre-commit-config.yaml .pre-commit-config.yml
 """
-# Read when somebody changes into the folder, or logs in where it is a home.
+# Read when a user changes into the folder, or logs in if it is a home.
 _SHELLS = """
     .envrc .direnv .autoenv .autoenv.zsh .mise.toml mise.toml .mise .ssh .gitconfig
     .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc

@@ -37,7 +37,7 @@ MAX_NAME_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
 Kept = str | None | asyncio.Future[str | None]
-"""The file with the code of a block on the host, or None; while it is being written, a future of it."""
+"""The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 
 T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
@@ -106,7 +106,7 @@ async def push(
         Notes on files that were left out.
 
     Raises:
-        SandboxFileError: `all_of_them`, and the sandbox could not take a file.
+        SandboxFileError: `all_of_them`, and the sandbox could not store a file.
     """
     files = workspace.quick_outgoing()
     if files is None:
@@ -320,7 +320,7 @@ class _Pull:
             room = max(0, MAX_LISTED - len(listed))
             if count > room or group.is_protected or group.number == errno.EDQUOT:
                 self._workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
-            # A model reads it, and must not see paths of the host.
+            # Models read it, and must not see paths of the host.
             listed += [
                 artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
                 for entry, reason in group.entries[:room]

@@ -30,7 +30,7 @@ if sys.platform != "win32":
 logger = logging.getLogger("autogen_codeact")
 
 PREFIX = "codeact-work-"
-# Whole, since a folder that somebody else has made, and perhaps called codeact-work-1, must not be taken for one.
+# The whole name, so that a folder of the user, such as codeact-work-1, never matches.
 _NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
 BACKGROUND_TIMEOUT_S = 5.0
 REMOVE_TIMEOUT_S = 60.0

@@ -4,7 +4,7 @@ Files are added and changed on either side, and the last writer wins. Deletions 
 one side stays on the other.
 
 Only POSIX hosts (Linux, macOS): every access goes through descriptors of folders opened without following symbolic
-links, which Windows does not offer. `Workspace.prepare` says so there.
+links, which Windows does not offer. `Workspace.prepare` raises an error there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from autogen_codeact.sandbox.files.scan import USE_MOUNT, Scan, Signature, Skipp
 from autogen_codeact.sandbox.host.turns import Turns
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
-# Small files that were new when they were sent are therefore told apart by their content, once.
+# Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
 # Work of this size may run on the event loop; more runs in a thread.
 _QUICK_ENTRIES = 100
@@ -115,7 +115,7 @@ class Workspace:
         """Create the folder and check that it can be written.
 
         Raises:
-            SandboxFileError: It can't be; the message says what to do.
+            SandboxFileError: That is not possible; the message says what to do.
         """
         with self._used():
             self._folder.prepare()
@@ -225,7 +225,7 @@ class Workspace:
             has shrunk. The next `outgoing` finds a file that was changed meanwhile.
 
         Raises:
-            SandboxFileError: It is gone, can't be read, or is no longer a regular file reached without links.
+            SandboxFileError: It does not exist any more, can't be read, or is no longer a regular file reached without links.
         """
         name = self._checked(file.name)
         digest = blake2b(digest_size=16)

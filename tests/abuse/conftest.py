@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_requests import present
+from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
@@ -84,7 +84,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     if kind.engine == "docker":
         request.getfixturevalue("docker_engine")
         with connect() as client:
-            if not present(client, DEFAULT_IMAGE):
+            if not find_image(client, DEFAULT_IMAGE):
                 pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
     else:
         request.getfixturevalue("bubblewrap")

@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_requests import present
+from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.files.workspace import Workspace
 
 from .sandboxes import out
@@ -71,7 +71,7 @@ def outside(tmp_path: Path) -> Path:
 def sandbox_image(docker_engine: str) -> str:
     """The default image; it must be there."""
     with closing(connect()) as client:
-        if not present(client, DEFAULT_IMAGE):
+        if not find_image(client, DEFAULT_IMAGE):
             pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
     return DEFAULT_IMAGE
 

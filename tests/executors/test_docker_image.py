@@ -33,7 +33,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, present, pull_advice
+from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 
 from .images import build_from, group_ends, make_wheel, run, silent
@@ -45,7 +45,7 @@ REFUSING = "127.0.0.1:1/x/y:z"
 @pytest.fixture(scope="module")
 def client() -> Iterator[APIClient]:
     with connect() as connected:
-        if not present(connected, DEFAULT_IMAGE):
+        if not find_image(connected, DEFAULT_IMAGE):
             pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
         yield connected
 
@@ -66,7 +66,7 @@ def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
 
     yield remember
     for name in reversed(names):
-        if present(client, name):
+        if find_image(client, name):
             client.remove_image(name, force=True)
 
 
@@ -142,7 +142,7 @@ class TestResolving:
         with registry(image, slowly) as host:
             name = keep_none(f"{host}/x/y:z")
             assert resolve_image(client, name, progress=said.append) == name
-        found = present(client, name)
+        found = find_image(client, name)
         assert found is not None
         assert found["Config"]["Labels"] == {"from": "registry"}
         assert said[0] == f"pulling {name} …"
@@ -218,7 +218,7 @@ class TestPackages:
         base = build_from(client, f"FROM {DEFAULT_IMAGE}\nUSER 1234\n", keep_none(unique))
         wanted = ["numpy>=1", 'colorama; sys_platform == "win32"']  # there already; not for this platform
         derived = keep_none(resolve_image(client, base, wanted, progress=silent))
-        found = present(client, derived)
+        found = find_image(client, derived)
         assert found is not None
         assert found["Config"]["User"] == "1234"
         assert not [entry for entry in found["Config"]["Env"] if entry.startswith("PIP_")]
@@ -357,7 +357,7 @@ class TestTheRecipe:
         assert build_default_image(client, progress=said.append) == unique
         assert said[0] == f"building {unique} on {DEFAULT_IMAGE} …"
         assert said[-1].startswith(f"{unique} built in ")
-        first = present(client, unique)
+        first = find_image(client, unique)
         assert first is not None
         assert first["Config"]["Labels"]["org.autogen-codeact.kind"] == "sandbox-image"
 
@@ -367,7 +367,7 @@ class TestTheRecipe:
 
         (recipe / "packages.txt").write_text((recipe / "packages.txt").read_text() + "# changed\n")
         build_default_image(client, progress=silent)
-        second = present(client, unique)
+        second = find_image(client, unique)
         assert second is not None
         assert second["Id"] != first["Id"]
 
@@ -382,13 +382,13 @@ class TestTheRecipe:
         monkeypatch.setattr(default_image, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
         client.tag(DEFAULT_IMAGE, "127.0.0.1:1/test/base", "1")
         build_default_image(client, progress=silent)
-        first, said = present(client, unique), list[str]()
+        first, said = find_image(client, unique), list[str]()
         build_default_image(client, progress=said.append, force=True)
-        second = present(client, unique)
+        second = find_image(client, unique)
         assert first is not None
         assert second is not None
         assert second["Id"] != first["Id"]
-        assert present(client, first["Id"]) is None
+        assert find_image(client, first["Id"]) is None
         assert "127.0.0.1:1/test/base:1 could not be pulled again; using the one that is here" in said
 
     def test_a_step_that_fails_shows_the_log_and_leaves_no_image(
@@ -397,7 +397,7 @@ class TestTheRecipe:
         (recipe / "install.sh").write_text("echo halfway; exit 3\n")
         with pytest.raises(SandboxStartError, match=r"(?s)returned a non-zero code: 3.*Debian mirror.*halfway"):
             build_default_image(client, progress=silent)
-        assert present(client, unique) is None
+        assert find_image(client, unique) is None
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
     def test_without_a_registry_the_base_comes_from_the_script(
@@ -418,7 +418,7 @@ class TestTheRecipe:
         said: list[str] = []
         keep_none(f"{default_image.OWN_BASE}:{default_image._digest(*default_image._BASE_FILES)[:16]}")
         build_default_image(client, progress=said.append)
-        assert present(client, unique) is not None
+        assert find_image(client, unique) is not None
         assert "build-base: packing" in said
         assert any("debootstrap instead" in line for line in said)
 
@@ -444,7 +444,7 @@ class TestTheRecipe:
         (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
         with pytest.raises(SandboxStartError, match=words):
             default_image._bootstrap(client, unique, Reporter(silent))
-        assert present(client, unique) is None
+        assert find_image(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 
     @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def _delegated() -> Path:
         return ROOT
     own = Path("/proc/self/cgroup").read_text().partition("0::")[2].splitlines()[0]
     folder = (ROOT / own.lstrip("/")).parent if own != "/" else ROOT
-    # Whoever moves a process from one group to another must be allowed to in the one that holds both.
+    # Moving a process between two groups needs write permission for the group above both.
     if not os.access(folder / "cgroup.procs", os.W_OK):
         raise PermissionError(f"{folder} is not this user's")
     return folder
@@ -212,7 +212,7 @@ def owner_state(name: str) -> OwnerState:
     """Return whether the owner of a control group still runs.
 
     Args:
-        name: What the group's name says of it: PID namespace, process id, start time.
+        name: The owner's part of the group's name: PID namespace, process id, start time.
     """
     namespace, _, rest = name.partition("-")
     pid, _, started = rest.partition("-")

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.sandbox.backends.bubblewrap.mounts import NOBODY
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 
 PROBE_TIMEOUT_S = 20.0
@@ -58,6 +59,31 @@ class Interpreter:
     path: Path
     folders: tuple[Path, ...]
     note: str = ""
+
+
+def host_user(bind_dir: Path | None = None) -> HostUser:
+    """Return the user of this machine that the sandbox's processes belong to: never root.
+
+    As root, user id 0 of a namespace would still be the host's root: files of mode 0600 could be read.
+
+    Args:
+        bind_dir: A folder that the code may write to, or None.
+    """
+    if os.geteuid() != 0 or not _mapped(NOBODY):
+        return HostUser(os.geteuid(), os.getegid(), changed=False)
+    if bind_dir is not None and bind_dir.exists() and bind_dir.stat().st_uid != 0:
+        owner = bind_dir.stat()
+        return HostUser(owner.st_uid, owner.st_gid or NOBODY, changed=True)
+    return HostUser(NOBODY, NOBODY, changed=True)
+
+
+def _mapped(ident: int) -> bool:
+    """Return whether this user and group id exist in this namespace; root may be the only one."""
+    for name in ("uid_map", "gid_map"):
+        ranges = [list(map(int, line.split())) for line in Path("/proc/self", name).read_text().splitlines()]
+        if not any(first <= ident < first + count for first, _, count in ranges):
+            return False
+    return True
 
 
 def find_interpreter(requested: str | None, user: HostUser) -> Interpreter:

@@ -20,7 +20,7 @@ from pathlib import Path
 from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
 from autogen_codeact.sandbox.backends.bubblewrap.inherited_files import InheritedFiles
-from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser, find_interpreter
+from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import (
     ETC_FILES,
     NOBODY,
@@ -83,7 +83,7 @@ class BubblewrapOptions:
 
 
 class _NoMountsError(Exception):
-    """Folders with a bounded number of files can't be mounted here."""
+    """Folders with a limited number of files can't be mounted on this machine."""
 
 
 class _EndedError(Exception):
@@ -107,7 +107,7 @@ class BubblewrapLauncher:
 
     @property
     def engine(self) -> str:
-        """This machine."""
+        """The name of the backend."""
         return "bubblewrap"
 
     def launch(self, boot: str) -> PipeStream:
@@ -120,8 +120,8 @@ class BubblewrapLauncher:
             The pipes to it.
 
         Raises:
-            SandboxUnavailable: This machine can't do it.
-            SandboxStartError: It did not come up; nothing is left of it.
+            SandboxUnavailable: This machine can't run it.
+            SandboxStartError: It did not start; everything is removed again.
         """
         bwrap = find_bubblewrap()
         python = find_interpreter(self._options.python, self._user)
@@ -264,7 +264,7 @@ class BubblewrapLauncher:
         ]
 
     def _read_only(self) -> list[str]:
-        """Mount protected entries again, read-only."""
+        """Return arguments that mount protected entries again, read-only."""
         folder = self._options.bind_dir
         names = self._options.write_back.existing(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
@@ -315,31 +315,6 @@ class BubblewrapLauncher:
         for pipe in (self._process.stdin, self._process.stdout) if self._process is not None else ():
             if pipe is not None:
                 pipe.close()
-
-
-def host_user(bind_dir: Path | None = None) -> HostUser:
-    """Return the user of this machine that the sandbox's processes belong to: never root.
-
-    As root, user id 0 of a namespace would still be the host's root: files of mode 0600 could be read.
-
-    Args:
-        bind_dir: A folder that the code may write to, or None.
-    """
-    if os.geteuid() != 0 or not _mapped(NOBODY):
-        return HostUser(os.geteuid(), os.getegid(), changed=False)
-    if bind_dir is not None and bind_dir.exists() and bind_dir.stat().st_uid != 0:
-        owner = bind_dir.stat()
-        return HostUser(owner.st_uid, owner.st_gid or NOBODY, changed=True)
-    return HostUser(NOBODY, NOBODY, changed=True)
-
-
-def _mapped(ident: int) -> bool:
-    """Return whether this user and group id exist in this namespace; root may be the only one."""
-    for name in ("uid_map", "gid_map"):
-        ranges = [list(map(int, line.split())) for line in Path("/proc/self", name).read_text().splitlines()]
-        if not any(first <= ident < first + count for first, _, count in ranges):
-            return False
-    return True
 
 
 def find_bubblewrap() -> str:

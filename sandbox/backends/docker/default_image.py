@@ -22,8 +22,8 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     Reporter,
     build,
     build_context,
+    find_image,
     is_about_certificate,
-    present,
     pull,
     remove_nameless,
 )
@@ -61,7 +61,7 @@ def build_default_image(client: docker.APIClient, *, progress: Progress, force: 
     """
     started = time.monotonic()
     content = _digest("Dockerfile", *_BASE_FILES)
-    there = present(client, DEFAULT_IMAGE)
+    there = find_image(client, DEFAULT_IMAGE)
     if there and not force and _labels(there).get(CONTENT_LABEL) == content:
         progress(f"{DEFAULT_IMAGE} exists already, built from the same files")
         return DEFAULT_IMAGE
@@ -74,7 +74,7 @@ def build_default_image(client: docker.APIClient, *, progress: Progress, force: 
         build(client, context, DEFAULT_IMAGE, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
     if there:
         remove_nameless(client, there["Id"])
-    size = int((present(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
+    size = int((find_image(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
     reporter.say(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
     return DEFAULT_IMAGE
 
@@ -107,12 +107,12 @@ def _base(client: docker.APIClient, reporter: Reporter, *, force: bool) -> str:
     own = f"{OWN_BASE}:{_digest(*_BASE_FILES)[:16]}"
     if not force:
         for image in (BASE_IMAGE, own):
-            if present(client, image):
+            if find_image(client, image):
                 return image
     try:
         pull(client, BASE_IMAGE, progress=reporter.say)
     except SandboxUnavailable as error:
-        if present(client, BASE_IMAGE):
+        if find_image(client, BASE_IMAGE):
             reporter.say(f"{BASE_IMAGE} could not be pulled again; using the one that is here")
             return BASE_IMAGE
         reporter.say(f"{error} Making the base with debootstrap instead; this takes a minute or two …")
@@ -148,7 +148,7 @@ def _bootstrap(client: docker.APIClient, tag: str, reporter: Reporter) -> None:
                 answer = sdk.import_image_from_stream(itertools.chain([first], chunks), repository, version)
         finally:
             _end(script)
-    if not present(client, tag):
+    if not find_image(client, tag):
         raise SandboxStartError(f"The Docker engine did not take the base image: {answer.strip()}")
 
 

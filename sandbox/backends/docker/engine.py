@@ -49,7 +49,7 @@ def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.A
         timeout: Seconds within which the engine answers or this function raises (default 5).
 
     Returns:
-        A client that speaks the engine's own API version; each of its requests may take `REQUEST_TIMEOUT` seconds.
+        A client for the engine's own API version; each of its requests may take `REQUEST_TIMEOUT` seconds.
 
     Raises:
         SandboxUnavailable: No engine answers; the message says why and what to do.
@@ -85,7 +85,7 @@ def _try_socket(path: str, timeout: float) -> None:
 
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the Docker SDK raises into our errors.
+    """Convert exceptions of the Docker SDK to those of this package.
 
     Args:
         doing: The operation, for the message ("starting the container").
@@ -109,10 +109,10 @@ def classify(error: BaseException) -> EngineFailure:
     """Return which failure an exception stands for, from the exception and everything that it wraps.
 
     Args:
-        error: What a socket, requests or the Docker SDK raised.
+        error: Exception of a socket, requests or the Docker SDK.
 
     Returns:
-        The failure; `OTHER` when nothing known is inside.
+        The failure; `OTHER` if it is unknown.
     """
     inside = list(_unwrap(error))
     for failure, matches in _SIGNS:
@@ -126,7 +126,7 @@ def advice(failure: EngineFailure, host: str, error: BaseException, *, platform:
 
     Args:
         failure: The result of `classify`.
-        host: The engine's address, as the user knows it.
+        host: The engine's address, as the user wrote it.
         error: The exception, whose text is quoted where it helps.
         platform: Name of the platform as `sys.platform` has it (default: this one).
 

@@ -19,8 +19,8 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     Reporter,
     build,
     build_context,
+    find_image,
     is_about_certificate,
-    present,
     pull,
 )
 from autogen_codeact.sandbox.errors import SandboxUnavailable
@@ -85,7 +85,7 @@ def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] 
         packages: Requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are
             installed without any index (default none). PIP_INDEX_URL in the environment names the index; like every
             build argument it can be read in the image's history.
-        progress: Called with lines about what takes long.
+        progress: Called with a line for each step that takes long.
 
     Returns:
         A reference that the engine can run.
@@ -147,9 +147,6 @@ def install_advice(log: str) -> str:
 def list_images(client: docker.APIClient) -> list[ImageInfo]:
     """List the images that this package made, the newest first.
 
-    Args:
-        client: The engine.
-
     Returns:
         One entry for each name, and one for each image that has none.
 
@@ -176,12 +173,12 @@ def list_images(client: docker.APIClient) -> list[ImageInfo]:
 
 def _names(entry: dict[str, Any]) -> list[str]:
     names = [name for name in entry.get("RepoTags") or () if name != "<none>:<none>"]
-    # An image that somebody builds on ours inherits the labels, but not the name.
+    # An image that users build on one of these inherits the labels, but not the name.
     return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
 
 
 def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
-    if present(client, image):
+    if find_image(client, image):
         return image
     if image != DEFAULT_IMAGE:
         pull(client, image, progress=progress)
@@ -190,7 +187,7 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
         f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
         "Run `codeact image build` for the full image"
     )
-    if not present(client, FALLBACK_IMAGE):
+    if not find_image(client, FALLBACK_IMAGE):
         try:
             pull(client, FALLBACK_IMAGE, progress=progress)
         except SandboxUnavailable as error:
@@ -202,15 +199,15 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
 
 
 def _derive(client: docker.APIClient, base: str, packages: Packages, progress: Progress) -> str:
-    known = present(client, base)
-    if known is None:
+    found = find_image(client, base)
+    if found is None:
         raise SandboxUnavailable(f"The image {base} was removed by another program. Try again.")
-    tag = _derived_tag(known["Id"], packages)
+    tag = _derived_tag(found["Id"], packages)
     with _locks_guard:
         lock = _locks.setdefault(tag, threading.Lock())
     with lock:
-        if not present(client, tag):
-            _build_derived(client, known, tag, packages, progress)
+        if not find_image(client, tag):
+            _build_derived(client, found, tag, packages, progress)
     return tag
 
 

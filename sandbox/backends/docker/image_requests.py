@@ -73,7 +73,7 @@ class Reporter:
         return "\n".join(self._tail)
 
 
-def present(client: docker.APIClient, image: str) -> dict[str, Any] | None:
+def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
     """Look up an image of the engine.
 
     Args:

@@ -108,7 +108,7 @@ class DockerLauncher:
             The attached stream.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
+            SandboxError: It did not start; everything is removed again.
         """
         import docker.errors
 
@@ -120,7 +120,7 @@ class DockerLauncher:
             stream = DockerStream(client, self._container)
             client.start(self._container)
             self._started = True
-        except (docker.errors.DockerException, OSError) as error:  # OSError: the engine went away half-way
+        except (docker.errors.DockerException, OSError) as error:  # OSError: the engine ended meanwhile
             if stream is not None:
                 stream.close()
             if self._container is None:

@@ -35,7 +35,7 @@ class Leftover:
         name: Its name.
         owner: Machine and process that started it.
         owner_state: `dead`, or `unknown` for an owner on another machine or of before a restart.
-        state: The engine's word for its state: `running`, `exited`, `created`, …
+        state: Its state by the engine: `running`, `exited`, `created`, …
         kept: Whether it has ended and stays because its user wanted that (`auto_remove=False`).
     """
 
@@ -54,9 +54,6 @@ class Leftover:
 
 def leftovers(client: APIClient) -> list[Leftover]:
     """List the sandboxes whose owner does not run on this machine now; one request.
-
-    Args:
-        client: The engine.
 
     Returns:
         Those of dead owners and those of owners that can't be judged, by name.
@@ -121,9 +118,6 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
 
     Containers of other machines, of running processes, and those that are to be kept are left alone. One that can't be
     removed is logged.
-
-    Args:
-        client: The engine.
 
     Returns:
         What was removed.
