@@ -23,7 +23,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_69_the_engine_restarted_mid_block_is_told_and_the_next_call_has_a_fresh_sandbox(
+async def test_69_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
     second_engine: SecondEngine, untouched: None, tmp_path: Path, way: str
 ) -> None:
     number, live_restore = WAYS[way]
@@ -53,7 +53,7 @@ async def test_69_the_engine_restarted_mid_block_is_told_and_the_next_call_has_a
         second_engine.end()
 
 
-async def test_69_the_engine_restarted_between_blocks_with_live_restore_loses_the_stream_and_says_so(
+async def test_69_engine_restarted_between_blocks_with_live_restore_loses_the_session_and_reports_it(
     second_engine: SecondEngine, untouched: None
 ) -> None:
     second_engine.start(live_restore=True)

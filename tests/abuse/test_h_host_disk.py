@@ -25,9 +25,7 @@ REPLACED = (
 )
 
 
-async def test_h18_a_disk_that_is_full_in_the_middle_of_a_block_leaves_nothing_half_written(
-    kind: Kind, disk: Path
-) -> None:
+async def test_h18_a_disk_that_fills_up_during_a_block_leaves_no_partial_files(kind: Kind, disk: Path) -> None:
     """Small files first, then one that comes in pieces, then more small ones; the event loop goes on."""
     work_dir = disk / "work"
     code = f"""

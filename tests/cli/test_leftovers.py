@@ -97,7 +97,7 @@ def rows(out: str) -> list[list[str]]:
     return [[word.strip() for word in line.split("  ") if word] for line in out.splitlines() if "  container " in line]
 
 
-def test_clean_removes_those_of_the_dead_and_leaves_the_others(bench: Bench, address: dict[str, str]) -> None:
+def test_clean_removes_those_of_dead_owners_and_keeps_the_others(bench: Bench, address: dict[str, str]) -> None:
     dead, running = bench.make(of_the_dead()), bench.make(of_the_dead(), state="running")
     foreign, kept = bench.make(ELSEWHERE), bench.make({**of_the_dead(), KEEP: "1"}, state="exited")
     living = bench.make(owner_labels())
@@ -136,7 +136,7 @@ def test_clean_removes_those_of_the_dead_and_leaves_the_others(bench: Bench, add
     assert actions == {dead: "gone already", running: "gone already", foreign: "left alone", kept: "left alone"}
 
 
-def test_clean_all_removes_every_one_but_those_of_the_living(
+def test_clean_all_removes_all_but_those_of_running_owners(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.make(of_the_dead())
@@ -155,7 +155,7 @@ def test_clean_all_removes_every_one_but_those_of_the_living(
     assert bench.there() == {living}
 
 
-def test_what_can_not_be_removed_is_said_and_the_status_is_1(bench: Bench, address: dict[str, str]) -> None:
+def test_leftovers_that_can_not_be_removed_are_reported_with_status_1(bench: Bench, address: dict[str, str]) -> None:
     first, second = bench.make(of_the_dead()), bench.make(of_the_dead())
     reply = b"HTTP/1.1 500 No\r\nContent-Type: application/json\r\nContent-Length: 22\r\nConnection: close\r\n\r\n"
     bench._proxy.on("DELETE", "", "answer", reply=reply + b'{"message": "it can."}', times=1)
@@ -168,7 +168,7 @@ def test_what_can_not_be_removed_is_said_and_the_status_is_1(bench: Bench, addre
     assert bench.there() == {by_action["failed"][2]}
 
 
-def test_doctor_lists_them_and_says_what_to_do(
+def test_doctor_lists_leftovers_with_advice(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "leftover_groups", list)
@@ -183,7 +183,7 @@ def test_doctor_lists_them_and_says_what_to_do(
     assert check.advice == "`codeact clean` removes 1 of 2, `codeact clean --all` the others, if nobody else uses them."
 
 
-def test_where_nothing_is_left_it_says_so(
+def test_no_leftovers_are_reported(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     living = bench.make(owner_labels())
@@ -247,7 +247,7 @@ def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: 
         assert list(tmp_path.iterdir()) == []
 
 
-def test_owners_of_another_namespace_are_not_judged() -> None:
+def test_owners_in_another_namespace_are_unknown() -> None:
     here = os.stat("/proc/self/ns/pid").st_ino
     assert owner_state(f"1-{os.getpid()}-1") == "unknown"
     assert owner_state("nonsense") == "unknown"

@@ -100,7 +100,7 @@ class TestTheDefaultImage:
 
 
 class TestResolving:
-    def test_an_image_that_is_there_is_taken_without_a_word(self, client: APIClient) -> None:
+    def test_an_existing_image_is_used_without_progress_lines(self, client: APIClient) -> None:
         said: list[str] = []
         assert resolve_image(client, DEFAULT_IMAGE, progress=said.append) == DEFAULT_IMAGE
         assert said == []
@@ -128,7 +128,7 @@ class TestResolving:
         ):
             resolve_image(client, f"{host}/x/y:other", progress=silent)
 
-    def test_a_slow_pull_that_moves_is_waited_for(
+    def test_a_slow_pull_that_makes_progress_is_not_aborted(
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
     ) -> None:
         image, said = Image(), list[str]()
@@ -149,7 +149,7 @@ class TestResolving:
         assert said[-1] == f"pulled {name}"
         assert any("of 0.2 MB" in line for line in said)
 
-    def test_a_pull_that_stalls_is_cut_off(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_pull_that_stalls_is_aborted(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         image, released = Image(), threading.Event()
         monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
@@ -162,7 +162,7 @@ class TestResolving:
                 resolve_image(client, f"{host}/x/y:z", progress=silent)
             released.set()
 
-    def test_the_fallback_is_taken_and_that_is_said(
+    def test_the_fallback_image_is_used_and_reported(
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
     ) -> None:
         said: list[str] = []
@@ -174,7 +174,7 @@ class TestResolving:
             "Run `codeact image build` for the full image"
         ]
 
-    def test_neither_the_default_nor_the_fallback(
+    def test_without_the_default_and_the_fallback_image_it_is_an_error(
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
     ) -> None:
         monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", REFUSING)
@@ -204,7 +204,9 @@ class TestPackages:
         assert second != first
         assert run(client, second, "python3", "-c", "import tinywheel; print(tinywheel.VALUE)") == (0, "2\n")
 
-    def test_two_at_once_build_one(self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]) -> None:
+    def test_two_concurrent_requests_build_one_image(
+        self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]
+    ) -> None:
         wheel, said = str(make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}")), list[str]()
         with ThreadPoolExecutor(4) as pool:
             calls = [pool.submit(resolve_image, client, DEFAULT_IMAGE, [wheel], progress=said.append) for _ in range(4)]
@@ -224,7 +226,7 @@ class TestPackages:
         assert not [entry for entry in found["Config"]["Env"] if entry.startswith("PIP_")]
         assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
 
-    def test_an_index_out_of_reach(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unreachable_index(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
         with pytest.raises(SandboxStartError, match="index can't be reached from a build") as caught:
             resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
@@ -254,7 +256,7 @@ class TestPackages:
             thread.join()
         assert "names and versions" not in str(caught.value)
 
-    def test_what_a_wheel_needs_is_never_looked_up(self, client: APIClient, tmp_path: Path) -> None:
+    def test_dependencies_of_a_wheel_are_not_fetched(self, client: APIClient, tmp_path: Path) -> None:
         wheel = make_wheel(tmp_path, "", needs="not-here-1")
         with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
             resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=silent)
@@ -292,7 +294,7 @@ class TestPackages:
             "/nowhere/tinywheel-1.0-py3-none-any.whl",
         ],
     )
-    def test_what_is_no_package_is_refused_before_anything_runs(self, client: APIClient, entry: str) -> None:
+    def test_invalid_packages_are_refused_before_anything_runs(self, client: APIClient, entry: str) -> None:
         with pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
             resolve_image(client, REFUSING, [entry], progress=silent)
 
@@ -310,7 +312,7 @@ class TestPackages:
         st.text(min_size=1) | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True)
     )
     @example("name @ http://a\u2028b")
-    def test_whatever_is_let_in_is_one_line_and_no_option(self, entry: str) -> None:
+    def test_accepted_packages_are_one_line_and_not_an_option(self, entry: str) -> None:
         try:
             (line,) = parse_packages([entry]).requirements
         except ValueError:
@@ -455,10 +457,10 @@ class TestTheRecipe:
             ("linux", 0, False, "apt-get install debootstrap"),
         ],
     )
-    def test_why_a_base_cannot_be_made_here(self, platform: str, uid: int, debootstrap: bool, words: str) -> None:
+    def test_reasons_why_a_base_can_not_be_made(self, platform: str, uid: int, debootstrap: bool, words: str) -> None:
         assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
 
-    def test_nothing_stands_in_the_way_of_root_on_linux(self) -> None:
+    def test_root_on_linux_can_make_a_base(self) -> None:
         assert why_no_bootstrap("linux", 0, debootstrap=True) is None
 
     @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
@@ -477,12 +479,12 @@ class TestTheRecipe:
         ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
     ],
 )
-def test_why_a_pull_failed(words: str, advice: str) -> None:
+def test_advice_for_a_failed_pull(words: str, advice: str) -> None:
     assert advice in pull_advice("x:1", words)
     assert words in pull_advice("x:1", words)
 
 
-def test_frequent_lines_are_thinned_out_and_the_last_ones_kept() -> None:
+def test_frequent_lines_are_limited_and_the_last_ones_kept() -> None:
     said: list[str] = []
     reporter = Reporter(said.append, every=60)
     reporter.say("begun")

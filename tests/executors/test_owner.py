@@ -33,13 +33,13 @@ def other() -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
         process.kill()
 
 
-def test_this_process_lives() -> None:
+def test_this_process_is_alive() -> None:
     assert owner_labels()[KIND] == "sandbox"
     assert owner_labels()[OWNER].endswith(f":{os.getpid()}")
     assert owner_state(owner_labels()) == "alive"
 
 
-def test_another_process_lives_until_it_is_killed(other: tuple[subprocess.Popen[str], dict[str, str]]) -> None:
+def test_another_process_is_alive_until_it_is_killed(other: tuple[subprocess.Popen[str], dict[str, str]]) -> None:
     process, marks = other
     assert owner_state(marks) == "alive"
     process.kill()
@@ -51,7 +51,7 @@ def test_another_process_lives_until_it_is_killed(other: tuple[subprocess.Popen[
     assert owner_state(marks) == "dead"
 
 
-def test_a_process_with_the_same_number_is_another_one() -> None:
+def test_another_process_with_the_same_id_means_dead() -> None:
     place, _, start = owner_labels()[LIFE].rpartition("/")
     assert owner_state({**owner_labels(), LIFE: f"{place}/{int(start) - 1}"}) == "dead"
 
@@ -78,7 +78,7 @@ def _of_another_namespace(marks: dict[str, str]) -> dict[str, str]:
     ],
     ids=["boot", "namespace", "machine", "nonsense", "life unknown", "older version", "foreign"],
 )
-def test_an_owner_that_is_not_of_here_is_not_judged(
+def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(
     change, other: tuple[subprocess.Popen[str], dict[str, str]]
 ) -> None:
     process, marks = other
@@ -88,7 +88,7 @@ def test_an_owner_that_is_not_of_here_is_not_judged(
     assert owner_state(change(marks)) == "unknown"
 
 
-def test_a_process_that_proc_hides_is_not_judged(
+def test_a_process_that_proc_hides_is_unknown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: tuple[subprocess.Popen[str], dict[str, str]]
 ) -> None:
     process, marks = other
@@ -104,7 +104,7 @@ def test_a_process_that_proc_hides_is_not_judged(
     assert owner_state(marks) == "dead"
 
 
-def test_without_proc_nothing_is_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_proc_every_owner_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     marks = owner_labels()
     monkeypatch.setattr(owner, "_PROC", tmp_path)
     assert owner_labels()[LIFE] == "unknown"

@@ -133,7 +133,7 @@ class TestStore:
         assert caught.value.errno == errno.EINVAL
         assert listing(tmp_path) == before
 
-    def test_caps_while_writing_leave_nothing(self, root: Path):
+    def test_limits_exceeded_while_writing_leave_nothing(self, root: Path):
         workspace = Workspace(root, max_files=3, max_file_bytes=10, max_total_bytes=15)
         workspace.prepare()
         (root / "mine").write_bytes(b"x" * 3)
@@ -156,7 +156,7 @@ class TestStore:
         workspace.outgoing()
         workspace.store("a", 0o644, [b"x" * 10])
 
-    def test_endless_chunks_are_cut_off_at_the_cap(self, root: Path):
+    def test_endless_chunks_end_at_the_limit(self, root: Path):
         workspace = Workspace(root, max_file_bytes=1000)
         workspace.prepare()
         taken = []

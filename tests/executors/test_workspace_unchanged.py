@@ -35,7 +35,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_a_folder_that_has_just_been_looked_at_may_hide_a_change(workspace: Workspace) -> None:
+def test_a_folder_that_was_just_scanned_does_not_count_as_unchanged(workspace: Workspace) -> None:
     assert not workspace.unchanged()
     assert list(send(workspace)) == ["a.txt", "sub/deep/b.txt"]
     assert not workspace.unchanged()
@@ -83,7 +83,7 @@ def _link(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_seen_at_once(workspace: Workspace, change: str) -> None:
+def test_a_change_is_detected_by_the_next_check(workspace: Workspace, change: str) -> None:
     send(workspace)
     settle(workspace)
     make, found = CHANGES[change]
@@ -93,7 +93,7 @@ def test_a_change_is_seen_at_once(workspace: Workspace, change: str) -> None:
     settle(workspace)
 
 
-def test_what_a_sandbox_sent_is_seen_and_not_sent_back(workspace: Workspace) -> None:
+def test_files_from_the_sandbox_are_detected_and_not_sent_back(workspace: Workspace) -> None:
     send(workspace)
     settle(workspace)
     workspace.store("made.txt", 0o644, [b"made"])
@@ -112,7 +112,7 @@ def test_a_file_that_has_not_been_sent_is_found_each_time(workspace: Workspace) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_can_not_be_opened_is_tried_each_time(workspace: Workspace) -> None:
+def test_a_folder_that_can_not_be_opened_is_scanned_again_each_time(workspace: Workspace) -> None:
     (workspace.root / "sub").chmod(0)
     for _ in range(3):
         send(workspace)
@@ -122,7 +122,7 @@ def test_a_folder_that_can_not_be_opened_is_tried_each_time(workspace: Workspace
     assert list(send(workspace)) == ["sub/deep/b.txt"]
 
 
-def test_a_folder_with_too_much_in_it_is_looked_through_each_time(tmp_path: Path) -> None:
+def test_a_folder_over_its_limits_is_scanned_each_time(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, max_files=3)
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text("")
