@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("autogen_codeact")
 ROOT = Path("/sys/fs/cgroup")
 PARENT = "autogen-codeact"
 PERIOD_US = 100_000
-LEAST_QUOTA_US = 1000
+MIN_QUOTA_US = 1000
 SOCKETS_SHARE = (
     8  # buffers of sockets may have this part of the memory limit again, where they have a limit of their own
 )
@@ -106,63 +106,49 @@ def remove_folder(folder: Path, timeout_s: float, before_each: Callable[[], obje
 
 def _version_1(name: str, limits: Limits) -> Cgroup:
     size = parse_size(limits.memory)
-    set_ups: dict[str, Callable[[Path], None]] = {
-        "memory": lambda folder: _limit_memory_1(folder, size),
-        "cpu": lambda folder: _write(
-            folder, [("cpu.cfs_period_us", PERIOD_US), ("cpu.cfs_quota_us", max(LEAST_QUOTA_US, _quota(limits)))]
-        ),
-        "pids": lambda folder: _write(folder, [("pids.max", limits.pids)]),
+    settings: dict[str, dict[str, object]] = {
+        "memory": {"memory.limit_in_bytes": size},
+        "cpu": {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": _quota_us(limits)},
+        "pids": {"pids.max": limits.pids},
     }
+    # Version 2 counts buffers of sockets as memory; here they have a limit of their own.
+    optional = {"memory.memsw.limit_in_bytes": size, "memory.kmem.tcp.limit_in_bytes": size // SOCKETS_SHARE}
     folders: dict[str, Path] = {}
     unlimited = []
-    for controller, set_up in set_ups.items():
+    for controller, files in settings.items():
         try:
-            folders[f"/sys/fs/cgroup/{controller}"] = _make(ROOT / controller / PARENT, name, set_up)
+            folder = _make(ROOT / controller / PARENT, name, files, optional if controller == "memory" else {})
+            folders[f"/sys/fs/cgroup/{controller}"] = folder
         except OSError:
             if controller == "memory":
                 raise
             unlimited.append(controller)
     with contextlib.suppress(OSError):  # one folder with cpu on many machines; it limits nothing, so nothing is missing
-        folders["/sys/fs/cgroup/cpuacct"] = _make(ROOT / "cpuacct" / PARENT, name, lambda folder: None)
+        folders["/sys/fs/cgroup/cpuacct"] = _make(ROOT / "cpuacct" / PARENT, name, {}, {})
     return Cgroup(folders, tuple(unlimited))
 
 
-def _limit_memory_1(folder: Path, size: int) -> None:
-    _write(folder, [("memory.limit_in_bytes", size)])
-    # Version 2 counts buffers of sockets as memory; here they have a limit of their own.
-    for file, limit in (
-        ("memory.memsw.limit_in_bytes", size),
-        ("memory.kmem.tcp.limit_in_bytes", size // SOCKETS_SHARE),
-    ):
-        with contextlib.suppress(OSError):  # kernels that don't account for it have no such file
-            _write(folder, [(file, limit)])
-
-
 def _version_2(name: str, limits: Limits) -> Cgroup:
+    settings: dict[str, dict[str, object]] = {
+        "memory": {"memory.max": parse_size(limits.memory)},
+        "cpu": {"cpu.max": f"{_quota_us(limits)} {PERIOD_US}"},
+        "pids": {"pids.max": limits.pids},
+    }
     above = _delegated()
     parent = above / PARENT
-    _allow(above, ("memory",))
-    parent.mkdir(exist_ok=True)
-    _allow(parent, ("memory",))
+    allowed: dict[str, object] = {}
     unlimited = []
-    for controller in ("cpu", "pids"):
+    for controller, files in settings.items():
         try:
-            _allow(above, (controller,))
-            _allow(parent, (controller,))
+            _allow(above, controller)
+            parent.mkdir(exist_ok=True)
+            _allow(parent, controller)
+            allowed |= files
         except OSError:
+            if controller == "memory":
+                raise
             unlimited.append(controller)
-    settings: list[tuple[str, object]] = [("memory.max", parse_size(limits.memory))]
-    if "cpu" not in unlimited:
-        settings.append(("cpu.max", f"{max(LEAST_QUOTA_US, _quota(limits))} {PERIOD_US}"))
-    if "pids" not in unlimited:
-        settings.append(("pids.max", limits.pids))
-
-    def set_up(folder: Path) -> None:
-        _write(folder, settings)
-        with contextlib.suppress(OSError):  # kernels without swap accounting have no such file
-            _write(folder, [("memory.swap.max", 0)])
-
-    return Cgroup({"/sys/fs/cgroup": _make(parent, name, set_up)}, tuple(unlimited))
+    return Cgroup({"/sys/fs/cgroup": _make(parent, name, allowed, {"memory.swap.max": 0})}, tuple(unlimited))
 
 
 def _delegated() -> Path:
@@ -177,35 +163,40 @@ def _delegated() -> Path:
     return folder
 
 
-def _allow(folder: Path, controllers: Iterable[str]) -> None:
+def _allow(folder: Path, controller: str) -> None:
     """Let the groups below a folder limit something."""
     control = folder / "cgroup.subtree_control"
-    missing = set(controllers) - set(control.read_text().split())
-    if missing:
-        control.write_text(" ".join(f"+{controller}" for controller in sorted(missing)))
+    if controller not in control.read_text().split():
+        control.write_text(f"+{controller}")
 
 
-def _make(parent: Path, name: str, set_up: Callable[[Path], None]) -> Path:
-    """Make one folder and set it up; nothing is left where that fails."""
+def _make(parent: Path, name: str, settings: Mapping[str, object], optional: Mapping[str, object]) -> Path:
+    """Make one folder and write its settings; it is removed again if that fails.
+
+    Args:
+        parent: The folder of all groups of this package.
+        name: The name of the new one.
+        settings: Values by file name.
+        optional: The same for files that some kernels do not have.
+    """
     parent.mkdir(exist_ok=True)
     _remove_orphans(parent)
     folder = parent / name
     folder.mkdir()
     try:
-        set_up(folder)
+        for file, value in settings.items():
+            (folder / file).write_text(str(value))
     except OSError:
         folder.rmdir()
         raise
+    for file, value in optional.items():
+        with contextlib.suppress(OSError):
+            (folder / file).write_text(str(value))
     return folder
 
 
-def _write(folder: Path, settings: Iterable[tuple[str, object]]) -> None:
-    for name, value in settings:
-        (folder / name).write_text(str(value))
-
-
-def _quota(limits: Limits) -> int:
-    return int(limits.cpus * PERIOD_US)
+def _quota_us(limits: Limits) -> int:
+    return max(MIN_QUOTA_US, int(limits.cpus * PERIOD_US))
 
 
 def owner_state(name: str) -> OwnerState:
