@@ -9,7 +9,6 @@ import errno
 import os
 import queue
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -115,10 +114,10 @@ def classify(error: BaseException) -> EngineFailure:
         The failure; `OTHER` if it is unknown.
     """
     inside = list(_unwrap(error))
-    for failure, matches in _SIGNS:
-        if any(matches(each) for each in inside):
-            return failure
-    return EngineFailure.OTHER
+    numbers = {each.errno for each in inside if isinstance(each, OSError)}
+    names = {cls.__name__ for each in inside for cls in type(each).__mro__}
+    matching = (failure for failure, its_numbers, its_names in _SIGNS if numbers & its_numbers or names & its_names)
+    return next(matching, EngineFailure.OTHER)
 
 
 def advice(failure: EngineFailure, host: str, error: BaseException, *, platform: str = sys.platform) -> str:
@@ -266,25 +265,18 @@ def _unwrap(error: BaseException) -> Iterator[BaseException]:
             waiting += [each for each in inner if isinstance(each, BaseException)]
 
 
-def _named(*names: str) -> Callable[[BaseException], bool]:
-    """Match by class name along the MRO, so that requests, urllib3 and docker need not be imported here."""
-    return lambda error: any(cls.__name__ in names for cls in type(error).__mro__)
-
-
-def _errno(*codes: int) -> Callable[[BaseException], bool]:
-    return lambda error: isinstance(error, OSError) and error.errno in codes
-
-
-_SIGNS: tuple[tuple[EngineFailure, Callable[[BaseException], bool]], ...] = (
-    (EngineFailure.TLS, lambda error: isinstance(error, ssl.SSLError) or _named("TLSParameterError")(error)),
-    (EngineFailure.NO_PERMISSION, _errno(errno.EACCES, errno.EPERM)),
-    (EngineFailure.NO_SOCKET, _errno(errno.ENOENT, errno.ENOTDIR)),
-    (EngineFailure.REFUSED, _errno(errno.ECONNREFUSED, errno.ENOTSOCK)),
-    (EngineFailure.UNREACHABLE, lambda error: isinstance(error, socket.gaierror)),
-    (EngineFailure.UNREACHABLE, _errno(errno.EHOSTUNREACH, errno.ENETUNREACH)),
-    (EngineFailure.NO_ANSWER, lambda error: isinstance(error, TimeoutError) or _named("Timeout")(error)),
-    (EngineFailure.NO_ANSWER, _named("TimeoutError")),
-    (EngineFailure.BAD_ADDRESS, _named("InvalidURL", "InvalidSchema")),
-    (EngineFailure.NOT_DOCKER, _named("HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError")),
-    (EngineFailure.NOT_DOCKER, _errno(errno.ECONNRESET, errno.EPIPE)),
+# The failure, error numbers of OSError, and names of classes: by name, so that requests, urllib3 and docker need not be imported.
+_SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
+    (EngineFailure.TLS, set(), {"SSLError", "TLSParameterError"}),
+    (EngineFailure.NO_PERMISSION, {errno.EACCES, errno.EPERM}, set()),
+    (EngineFailure.NO_SOCKET, {errno.ENOENT, errno.ENOTDIR}, set()),
+    (EngineFailure.REFUSED, {errno.ECONNREFUSED, errno.ENOTSOCK}, set()),
+    (EngineFailure.UNREACHABLE, {errno.EHOSTUNREACH, errno.ENETUNREACH}, {"gaierror"}),
+    (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
+    (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
+    (
+        EngineFailure.NOT_DOCKER,
+        {errno.ECONNRESET, errno.EPIPE},
+        {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"},
+    ),
 )
