@@ -20,7 +20,7 @@ from autogen_codeact.executors.functions_module import (
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.executors.tools.policies import loaded
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import BubblewrapLauncher, BubblewrapOptions
-from autogen_codeact.sandbox.backends.bubblewrap.view import check_readable
+from autogen_codeact.sandbox.backends.bubblewrap.mounts import check_readable
 from autogen_codeact.sandbox.egress.gateway import SETTINGS
 from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
@@ -217,7 +217,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
             **self._tools.dump(),
-            write_back=list(self._write_back.patterns),
+            write_back=list(self._write_back.allowed),
             python=self._python,
             readable=[str(folder) for folder in self._readable],
         )

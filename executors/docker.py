@@ -370,7 +370,7 @@ class DockerCommandLineCodeExecutor(SandboxCodeExecutor, Component[DockerCommand
             checkpoint=self._checkpoint,
             allow_domains=list(self._allow_domains),
             **self._tools.dump(),
-            write_back=list(self._write_back.patterns),
+            write_back=list(self._write_back.allowed),
             docker_host=self._docker_host,
             lease=self._lease,
         )

@@ -24,8 +24,8 @@ from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.manifest import manifest_of
-from autogen_codeact.sandbox.files.protected import WriteBack
-from autogen_codeact.sandbox.files.temporary import TemporaryFolder
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
+from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.transfers import FileTransfers
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.block_reply import combine, to_result, with_connections
@@ -105,7 +105,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             raise ValueError(f"mode must be 'process' or 'session', not {mode!r}")
         self._timeout = parse_timeout(timeout)
         self._limits = parse_limits(limits)
-        self._write_back = WriteBack(write_back)
+        self._write_back = ProtectedNames(write_back)
         self._mode = mode
         self._work_dir = work_dir
         self._mounted = mounted
@@ -291,7 +291,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         )
 
     def _new_workspace(self, root: Path) -> Workspace:
-        return Workspace(root, write_back=self._write_back)
+        return Workspace(root, protected=self._write_back)
 
     async def _furnish(self, sandbox: RunnerClient) -> None:
         """Put in place what blocks expect to find."""

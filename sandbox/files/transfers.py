@@ -1,4 +1,4 @@
-"""Files that users move into and out of a sandbox by hand."""
+"""Copying single files into and out of a sandbox."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files import sync
 from autogen_codeact.sandbox.files.filenames import safe_name
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.waiting import in_thread
 
 
 class FileTransfers(ABC):
-    """What an executor can do with single files."""
+    """Methods of an executor for single files."""
 
     @abstractmethod
     async def _ready(self) -> RunnerClient:
-        """The running sandbox."""
+        """Return the running sandbox."""
 
     async def upload(self, source: Path | str, name: str | None = None) -> None:
         """Copy a file from the host into the workspace.
@@ -36,7 +36,7 @@ class FileTransfers(ABC):
         source = Path(source)
         target = safe_name(name if name is not None else source.name)
         sandbox = await self._ready()
-        await sandbox.write_file(target, 0o644, sync.in_pieces(_chunks(source)))
+        await sandbox.write_file(target, 0o644, sync.in_threads(_chunks(source)))
 
     async def download(self, name: str, target: Path | str) -> Path:
         """Copy a file from the workspace to the host.
@@ -50,17 +50,17 @@ class FileTransfers(ABC):
 
         Raises:
             ValueError: The name could leave the workspace.
-            SandboxFileError: It is not there, not a regular file, too large, or the host can't write.
+            SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write.
         """
         target = Path(target)
         sandbox = await self._ready()
         # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
-        folder = Workspace(target.parent, counted=False, write_back=WriteBack(["*"]))
+        folder = Workspace(target.parent, counted=False, protected=ProtectedNames(["*"]))
         await in_thread(folder.prepare)
-        return await sync.stream(folder, sandbox, safe_name(name), target.name, 0o644)
+        return await sync.copy_out(folder, sandbox, safe_name(name), target.name, 0o644)
 
     async def list_files(self) -> list[str]:
-        """Names of the regular files in the workspace."""
+        """List the names of the regular files in the workspace."""
         sandbox = await self._ready()
         return [entry["name"] for entry in await sandbox.list_files()]
 

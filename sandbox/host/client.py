@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
-from autogen_codeact.sandbox.files.abandoned import sweep_in_background
+from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
 from autogen_codeact.sandbox.host.environment import interpreter_variables
@@ -178,7 +178,7 @@ class RunnerClient:
 
     def _launch(self) -> None:
         try:
-            sweep_in_background()
+            remove_abandoned_in_background()
             boot = bootstrap.boot(interpreter_variables(self.settings.environment))
             self._launched.set_result(self._launcher.launch(boot))
         except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited

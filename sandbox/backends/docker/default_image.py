@@ -1,4 +1,4 @@
-"""Building the default sandbox image from the recipe in `docker/`, with a registry or without one. Blocks."""
+"""Building the default sandbox image from the files in `docker/`, with or without a registry. Every function here blocks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.image_jobs import (
+from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
     build,
     build_context,
+    find_image,
     is_about_certificate,
-    present,
     pull,
     remove_nameless,
 )
@@ -34,53 +34,53 @@ if TYPE_CHECKING:
 
 DEFAULT_IMAGE = "autogen-codeact/sandbox:0.1"
 BASE_IMAGE = "debian:12-slim"
-"""Pulled where a registry answers."""
+"""Pulled if a registry answers."""
 OWN_BASE = "autogen-codeact/base"
-"""Made with debootstrap where none does."""
+"""Made with debootstrap if none does."""
 CONTENT_LABEL = "org.autogen-codeact.content"
-RECIPE = Path(__file__).parents[3] / "docker"
+SOURCE = Path(__file__).parents[3] / "docker"
 _BASE_FILES = ("build-base.sh", "install.sh", "packages.txt", "placeholders.txt")
-_SCRIPT_STALL = 180.0
+_SCRIPT_STALL_S = 180.0
 
 
 def build_default_image(client: docker.APIClient, *, progress: Progress, force: bool = False) -> str:
-    """Build the default sandbox image, unless it is there already with the same content.
+    """Build the default sandbox image, unless it exists already with the same content.
 
     Args:
         client: The engine.
-        progress: Told each step and how long it all took.
-        force: Build anew from fresh packages even when it is there (default False). The image that a new one replaces
+        progress: Called with a line for each step.
+        force: Build it again from new packages even if it exists (default False). The image that a new one replaces
             is removed unless a container or another image needs it.
 
     Returns:
         The image's reference.
 
     Raises:
-        SandboxUnavailable: No registry answers and a base can't be made on this machine, or the engine is gone.
+        SandboxUnavailable: No registry answers and a base can't be made on this machine, or the engine does not answer.
         SandboxStartError: A step failed; the message has the log's end and what to do.
     """
     started = time.monotonic()
     content = _digest("Dockerfile", *_BASE_FILES)
-    there = present(client, DEFAULT_IMAGE)
+    there = find_image(client, DEFAULT_IMAGE)
     if there and not force and _labels(there).get(CONTENT_LABEL) == content:
-        progress(f"{DEFAULT_IMAGE} is already there, built from this very recipe")
+        progress(f"{DEFAULT_IMAGE} exists already, built from the same files")
         return DEFAULT_IMAGE
     reporter = Reporter(progress)
     base = _base(client, reporter, force=force)
     reporter.say(f"building {DEFAULT_IMAGE} on {base} …")
     names = ("Dockerfile", "install.sh", "packages.txt", "placeholders.txt")
-    with build_context({name: RECIPE / name for name in names}) as context:
+    with build_context({name: SOURCE / name for name in names}) as context:
         arguments = {"BASE": base, "CONTENT": content}
         build(client, context, DEFAULT_IMAGE, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
     if there:
         remove_nameless(client, there["Id"])
-    size = int((present(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
+    size = int((find_image(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
     reporter.say(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
     return DEFAULT_IMAGE
 
 
 def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
-    """Say why a base can't be made on this machine.
+    """Return why a base can't be made on this machine.
 
     Args:
         platform: Name as `sys.platform` has it.
@@ -88,7 +88,7 @@ def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | Non
         debootstrap: Whether that program is installed.
 
     Returns:
-        A sentence with what to do, None when nothing stands in the way.
+        A sentence with what to do, or None if it can be made.
     """
     if platform != "linux":
         return (
@@ -103,16 +103,16 @@ def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | Non
 
 
 def _base(client: docker.APIClient, reporter: Reporter, *, force: bool) -> str:
-    """The image that the recipe starts from: what is there, else pulled, else made here."""
+    """Return the image that the default one is built on: an existing one, else pulled, else made on this machine."""
     own = f"{OWN_BASE}:{_digest(*_BASE_FILES)[:16]}"
     if not force:
         for image in (BASE_IMAGE, own):
-            if present(client, image):
+            if find_image(client, image):
                 return image
     try:
         pull(client, BASE_IMAGE, progress=reporter.say)
     except SandboxUnavailable as error:
-        if present(client, BASE_IMAGE):
+        if find_image(client, BASE_IMAGE):
             reporter.say(f"{BASE_IMAGE} could not be pulled again; using the one that is here")
             return BASE_IMAGE
         reporter.say(f"{error} Making the base with debootstrap instead; this takes a minute or two …")
@@ -129,11 +129,11 @@ def _has_debootstrap() -> bool:
 
 
 def _bootstrap(client: docker.APIClient, tag: str, reporter: Reporter) -> None:
-    """Run the script and import the tar that it writes, without keeping it anywhere."""
+    """Run the script and import the tar that it writes, without storing it."""
     sdk: Any = client
     repository, _, version = tag.partition(":")
     script = subprocess.Popen(
-        ["/bin/sh", str(RECIPE / "build-base.sh")],
+        ["/bin/sh", str(SOURCE / "build-base.sh")],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -142,28 +142,28 @@ def _bootstrap(client: docker.APIClient, tag: str, reporter: Reporter) -> None:
     with script:
         try:
             chunks = _output(script, reporter)
-            # The engine is not kept waiting while packages are fetched: the request begins with the tar.
+            # The request begins with the tar, so that the engine does not wait while packages are fetched.
             first = next(chunks, b"")
             with engine_errors(f"importing {tag}"):
                 answer = sdk.import_image_from_stream(itertools.chain([first], chunks), repository, version)
         finally:
             _end(script)
-    if not present(client, tag):
+    if not find_image(client, tag):
         raise SandboxStartError(f"The Docker engine did not take the base image: {answer.strip()}")
 
 
 def _output(script: subprocess.Popen[bytes], reporter: Reporter) -> Iterator[bytes]:
-    """What the script packs; its log goes to the reporter on the way. Raises unless the script ends well."""
+    """Iterate over the script's output and report its log meanwhile; raise an error if the script fails."""
     assert script.stdout is not None
     assert script.stderr is not None
     with selectors.DefaultSelector() as ready:
         ready.register(script.stdout, selectors.EVENT_READ)
         ready.register(script.stderr, selectors.EVENT_READ)
         while ready.get_map():
-            events = ready.select(_SCRIPT_STALL)
+            events = ready.select(_SCRIPT_STALL_S)
             if not events:
                 raise SandboxStartError(
-                    f"Making the base was cut off after {_SCRIPT_STALL:.0f} s of silence.\n"
+                    f"Making the base was cut off after {_SCRIPT_STALL_S:.0f} s of silence.\n"
                     f"{_advice('')}\nThe end of its log:\n{reporter.tail}"
                 )
             for key, _ in events:
@@ -174,7 +174,7 @@ def _output(script: subprocess.Popen[bytes], reporter: Reporter) -> Iterator[byt
                     yield data
                 else:
                     _report(data, reporter)
-    if script.wait(_SCRIPT_STALL) != 0:
+    if script.wait(_SCRIPT_STALL_S) != 0:
         raise SandboxStartError(f"Making the base failed.\n{_advice('')}\nThe end of its log:\n{reporter.tail}")
 
 
@@ -185,7 +185,7 @@ def _report(log: bytes, reporter: Reporter) -> None:
 
 
 def _end(script: subprocess.Popen[bytes]) -> None:
-    """Stop the script with all that it started; on SIGTERM it still removes its tree."""
+    """Stop the script with all its processes; on SIGTERM it still removes its files."""
     if script.poll() is not None:
         return
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -213,7 +213,7 @@ def _advice(log: str) -> str:
 def _digest(*names: str) -> str:
     together = hashlib.sha256()
     for name in sorted(names):
-        content = (RECIPE / name).read_bytes()
+        content = (SOURCE / name).read_bytes()
         together.update(f"{name} {len(content)}\n".encode() + content)
     return together.hexdigest()
 

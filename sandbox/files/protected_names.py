@@ -1,4 +1,4 @@
-"""Protected names: programs on the host act on such files automatically, so they are not written back."""
+"""Protected names, such as `.git`: programs on the host act on such files automatically, so they are not written back."""
 
 from __future__ import annotations
 
@@ -16,43 +16,32 @@ from autogen_codeact.sandbox.errors import SandboxFileError
 
 logger = logging.getLogger("autogen_codeact")
 
-PROTECTED = frozenset(
-    {
-        # Version control: hooks, and settings that name programs.
-        *(".git", ".hg", ".svn", ".bzr", ".jj", ".sl"),
-        # Hooks that version control or its helpers run.
-        *(".githooks", ".husky", ".lefthook", ".lefthook.yml", ".lefthook.yaml", "lefthook.yml", "lefthook.yaml"),
-        *(".pre-commit-config.yaml", ".pre-commit-config.yml"),
-        # Shells, when somebody changes into the folder, or logs in where it is a home.
-        *(".envrc", ".direnv", ".autoenv", ".autoenv.zsh", ".mise.toml", "mise.toml", ".mise", ".ssh"),
-        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
-        *(
-            ".zshrc",
-            ".zshenv",
-            ".zprofile",
-            ".zlogin",
-            ".zlogout",
-            ".kshrc",
-            ".cshrc",
-            ".tcshrc",
-            ".login",
-            ".gitconfig",
-        ),
-        # Editors and debuggers, when the folder or a file in it is opened.
-        *(".vscode", ".idea", ".zed", ".fleet", ".vs", ".devcontainer", ".devcontainer.json", ".dir-locals.el"),
-        *(".dir-locals-2.el", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".lvimrc", ".gdbinit", ".lldbinit", ".pdbrc"),
-        # Coding agents: hooks, and servers that they start.
-        *(".claude", ".cursor", ".mcp.json", ".codex", ".gemini", ".windsurf", ".continue", ".roo", ".kiro"),
-        ".aider.conf.yml",
-    }
-)
+_VERSION_CONTROL = ".git .hg .svn .bzr .jj .sl"  # hooks, and settings that name programs
+_HOOKS = """
+    .githooks .husky .lefthook .lefthook.yml .lefthook.yaml lefthook.yml lefthook.yaml
+    .pre-commit-config.yaml .pre-commit-config.yml
+"""
+# Read when a user changes into the folder, or logs in if it is a home.
+_SHELLS = """
+    .envrc .direnv .autoenv .autoenv.zsh .mise.toml mise.toml .mise .ssh .gitconfig
+    .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc
+    .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .login
+"""
+# Read when the folder or a file in it is opened.
+_EDITORS_AND_DEBUGGERS = """
+    .vscode .idea .zed .fleet .vs .devcontainer .devcontainer.json .dir-locals.el .dir-locals-2.el
+    .exrc .nvimrc .nvim.lua .vimrc .lvimrc .gdbinit .lldbinit .pdbrc
+"""
+# Hooks, and servers that they start.
+_CODING_AGENTS = ".claude .cursor .mcp.json .codex .gemini .windsurf .continue .roo .kiro .aider.conf.yml"
+PROTECTED = frozenset(" ".join((_VERSION_CONTROL, _HOOKS, _SHELLS, _EDITORS_AND_DEBUGGERS, _CODING_AGENTS)).split())
 GIT = ".git"
 # Windows' file systems give long names such short names.
-_SHORT = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
+_SHORT_NAME = re.compile(r"([^~]{1,6})~\d+(\..{0,3})?", re.DOTALL)
 # Case-folding file systems also ignore these, besides format characters and marks: Default_Ignorable_Code_Point.
-_UNSEEN = re.compile("[\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
+_INVISIBLE = re.compile("[\u115f\u1160\u17b4\u17b5\u2065\u3164\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")
 # Entries that make any folder a git repository.
-_HEAD, _SHARED, _PARTS = "HEAD", "commondir", ("objects", "refs")
+_HEAD, _COMMON_FOLDER, _FOLDERS = "HEAD", "commondir", ("objects", "refs")
 
 
 def _short_stem(name: str) -> str:
@@ -78,7 +67,7 @@ def protected_name(part: str) -> str | None:
     plain = _plain(part)
     if plain in PROTECTED:
         return plain
-    short = _SHORT.fullmatch(plain)
+    short = _SHORT_NAME.fullmatch(plain)
     return _SHORT_STEMS.get(short[1]) if short is not None else None
 
 
@@ -86,28 +75,28 @@ def _plain(part: str) -> str:
     part = part.casefold()
     if not part.isascii():
         # Such a form may have capitals again.
-        part = _UNSEEN.sub("", unicodedata.normalize("NFKD", part).casefold())
+        part = _INVISIBLE.sub("", unicodedata.normalize("NFKD", part).casefold())
         part = "".join(character for character in part if unicodedata.category(character) not in ("Cf", "Mn"))
     return part.partition(":")[0].rstrip(" .")
 
 
-class WriteBack:
-    """The protected names that are written back nevertheless.
+class ProtectedNames:
+    """The names that are not written back: all protected ones except those that the user allows.
 
     Args:
-        patterns: Names such as `.git`, or patterns such as `.*`, of protected names. Default none.
+        allowed: Names such as `.git`, or patterns such as `.*`, of protected names that are written back. Default none.
 
     Raises:
         TypeError: It is one string, or one of them is something else.
         ValueError: One is not a protected name and matches none.
     """
 
-    def __init__(self, patterns: Sequence[str] = ()) -> None:
-        if isinstance(patterns, str):
-            raise TypeError(f"write_back is one string: give a list, [{patterns!r}]")
-        self.patterns = tuple(patterns)
-        allowed: set[str] = set()
-        for pattern in self.patterns:
+    def __init__(self, allowed: Sequence[str] = ()) -> None:
+        if isinstance(allowed, str):
+            raise TypeError(f"write_back is one string: give a list, [{allowed!r}]")
+        self.allowed = tuple(allowed)
+        self._refused = PROTECTED
+        for pattern in self.allowed:
             if not isinstance(pattern, str):
                 raise TypeError(f"write_back holds names such as '.git', not {pattern!r}")
             found = {name for name in PROTECTED if fnmatchcase(name, pattern.casefold())}
@@ -116,11 +105,10 @@ class WriteBack:
                     f"write_back contains {pattern!r}, which is not a protected name: remove it, because all other names are "
                     f"written back anyway. Protected names: {', '.join(sorted(PROTECTED))}"
                 )
-            allowed |= found
-        self._refused = PROTECTED - allowed
+            self._refused -= found
 
-    def refused(self, name: str) -> str | None:
-        """The protected name in a path that must not be written back, or None.
+    def refused_part(self, name: str) -> str | None:
+        """Return the protected name because of which a path is not written back, or None.
 
         Args:
             name: The path, with forward slashes.
@@ -132,7 +120,7 @@ class WriteBack:
         return None
 
     def makes_repository(self, folder: int, part: str) -> bool:
-        """Whether another entry makes a folder a git repository: git accepts such a folder by any name.
+        """Return whether another entry makes a folder a git repository: git accepts such a folder by any name.
 
         Args:
             folder: Its descriptor.
@@ -142,7 +130,7 @@ class WriteBack:
             return False
         new = _plain(part)
 
-        def there(name: str) -> bool:
+        def exists(name: str) -> bool:
             if new == name.casefold():
                 return True
             with suppress(OSError):
@@ -150,21 +138,21 @@ class WriteBack:
                 return True
             return False
 
-        return there(_HEAD) and (there(_SHARED) or all(map(there, _PARTS)))
+        return exists(_HEAD) and (exists(_COMMON_FOLDER) or all(map(exists, _FOLDERS)))
 
-    def read_only(self, folder: Path) -> list[str]:
-        """Names in a mounted folder that must be read-only.
+    def existing(self, folder: Path) -> list[str]:
+        """List the protected names in a mounted folder, which must be mounted read-only.
 
         Args:
-            folder: The folder on this machine; nothing where the engine's machine is another one.
+            folder: The folder, if it is on this machine.
 
         Returns:
-            The protected names that exist. Nothing can be mounted over a symbolic link, which is logged.
+            Their names, sorted. Nothing can be mounted over a symbolic link, which is logged.
         """
         found = []
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if self.refused(entry.name) is None:
+                if self.refused_part(entry.name) is None:
                     continue
                 if entry.is_symlink():
                     logger.warning(
@@ -179,8 +167,8 @@ class ProtectedNameError(SandboxFileError):
     """A file was not stored because of its name; the message says how to allow it."""
 
 
-def left_out(name: str) -> str:
-    """The sentence on why an entry with a protected name is not written back."""
+def not_written_back(name: str) -> str:
+    """Return the sentence on why an entry with a protected name is not written back."""
     return (
         f"`{name}` is not written back, because programs on the host act on it automatically. "
         f"The executor's option write_back=[{name!r}] allows it."

@@ -1,6 +1,6 @@
-"""The engine's long answers about images: is one there, pull it, build it. Every function here blocks."""
+"""Requests to the engine about images: inspect, pull, build. Every function here blocks."""
 
-# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and who never uses Docker should not wait for it
+# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and programs that never use Docker should not wait for it
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     import docker
 
 Progress = Callable[[str], None]
-"""Takes one line of text, meant for a person who waits."""
+"""Called with one line of text, for a person who waits."""
 
-ANSWER_WITHIN = 4.0
-"""Seconds for a registry's first word; after that it counts as out of reach."""
-PULL_STALL = 120.0
-"""Seconds of silence after which a pull that had begun is cut off."""
-BUILD_STALL = 600
-"""Seconds of silence after which a build is cut off: pip says nothing while it fetches a large wheel."""
+ANSWER_TIMEOUT_S = 4.0
+"""Seconds for a registry's first reply; after that it counts as unreachable."""
+PULL_STALL_S = 120.0
+"""Seconds without data after which a pull is aborted."""
+BUILD_STALL_S = 600
+"""Seconds without output after which a build is aborted: pip is silent while it fetches a large wheel."""
 BAD_REQUEST = 400
 _LOG_LINES = 30
 
 
 def is_about_certificate(log: str) -> bool:
-    """Whether a log reports an untrusted server certificate; pip and apt then also report that the package is missing."""
+    """Return whether a log reports an untrusted server certificate; pip and apt then also report that the package is missing."""
     return (
         re.search(r"CERTIFICATE_VERIFY_FAILED|certificate verif\w+ failed|confirming the ssl certificate", log, re.I)
         is not None
@@ -45,7 +45,7 @@ def is_about_certificate(log: str) -> bool:
 
 
 class Reporter:
-    """Passes lines on to a `Progress`, the frequent ones once a second at most, and remembers the last of all."""
+    """Passes lines to a `Progress`, details at most once a second, and keeps the last lines of all."""
 
     def __init__(self, progress: Progress, *, every: float = 1.0) -> None:
         self._progress = progress
@@ -54,14 +54,14 @@ class Reporter:
         self._tail: deque[str] = deque(maxlen=_LOG_LINES)
 
     def say(self, line: str) -> None:
-        """Pass the line on now."""
+        """Pass the line on at once."""
         line = printable(line)  # output of package builds
         self._tail.append(line)
         self._next = time.monotonic() + self._every
         self._progress(line)
 
     def detail(self, line: str) -> None:
-        """Pass the line on unless another one went out a moment ago."""
+        """Pass the line on unless another one was passed on within the last second."""
         if time.monotonic() >= self._next:
             self.say(line)
         else:
@@ -73,15 +73,15 @@ class Reporter:
         return "\n".join(self._tail)
 
 
-def present(client: docker.APIClient, image: str) -> dict[str, Any] | None:
-    """Look an image up among those that the engine has.
+def find_image(client: docker.APIClient, image: str) -> dict[str, Any] | None:
+    """Look up an image of the engine.
 
     Args:
         client: The engine.
         image: Reference or id.
 
     Returns:
-        What the engine knows about it, None when it is not there.
+        Its description by the engine, or None if it does not exist.
 
     Raises:
         ValueError: `image` can't be the name of an image.
@@ -106,15 +106,15 @@ def present(client: docker.APIClient, image: str) -> dict[str, Any] | None:
 
 
 def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
-    """Pull an image, for as long as its bytes keep coming.
+    """Pull an image, for as long as data arrives.
 
     Args:
         client: The engine.
         image: Reference; without a tag, `latest`.
-        progress: Told how far it is.
+        progress: Called with lines about its progress.
 
     Raises:
-        SandboxUnavailable: No registry answers in `ANSWER_WITHIN` seconds, it has no such image, or the pull stalls.
+        SandboxUnavailable: No registry answers in `ANSWER_TIMEOUT_S` seconds, it has no such image, or the pull stalls.
     """
     import requests
 
@@ -132,30 +132,27 @@ def pull(client: docker.APIClient, image: str, *, progress: Progress) -> None:
     except requests.RequestException as error:
         if classify(error) is not EngineFailure.NO_ANSWER:
             raise SandboxUnavailable(f"The Docker engine broke off while pulling {image}: {error}") from error
-        words = f"nothing came for {PULL_STALL:.0f} s" if layers else f"no answer within {ANSWER_WITHIN:.0f} s"
-        raise SandboxUnavailable(pull_advice(image, words)) from error
+        reason = f"nothing came for {PULL_STALL_S:.0f} s" if layers else f"no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        raise SandboxUnavailable(pull_advice(image, reason)) from error
     reporter.say(f"pulled {image}")
 
 
-def pull_advice(image: str, words: str) -> str:
-    """Say why a pull failed and what to do, from the engine's words alone.
+def pull_advice(image: str, reason: str) -> str:
+    """Return the message on why a pull failed and what to do.
 
     Args:
-        image: What was pulled.
-        words: The engine's error text.
-
-    Returns:
-        The text for a `SandboxUnavailable`.
+        image: The image.
+        reason: The engine's error text.
     """
-    lowered = words.lower()
+    lowered = reason.lower()
     if any(sign in lowered for sign in ("dial tcp", "no such host", "timeout", "no answer", "proxyconnect", ": eof")):
         return (
-            f"The image {image} is not here and no registry answers for it ({words}). Check the network and proxy of "
+            f"The image {image} is not here and no registry answers for it ({reason}). Check the network and proxy of "
             "the Docker engine, bring the image with `docker load`, or use the one that `codeact image build` makes."
         )
     if any(sign in lowered for sign in ("manifest unknown", "not found", "does not exist", "denied", "unauthorized")):
-        return f"The registry gives no image {image} ({words}). Check its name, or `docker login` first."
-    return f"The image {image} could not be pulled ({words}). Try `docker pull {image}`."
+        return f"The registry gives no image {image} ({reason}). Check its name, or `docker login` first."
+    return f"The image {image} could not be pulled ({reason}). Try `docker pull {image}`."
 
 
 def build(
@@ -173,25 +170,25 @@ def build(
         client: The engine.
         context: What `build_context` made.
         tag: Its name.
-        reporter: Told each step.
-        advise: From the log's tail to a sentence on what to do.
+        reporter: Receives the build's log.
+        advise: Returns a sentence on what to do from the end of the log.
         options: Further arguments of the SDK's `build`.
 
     Raises:
-        SandboxStartError: The build failed or nothing moved for `BUILD_STALL` seconds; the message has the log's end.
+        SandboxStartError: The build failed or nothing moved for `BUILD_STALL_S` seconds; the message has the log's end.
         SandboxUnavailable: The engine does not answer.
     """
     import requests
 
-    settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL, **options}
+    settings: dict[str, Any] = {"rm": True, "forcerm": True, "timeout": BUILD_STALL_S, **options}
     steps = _Steps(reporter)
     with engine_errors(f"building {tag}"):
         try:
             for event in client.build(fileobj=context, custom_context=True, tag=tag, decode=True, **settings):
                 if "error" in event:
-                    words = str(event["error"]).strip()
+                    reason = str(event["error"]).strip()
                     raise SandboxStartError(
-                        f"{tag} could not be built: {words}\n{advise(reporter.tail + words)}\n"
+                        f"{tag} could not be built: {reason}\n{advise(reporter.tail + reason)}\n"
                         f"The end of the build log:\n{reporter.tail}"
                     )
                 steps.read(str(event.get("stream", "")))
@@ -199,7 +196,7 @@ def build(
             if classify(error) is not EngineFailure.NO_ANSWER:
                 raise
             raise SandboxStartError(
-                f"The build of {tag} was cut off: nothing moved for {BUILD_STALL} s.\n"
+                f"The build of {tag} was cut off: nothing moved for {BUILD_STALL_S} s.\n"
                 f"The end of the build log:\n{reporter.tail}"
             ) from error
         else:
@@ -210,7 +207,7 @@ def build(
 
 
 class _Steps:
-    """Reads a build's log: tells it, and knows what a build that fails leaves behind."""
+    """Reads a build's log: reports it, and records what a build that fails leaves behind."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -231,11 +228,11 @@ class _Steps:
 
 
 def remove_nameless(client: docker.APIClient, image_id: str) -> None:
-    """Remove an image that lost its name or never had one, unless something still needs it.
+    """Remove an image without a name, unless a container or another image needs it.
 
     Args:
         client: The engine.
-        image_id: The image; one that has a name stays.
+        image_id: The image; one with a name stays.
     """
     import docker.errors
     import requests
@@ -268,7 +265,7 @@ def build_context(files: Mapping[str, bytes | Path]) -> IO[bytes]:
 
 
 def _request_pull(client: docker.APIClient, image: str) -> Any:
-    # Not the SDK's own pull: that one waits without end for a registry that never answers.
+    # Not the SDK's own pull, which has no timeout for a registry that never answers.
     import docker.auth
     import docker.utils
 
@@ -281,16 +278,16 @@ def _request_pull(client: docker.APIClient, image: str) -> Any:
         params={"fromImage": repository, "tag": tag or "latest"},
         headers={"X-Registry-Auth": login} if login else {},
         stream=True,
-        timeout=(ANSWER_WITHIN, ANSWER_WITHIN),
+        timeout=(ANSWER_TIMEOUT_S, ANSWER_TIMEOUT_S),
     )
 
 
 def _events(response: Any) -> Iterator[dict[str, Any]]:
-    """The answer's lines; from the first one on, silence may last `PULL_STALL`."""
+    """Iterate over the lines of the response; after the first one, the timeout is `PULL_STALL_S`."""
     first = True
     for line in response.iter_lines():
         if first and response.raw.connection is not None:
-            response.raw.connection.sock.settimeout(PULL_STALL)
+            response.raw.connection.sock.settimeout(PULL_STALL_S)
         first = False
         if line.strip():
             yield json.loads(line)

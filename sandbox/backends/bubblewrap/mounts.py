@@ -1,4 +1,4 @@
-"""What code in a bubblewrap sandbox can see, as arguments of bwrap: system folders, a little of /etc, its own Python."""
+"""The files that code in a bubblewrap sandbox can see, as arguments of bwrap: system folders, parts of /etc, its Python."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from autogen_codeact.sandbox.backends import HOME, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.errors import SandboxStartError
 
-WORKSPACE = "/workspace"
-PACKAGES = "/packages"
-HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 NOBODY = 65534
 SYSTEM = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
-# Of the host's /etc only what programs need and what says nothing about its users.
+# Of the host's /etc only what programs need and what does not describe its users.
 ETC = (
     "alternatives", "crypto-policies", "fonts", "gai.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "magic",
     "matplotlibrc", "mime.types", "os-release", "perl", "pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/openssl.cnf",
@@ -26,16 +24,16 @@ ETC_FILES = {
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-# Of /proc, what is the whole machine's and no business of a sandbox.
+# Parts of /proc that describe the whole machine.
 HIDDEN_FILES = ("kcore", "key-users", "keys", "kmsg", "latency_stats", "sched_debug", "timer_list")
 HIDDEN_FOLDERS = ("acpi", "asound", "scsi")
-MOST_LINKS = 40
-# Folders that are made new for each sandbox, so nothing of the host can be shown at them.
-OWN = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
+MAX_LINKS = 40
+# Each sandbox has its own, so folders of the host can't be shown there.
+OWN_FOLDERS = ("/dev", "/proc", "/sys", PACKAGES, WORKSPACE)
 
 
 def system_arguments(root: Path = Path("/")) -> list[str]:
-    """Programs and libraries, read-only, and what of /etc they need.
+    """Return arguments for programs and libraries, read-only, and the parts of /etc that they need.
 
     Args:
         root: Where the host's folders are.
@@ -54,7 +52,7 @@ def system_arguments(root: Path = Path("/")) -> list[str]:
 
 
 def proc_arguments() -> list[str]:
-    """A /proc that shows the sandbox's processes, and a /dev with nothing but the harmless devices."""
+    """Return arguments for a /proc with the sandbox's processes, and a /dev with harmless devices only."""
     arguments = ["--proc", "/proc", "--dev", "/dev"]
     for name in HIDDEN_FILES:
         if Path("/proc", name).exists():
@@ -66,30 +64,27 @@ def proc_arguments() -> list[str]:
 
 
 def check_readable(folder: Path) -> Path:
-    """Refuse what could not be shown, or would show everything.
+    """Check a folder that the code may read, and return it.
 
     Args:
-        folder: What the user wants the code to read.
-
-    Returns:
-        The same.
+        folder: A folder of the host.
 
     Raises:
-        ValueError: It can't be shown.
+        ValueError: It can't be shown, or would show everything.
     """
     path = Path(os.path.abspath(folder))
     if path == Path("/") or path in map(Path, ("/etc", "/tmp", "/usr")):  # noqa: S108 - paths in the sandbox
         raise ValueError(f"readable={str(folder)!r} can't be shown to the sandbox as a whole: name folders below it")
-    if any(path.is_relative_to(own) for own in OWN):
+    if any(path.is_relative_to(own) for own in OWN_FOLDERS):
         raise ValueError(f"readable={str(folder)!r} can't be shown: the sandbox has a {path.parts[1]} of its own")
     return folder
 
 
 def shown_arguments(paths: Iterable[Path]) -> list[str]:
-    """Show files and folders of the host, read-only, at their own paths and with the symbolic links that lead there.
+    """Return arguments that show files and folders of the host, read-only, at their own paths and with their symbolic links.
 
     Args:
-        paths: What is shown.
+        paths: The files and folders.
 
     Raises:
         SandboxStartError: One does not exist.
@@ -104,17 +99,17 @@ def shown_arguments(paths: Iterable[Path]) -> list[str]:
     seen = [*outermost, Path("/usr"), *(Path("/", name) for name in SYSTEM)]
     missing = {link: target for link, target in links.items() if not any(link.is_relative_to(path) for path in seen)}
     binds = [path for path in outermost if not path.is_relative_to("/usr")]
-    # In /tmp anybody can rename a folder that something is mounted in; so what is shown there gets a roof that nobody can.
-    roofs = sorted({Path(*path.parts[:3]) for path in (*binds, *missing) if path.is_relative_to("/tmp")})  # noqa: S108
-    roofs = [roof for roof in roofs if roof not in binds and roof not in missing]
-    arguments = [part for roof in roofs for part in ("--tmpfs", str(roof))]
+    # In /tmp code could rename a folder that contains a mount, so the top folder of each is a read-only mount of its own.
+    covers = sorted({Path(*path.parts[:3]) for path in (*binds, *missing) if path.is_relative_to("/tmp")})  # noqa: S108
+    covers = [cover for cover in covers if cover not in binds and cover not in missing]
+    arguments = [part for cover in covers for part in ("--tmpfs", str(cover))]
     arguments += [part for path in binds for part in ("--ro-bind", str(path), str(path))]
     arguments += [part for link, target in sorted(missing.items()) for part in ("--symlink", target, str(link))]
-    return arguments + [part for roof in roofs for part in ("--remount-ro", str(roof))]
+    return arguments + [part for cover in covers for part in ("--remount-ro", str(cover))]
 
 
 def _follow(path: Path) -> tuple[Path, dict[Path, str]]:
-    """Where a path leads, and the symbolic links on the way with their targets."""
+    """Return the real path, and the symbolic links on the way with their targets."""
     links: dict[Path, str] = {}
     here, ahead, passed = Path("/"), list(path.absolute().parts[1:]), 0
     while ahead:
@@ -125,7 +120,7 @@ def _follow(path: Path) -> tuple[Path, dict[Path, str]]:
             continue
         target = links[step] = os.readlink(step)
         passed += 1
-        if passed > MOST_LINKS:
+        if passed > MAX_LINKS:
             raise SandboxStartError(f"{path} can't be shown to the sandbox: too many symbolic links")
         ahead = [*Path(target).parts[1 if target.startswith("/") else 0 :], *ahead]
         here = Path("/") if target.startswith("/") else here
