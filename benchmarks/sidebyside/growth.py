@@ -8,10 +8,10 @@ OUTPUT = [1, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
 HEAP_MB = [0, 25, 50, 100, 200, 400, 800]
 FILES = [1, 10, 100, 1_000, 10_000]
 CURVES = {
-    "sessions": ("living sessions", "one block while the others idle, and one block in each at once"),
-    "output": ("bytes of output", "a block that writes so much, the limit above it"),
+    "sessions": ("live sessions", "one block while the other sessions idle, and one block in each at the same time"),
+    "output": ("bytes of output", "a block that writes this much output, with the limit raised above it"),
     "heap": ("MB of heap", "one small block in a session with a heap of this size, filled with objects of 1 KB"),
-    "files": ("files in work_dir", "one small block while work_dir holds so many files"),
+    "files": ("files in work_dir", "one small block while work_dir contains this many files"),
 }
 
 
