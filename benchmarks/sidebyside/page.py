@@ -13,19 +13,19 @@ MORE = [c.PRELOADED, c.AT_ONCE, c.MANY, c.GOLDEN, c.TURN]
 
 
 def duration(seconds):
-    """As people write it."""
+    """Format a duration."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
 
 
 def number(value):
-    """Three digits, never with an exponent."""
+    """Format a number with three digits, never with an exponent."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def targets_table(seconds, facts):
-    """Each target, the figure, and whether it is reached."""
+    """Return the table of targets, with figures and whether they are reached."""
     lines = ["| cell | ours | against | target | measured (95 %) | medians | |", "|---" * 7 + "|"]
     for target in TARGETS:
         found = judge(target, seconds, facts)
@@ -47,8 +47,8 @@ def targets_table(seconds, facts):
     return "\n".join(lines)
 
 
-def arms_table(seconds, names, cells):
-    """Rows of arms, columns of cells: the median, and how many times as fast as AutoGen's executor."""
+def variants_table(seconds, names, cells):
+    """Return a table of variants and cells: the median, and how many times as fast as AutoGen's executor."""
     lines = ["| p50 | " + " | ".join(cells) + " |", "|---" * (len(cells) + 1) + "|"]
     for name in names:
         shown = []
@@ -68,7 +68,7 @@ def arms_table(seconds, names, cells):
 
 
 def sentence(lines):
-    """From where to where each line goes."""
+    """Describe the first and last point of each line."""
     parts = []
     for name, points in lines.items():
         if points:
@@ -79,7 +79,7 @@ def sentence(lines):
 
 
 def plots(curves):
-    """The plots with a sentence each."""
+    """Return the plots with a sentence each."""
     return "\n\n".join(
         f"### {CURVES[name][0][0].upper()}{CURVES[name][0][1:]}\n\n![{CURVES[name][1]}](benchmarks/{name}.svg)\n\n"
         f"{CURVES[name][1][0].upper()}{CURVES[name][1][1:]}: {sentence(lines)}"
@@ -89,7 +89,7 @@ def plots(curves):
 
 
 def more_facts(facts):
-    """What has no ratio."""
+    """Return the figures without a ratio."""
     lines = []
     if idle := facts.get(c.PRELOADED_MEMORY):
         lines.append(f"- Idle in Docker with numpy and pandas preloaded: {idle['sandbox'] / 1e6:.1f} MB.")
@@ -110,14 +110,14 @@ def more_facts(facts):
 
 
 def page(figures, profile):
-    """The whole page.
+    """Return the whole page.
 
     Args:
-        figures: What `compare.py` has measured.
-        profile: Text about the targets that are missed, by hand.
+        figures: The figures that `compare.py` has measured.
+        profile: Text about where the time goes, written by hand.
     """
     seconds, facts = figures["seconds"], figures["facts"]
-    names = [*c.FLOORS, *c.PEERS, *c.OURS, "docker, process, preloaded", *c.POOLED]
+    names = [*c.FLOORS, *c.LIBRARIES, *c.OURS, "docker, process, preloaded", *c.POOLED]
     absent = (
         "\n".join(f"- {name}: {reason}" for name, reason in figures["absent"].items()) or "Nothing: every variant ran."
     )
@@ -150,12 +150,12 @@ def page(figures, profile):
 
 ## All variants
 
-{arms_table(seconds, names, CELLS)}
+{variants_table(seconds, names, CELLS)}
 
 In brackets: how many times as fast as autogen-ext's Docker command line. For the echo, a "block" is the answer itself, sent to
 `cat` and back. "From the pool" uses a sandbox that a `SandboxPool` has already started; the time to fill it is not included.
 
-{arms_table(seconds, names, MORE)}
+{variants_table(seconds, names, MORE)}
 
 Blocks and sessions at once: wall-clock time for each block. Recorded session: all its blocks; AutoGen's executor keeps no state,
 so there each block runs together with all blocks before it. Agent turn: a scripted model writes a block, the block runs, the
@@ -174,13 +174,13 @@ model reflects; in brackets compared with AutoGen's agent and its local executor
 
 
 def readme_table(figures):
-    """The short table of the README: medians of ours and of the peers."""
+    """Return the short table of the README: medians of our executors and of the other libraries."""
     seconds = figures["seconds"]
 
     def row(name, cell, ours):
         shown = [
-            duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(arm)) else "-"
-            for arm in (ours, *c.SLOW)
+            duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(variant)) else "-"
+            for variant in (ours, *c.SLOW)
         ]
         return f"| {name} | **{shown[0]}** | " + " | ".join(shown[1:]) + " |"
 
@@ -211,5 +211,5 @@ def readme_table(figures):
 
 
 def machine():
-    """What it ran on."""
+    """Describe the machine."""
     return f"{os.cpu_count()} processors, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
