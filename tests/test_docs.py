@@ -114,6 +114,13 @@ def test_every_link_between_pages_has_its_target():
             assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
 
 
+def test_every_file_that_a_page_names_exists():
+    folders = "agents|benchmarks|cli|docker|docs|executors|samples|sandbox|teams|tests"
+    for page in LINKED_PAGES:
+        for path in re.findall(rf"`((?:{folders})/[\w/.*-]+)`", page.read_text(encoding="utf-8")):
+            assert list(ROOT.glob(path)), f"{page.name} names {path}"
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors that a page's headings have on GitHub."""
     text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
