@@ -24,7 +24,7 @@ TASK = "Which of the cities on the server is the warmest, and how much warmer th
 RECORDING = [
     """\
 ```python
-temperatures = {city: temperature(city).celsius for city in list_cities()}
+temperatures = {city: temperature(city)["celsius"] for city in list_cities()}
 warmest, coldest = max(temperatures, key=temperatures.get), min(temperatures, key=temperatures.get)
 print(f"{warmest} is {temperatures[warmest] - temperatures[coldest]:.1f} degrees warmer than {coldest}")
 try:
