@@ -9,18 +9,18 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from autogen_ext.code_executors.docker_jupyter import DockerJupyterCodeExecutor, DockerJupyterServer
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from .arm import Arm, WrongAnswer
 from .autogen_executor import Executor, turn
+from .variant import Variant, WrongAnswer
 
 
 class Jupyter(Executor):
-    """The Jupyter executor with its server in a container; both are made and stopped, as its users do."""
+    """The Jupyter executor with its server in a container; both are created and stopped, as users do."""
 
     def __init__(self):
         super().__init__(None, ("python",))
 
     async def start(self):
-        # Its own start does not wait until the gateway listens; a user has to try again.
+        # Its start does not wait until the gateway listens, so users must retry.
         self.folder = tempfile.TemporaryDirectory()
         self.server = await asyncio.to_thread(
             lambda: DockerJupyterServer(custom_image_name=os.environ["BENCH_IMAGE"], bind_dir=self.folder.name)
@@ -45,22 +45,22 @@ def _docker(folder):
     return DockerCommandLineCodeExecutor(image=os.environ["BENCH_IMAGE"], work_dir=folder)
 
 
-ARMS = {
+VARIANTS = {
     "autogen-ext Docker command line": lambda: Executor(_docker),
     "autogen-ext Docker Jupyter": Jupyter,
     "autogen-ext local (no sandbox)": lambda: Executor(lambda folder: LocalCommandLineCodeExecutor(work_dir=folder)),
 }
 
 
-async def agent_turn(arm: Arm):
-    """Seconds of a turn of AutoGen's agent with an open arm."""
-    return await turn(CodeExecutorAgent, arm.executor)
+async def agent_turn(variant: Variant):
+    """Return the seconds of a turn of AutoGen's agent with a started variant."""
+    return await turn(CodeExecutorAgent, variant.executor)
 
 
-async def recorded_session(arm: Arm, steps):
-    """A whole session, each block after all the blocks before it: the way to have state with this executor."""
+async def recorded_session(variant: Variant, steps):
+    """Run a session, each block together with all blocks before it: this executor keeps no state."""
     for number, (_, expect) in enumerate(steps):
-        output = await arm.run("python", "\n".join(code for code, _ in steps[: number + 1]))
+        output = await variant.run("python", "\n".join(code for code, _ in steps[: number + 1]))
         if output.rstrip("\n").endswith(expect) is False:
             raise WrongAnswer(f"{output[-200:]!r} instead of {expect!r}")
 

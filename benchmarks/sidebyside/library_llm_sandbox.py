@@ -4,11 +4,11 @@ import os
 
 from llm_sandbox import SandboxBackend, SandboxSession
 
-from .arm import BlockingArm
+from .variant import BlockingVariant
 
 
-class Docker(BlockingArm):
-    """Its Python session, in our image; its set-up, which needs a network, has been done in the image."""
+class Docker(BlockingVariant):
+    """Its Python session, in our image; the image already contains its set-up, which needs a network."""
 
     languages = ("python",)
 
@@ -24,12 +24,12 @@ class Docker(BlockingArm):
         self.session.open()
 
     def run_now(self, language, code):
-        # It gives a terminal's line ends.
+        # Its output has the line ends of a terminal.
         return self.session.run(code).stdout.replace("\r\n", "\n")
 
     def stop_now(self):
         self.session.close()
 
 
-ARMS = {"llm-sandbox Docker": Docker}
+VARIANTS = {"llm-sandbox Docker": Docker}
 PROBES = {}

@@ -7,11 +7,11 @@ from smolagents.local_python_executor import LocalPythonExecutor
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.remote_executors import DockerExecutor
 
-from .arm import BlockingArm
+from .variant import BlockingVariant
 
 
-class Docker(BlockingArm):
-    """Jupyter in a container, with the image that we give it and, as by default, no limits."""
+class Docker(BlockingVariant):
+    """Jupyter in a container, with our image and, by default, no limits."""
 
     languages = ("python",)
 
@@ -37,8 +37,8 @@ class Docker(BlockingArm):
         self.executor.cleanup()
 
 
-class Local(BlockingArm):
-    """Its interpreter of Python's syntax tree, in this process: no sandbox in the sense of this page."""
+class Local(BlockingVariant):
+    """Its interpreter of Python's syntax tree, in this process: not a sandbox as on this page."""
 
     languages = ("python",)
 
@@ -50,5 +50,5 @@ class Local(BlockingArm):
         return self.executor(code).logs
 
 
-ARMS = {"smolagents Docker": Docker, "smolagents LocalPythonExecutor (no sandbox)": Local}
+VARIANTS = {"smolagents Docker": Docker, "smolagents LocalPythonExecutor (no sandbox)": Local}
 PROBES = {}
