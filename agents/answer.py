@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from autogen_agentchat.messages import BaseChatMessage, StructuredMessage, TextMessage
-from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ValidationError
 
@@ -113,7 +112,7 @@ class FinalAnswerTool:
     def __init__(self, receiver: Receiver | None = None) -> None:
         self._receiver = receiver
 
-    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Take the answer.
 
         Raises:

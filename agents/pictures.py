@@ -15,6 +15,7 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
+from autogen_codeact.executors.tools.adapters import to_image
 from autogen_codeact.sandbox.result import ExecutionResult
 
 MAX_PICTURES = 4
@@ -98,7 +99,7 @@ def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]
             room -= len(data)
         except NotShown as error:
             left_out.append((artifact.name, str(error)))
-    of_tools = [image for call in result.tool_calls for image in call.images]
+    of_tools = [to_image(picture) for call in result.tool_calls for picture in call.images]
     rest = MAX_PICTURES - len(images)
     left_out += [("a picture of a host tool", f"only the first {MAX_PICTURES} are")] * len(of_tools[rest:])
     return [*images, *map(_scaled, of_tools[:rest])], left_out

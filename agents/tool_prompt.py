@@ -14,7 +14,7 @@ MAX_SUMMARY_CHARS = 120
 TOOLS = "These functions of the host can be called in code, as any others; each call is made at once:"
 COMPACT = (
     "These functions of the host can be called in code, as any others; each call is made at once. "
-    "`help(name)` in code prints what one does, or what a class holds:"
+    "`help(name)` in code prints what one does and what it returns:"
 )
 NAMES = (
     "These functions of the host can be called in code, as any others; each call is made at once. There are many: print "
@@ -23,7 +23,7 @@ NAMES = (
 
 
 def describe_tools(tools: Sequence[HostTool]) -> str:
-    """Show the model what host tools there are: signature, docstring, and the classes that they take and give.
+    """Show the model what host tools there are: signature and docstring.
 
     Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
     has the rest; where that is more than 24,000 characters still, names alone.
@@ -36,7 +36,7 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
     """
     if not tools:
         return ""
-    full = _fenced(TOOLS, "\n\n".join([*_classes(tools), *map(_whole, tools)]))
+    full = _fenced(TOOLS, "\n\n".join(map(_whole, tools)))
     if len(full) <= MAX_FULL_CHARS:
         return full
     compact = _fenced(COMPACT, "\n".join(map(_summary, tools)))
@@ -48,11 +48,6 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
 def _fenced(head: str, code: str) -> str:
     # What a server says of its tools must not end the fence.
     return "{}\n```python\n{}\n```".format(head, code.replace("```", "'''"))
-
-
-def _classes(tools: Sequence[HostTool]) -> list[str]:
-    shown = {each.name: each.shown for tool in tools for each in getattr(tool, "classes", ())}
-    return list(shown.values())
 
 
 def _whole(tool: HostTool) -> str:

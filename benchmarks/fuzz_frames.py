@@ -23,8 +23,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from autogen_core.code_executor import CodeBlock
-
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
 from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.egress.connector import Connector
@@ -291,7 +289,7 @@ def host_calls(maker: Maker) -> None:
 
 
 async def _host_calls(maker: Maker) -> None:
-    calls = BROKER.block(CodeBlock(code="pass", language="python"), NO_CONTEXT)
+    calls = BROKER.block("pass", "python", NO_CONTEXT)
     answers: list[bytes] = []
     calls.open(answers.append)
     taken = set()

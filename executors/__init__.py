@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
     from autogen_codeact.executors.executor import SandboxCodeExecutor
     from autogen_codeact.executors.pool import SandboxPool
+    from autogen_codeact.executors.tools.approval import ToolApprovalRequest
     from autogen_codeact.executors.tools.host_tools import ToolLike
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         State,
         ToolCall,
     )
-    from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
+    from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.limits import ToolLimits
     from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
 
@@ -77,7 +78,7 @@ _HOME = {
     "State": "autogen_codeact.sandbox.result",
     "ToolAnswer": "autogen_codeact.sandbox.tools.tool",
     "ToolApproval": "autogen_codeact.sandbox.tools.approval",
-    "ToolApprovalRequest": "autogen_codeact.sandbox.tools.approval",
+    "ToolApprovalRequest": "autogen_codeact.executors.tools.approval",
     "ToolArgumentError": "autogen_codeact.sandbox.tools.tool",
     "ToolCall": "autogen_codeact.sandbox.result",
     "ToolLike": "autogen_codeact.executors.tools.host_tools",

@@ -499,7 +499,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         try:
             reply = await sandbox.run(message, request.code, self._timeout, listener, calls, on_sent=keep)
         except SandboxError as error:
-            error.tool_calls = calls.ledger if calls is not None else ()
+            error.tool_calls = calls.log if calls is not None else ()
             raise
         finally:
             if calls is not None:
@@ -516,7 +516,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             reply, split_streams=self._split_streams, code_file=code_file, artifacts=artifacts, notes=notes
         )
         if calls is not None:
-            result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
+            result = replace(result, tool_calls=calls.log, notes=(*result.notes, *calls.notes))
         result.files_before = files_before
         return _marked_lost(with_connections(result, sandbox.gateway, mark))
 

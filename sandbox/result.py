@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
+
+from autogen_codeact.sandbox.tools.tool import Picture
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
 """How a block ended. `denied` is a refused approval: nothing ran."""
@@ -98,7 +99,7 @@ class ToolCall:
     result: Any = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
-    images: tuple[Image, ...] = ()
+    images: tuple[Picture, ...] = ()
     error_bases: tuple[str, ...] = field(default=(), compare=False)
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike, sources
+from autogen_codeact.executors.tools.adapters import as_host_tool
+from autogen_codeact.executors.tools.approval import with_tokens
+from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.limits import ToolLimits
+from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.tool import HostTool
 
 
@@ -23,7 +27,7 @@ class ExecutorTools:
     Args:
         tools: Functions, AutoGen tools, workbenches and host tools.
         limits: How much a block may use of them, or None for the default.
-        approve: Asked before each call, or None to allow all.
+        approve: Approves each call; None to allow all.
 
     Raises:
         TypeError: Something is no tool, or `approve` can't be called.
@@ -32,49 +36,51 @@ class ExecutorTools:
 
     def __init__(self, tools: Sequence[ToolLike], limits: ToolLimits | None, approve: ApproveTool | None) -> None:
         self._limits = limits if limits is not None else ToolLimits()
-        self._approve = _checked(approve)
+        self._approve = self._approving = _checked(approve)
         self._tools = HostTools(tools)
-        self._mine: tuple[HostTool, ...] = ()
+        self._in_use: tuple[HostTool, ...] = ()
         self._at_start: frozenset[str] = frozenset()
-        self.broker = ToolBroker((), self._limits, self._approve)
-        self._hand_over(self._tools.tools or ())
+        self.broker = ToolBroker((), self._limits, with_tokens(approve))
+        self._use(self._tools.tools or ())
 
     def add(self, tools: Sequence[ToolLike], approve: ApproveTool | None) -> None:
-        """Take an agent's tools; its config keeps them.
+        """Add an agent's tools; the agent's config keeps them.
 
         Raises:
             TypeError: Something is no tool, or `approve` can't be called.
-            ValueError: A tool can't be used, or somebody else approves already.
+            ValueError: A tool can't be used, or another function approves already.
         """
-        if approve is not None and self.broker.approve not in (None, approve):
+        if approve is not None and self._approving not in (None, approve):
             raise ValueError(
                 "two would approve the calls to host tools: give approve_tool to one of agents and executor"
             )
         checked = _checked(approve)
         self._tools.add(tools)
-        self.broker.approve = self.broker.approve or checked
-        self._hand_over(self._tools.tools or ())
+        self._approving = self._approving or checked
+        self.broker.approve = with_tokens(self._approving)
+        self._use(self._tools.tools or ())
 
     def offer(self, tool: HostTool) -> None:
-        """Take a tool of ours: no config keeps it, no list shows it, and nobody need approve its calls.
+        """Add an internal tool: no config keeps it, no list shows it, and its calls need no approval.
 
         Args:
-            tool: The tool; if it is there already, nothing is done.
+            tool: The tool; nothing is done if it has been added before.
 
         Raises:
             ValueError: Another tool has its name.
         """
-        if self.broker.tools.get(tool.name) is not tool:
-            self.broker.swap((), [tool])
-            self.broker.unasked.add(tool.name)
+        offered = as_host_tool(tool)
+        if self.broker.tools.get(tool.name) != offered:
+            self.broker.replace((), [offered])
+            self.broker.without_approval.add(tool.name)
 
     @property
     def known(self) -> tuple[HostTool, ...] | None:
-        """All tools; None where there are workbenches that have not been asked for theirs."""
+        """All tools; None if there are workbenches that have not been started."""
         return self._tools.tools
 
     async def start(self) -> tuple[HostTool, ...]:
-        """Start the workbenches that don't run yet.
+        """Start the workbenches that have not been started.
 
         Returns:
             All tools.
@@ -82,38 +88,41 @@ class ExecutorTools:
         Raises:
             Exception: What a workbench raised.
         """
-        self._hand_over(await self._tools.start())
-        return self._mine
+        self._use(await self._tools.start())
+        return self._in_use
 
     async def stop(self) -> None:
         """Stop the workbenches that were started here."""
         await self._tools.stop()
 
-    def _hand_over(self, tools: Sequence[HostTool]) -> None:
-        self.broker.swap(self._mine, tools)
-        self._mine = tuple(tools)
+    def _use(self, tools: Sequence[HostTool]) -> None:
+        self.broker.replace(self._in_use, tools)
+        self._in_use = tuple(tools)
 
     def settings(self) -> dict[str, Any]:
-        """What the runner has to know when it starts."""
+        """Return the settings with which the runner starts."""
         return self.broker.settings()
 
     def started(self, settings: Mapping[str, Any] | None) -> None:
-        """Take note of which tools a sandbox has known since its start.
+        """Note which tools a sandbox knows since its start.
 
         Args:
-            settings: What its runner was told.
+            settings: The settings of its runner.
         """
         self._at_start = frozenset(name for name, _ in settings["sources"]) if settings is not None else frozenset()
 
     def later(self) -> list[tuple[str, Any]]:
-        """Names and definitions for tools added since the start; every block gets all of them, even if the last one failed."""
+        """Return the definitions of tools added since the start; each block gets all of them, in case an earlier one failed."""
         if self.broker.tools.keys() <= self._at_start:
             return []
         return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
 
     def block(self, block: CodeBlock, context: RunContext) -> BlockCalls | None:
-        """What takes the calls of one block; None where there are no tools."""
-        return self.broker.block(block, context) if self.broker.tools else None
+        """Return what answers the calls of one block; None if there are no tools."""
+        tools = {name: as_host_tool(tool) for name, tool in context.tools.items()}
+        return (
+            self.broker.block(block.code, block.language, replace(context, tools=tools)) if self.broker.tools else None
+        )
 
     def dump(self) -> dict[str, Any]:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.
@@ -135,7 +144,7 @@ def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
         The fields.
 
     Raises:
-        ValueError: Some can't be written; the message tells of all of them, a line each.
+        ValueError: Some can't be written; the message names all of them, one per line.
     """
     written: dict[str, Any] = {}
     refused: list[ValueError] = []
@@ -152,7 +161,7 @@ def dump_all(**parts: Callable[[], Any]) -> dict[str, Any]:
 
 
 def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
-    """Write who approves for a config.
+    """Write the approval policy for a config.
 
     Args:
         approve: A policy that is a component, or None.

@@ -5,30 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Tool, Workbench
 
+from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool, is_host_tool
 from autogen_codeact.executors.tools.described import BaseToolHostTool, is_tool
 from autogen_codeact.executors.tools.workbench import OpenWorkbench
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
-from autogen_codeact.sandbox.tools.shapes import Names
-from autogen_codeact.sandbox.tools.stub import SHARED, values_source
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import HostTool
 
-ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool
-"""What can be given as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
+ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
+"""What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""
 
 
 _LOADED: WeakKeyDictionary[Any, ComponentModel] = WeakKeyDictionary()
-"""What the tools of configs were made of."""
+"""The configs from which tools were loaded."""
 
 
 class HostTools:
-    """The tools of an executor; what workbenches have is known once they are started.
+    """The tools of an executor; those of workbenches are known once they are started.
 
     Args:
         tools: Functions, AutoGen tools, workbenches and host tools.
@@ -42,11 +41,10 @@ class HostTools:
         self._given: tuple[ToolLike, ...] = ()
         self._added: tuple[ToolLike, ...] = ()
         self._threads = Threads()
-        self._names = Names()
         self._ready: list[HostTool | Workbench] = []
         self._open: tuple[HostTool, ...] | None = None
         self._benches: list[OpenWorkbench] = []
-        self._given = self._take(tools)
+        self._given = self._add(tools)
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -59,9 +57,9 @@ class HostTools:
         return self._open
 
     def add(self, tools: Sequence[ToolLike]) -> None:
-        """Take more tools, which `dump` leaves to whoever gave them; there must be a `start` before workbenches are known.
+        """Add tools, which `dump` does not write; the tools of workbenches are known after `start`.
 
-        What is there already is left alone, so that agents can share an executor.
+        Tools that were added before are ignored, so that agents can share an executor.
 
         Raises:
             TypeError: Something is no tool.
@@ -70,34 +68,32 @@ class HostTools:
         if isinstance(tools, Sequence) and not isinstance(tools, str):
             here = (*self._given, *self._added)
             tools = [each for each in tools if not any(_is_same(each, tool) for tool in here)]
-        self._added += self._take(tools)
+        self._added += self._add(tools)
         if tools:
             self._open = None
 
-    def _take(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
+    def _add(self, tools: Sequence[ToolLike]) -> tuple[ToolLike, ...]:
         if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
             raise TypeError(f"tools must be a list of tools, not a {type(tools).__name__}.")
-        names = self._names.copy()
-        ready = [each if isinstance(each, Workbench) else self._adapt(each, names) for each in tools]
-        self._names = names
+        ready = [each if isinstance(each, Workbench) else self._adapt(each) for each in tools]
+        _check_names([each for each in self._ready + ready if not isinstance(each, Workbench)])
         self._ready += ready
         return tuple(tools)
 
-    def _adapt(self, tool: ToolLike, names: Names) -> HostTool:
+    def _adapt(self, tool: ToolLike) -> HostTool:
         if is_host_tool(tool):
-            names.tool(tool.name, f"a {type(tool).__name__}")
-            return tool
+            return as_host_tool(tool)
         if is_tool(tool):
-            return BaseToolHostTool(cast(Tool, tool), names)
+            return BaseToolHostTool(cast(Tool, tool))
         if callable(tool):
-            return FunctionHostTool(tool, names, self._threads)
+            return FunctionHostTool(tool, self._threads, AUTOGEN)
         raise TypeError(
             f"{tool!r} is no tool: give a function, an AutoGen tool, a Workbench, or an object with name, signature, "
             "description, source and run."
         )
 
     async def start(self) -> tuple[HostTool, ...]:
-        """Start the workbenches that don't run yet, and ask all for their tools; does nothing where that was done.
+        """Start the workbenches that have not been started, and list their tools.
 
         Returns:
             All host tools, in the order given.
@@ -110,7 +106,6 @@ class HostTools:
         if self._open is not None:
             return self._open
         tools: list[HostTool] = []
-        names = self._names.copy()
         running = {id(bench.workbench): bench for bench in self._benches}
         try:
             for each in self._ready:
@@ -120,7 +115,8 @@ class HostTools:
                 bench = running.get(id(each)) or OpenWorkbench(each)
                 if bench not in self._benches:
                     self._benches.append(bench)
-                tools += await bench.start(names)
+                tools += await bench.start()
+            _check_names(tools)
         except BaseException:
             with contextlib.suppress(Exception):
                 await self.stop()
@@ -151,7 +147,7 @@ class HostTools:
 
 
 def host_tools(tools: Sequence[ToolLike]) -> HostTools:
-    """Take what users pass as `tools=[…]`.
+    """Convert what users pass as `tools=[…]`.
 
     Args:
         tools: Typed functions (sync or async), AutoGen tools, workbenches, host tools.
@@ -170,7 +166,7 @@ def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
     """Write tools for a config.
 
     Args:
-        tools: What was given as `tools=[…]`.
+        tools: What was passed as `tools=[…]`.
 
     Raises:
         ValueError: Some are no components; the message names all of them.
@@ -200,10 +196,10 @@ def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
 
 
 def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
-    """Make the tools of a config.
+    """Load the tools of a config.
 
     Args:
-        models: What `HostTools.dump` gave.
+        models: The result of `HostTools.dump`.
 
     Raises:
         TypeError: One is neither a tool nor a workbench.
@@ -221,32 +217,16 @@ def load_tools(models: Sequence[ComponentModel]) -> list[ToolLike]:
     return tools
 
 
-def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]:
-    """Write the definitions from which the sandbox makes tools.
-
-    Args:
-        tools: The tools.
-
-    Returns:
-        Name and definition of each thing, in order and once: of a tool that brings its own source that, of others data, behind
-        the code that makes stubs and the data of the classes that they need.
-    """
-    written: dict[str, str | dict[str, Any]] = {}
+def _check_names(tools: Sequence[HostTool]) -> None:
+    known = {"ToolError", "ToolRefused"}
     for tool in tools:
-        source = tool.source
-        if isinstance(source, str):
-            written[tool.name] = source
-            continue
-        written.setdefault(SHARED, values_source())
-        for each in source.classes:
-            written.setdefault(each.name, dict(each.data))
-        written[tool.name] = source.data
-    return list(written.items())
-
-
-def is_host_tool(thing: object) -> TypeGuard[HostTool]:
-    """Whether it is a host tool already."""
-    return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
+        if tool.name in known:
+            origin = getattr(tool, "origin", f"a {type(getattr(tool, 'tool', tool)).__name__}")
+            raise ValueError(
+                f"Two tools, or a tool and an exception, would be called `{tool.name}` in the sandbox; the second is {origin}. "
+                "Rename one (a workbench has tool_overrides, a FunctionTool takes name=)."
+            )
+        known.add(tool.name)
 
 
 def _is_same(one: ToolLike, other: ToolLike) -> bool:

@@ -1,23 +1,23 @@
-"""Tools of an MCP server, seen through AutoGen's `McpWorkbench`.
+"""Tools of an MCP server, through AutoGen's `McpWorkbench`.
 
-The workbench leaves out two things that code can't do without: the definitions of nested types, and structured results.
-Where its session can be reached they are taken from there; a workbench that can't be looked into is used as any other.
+The workbench leaves out the definitions of nested types, and structured results. They are read from its session; a subclass is
+used as any other workbench.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from autogen_core import CancellationToken, Image
 from autogen_core.tools import ToolSchema, Workbench
 
-from autogen_codeact.executors.tools.described import SchemaHostTool
+from autogen_codeact.executors.tools.adapters import read_picture
 from autogen_codeact.sandbox.tools.answers import to_answer
-from autogen_codeact.sandbox.tools.shapes import Names
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
+from autogen_codeact.sandbox.tools.schema_tool import SchemaHostTool
+from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer
 
 _WRAPPED = "result"
 
@@ -42,7 +42,7 @@ async def stop_mcp(workbench: Workbench, timeout: float) -> None:
     """
     actor: Any = getattr(workbench, "_actor", None)
     working: asyncio.Task[None] | None = getattr(actor, "_actor_task", None)
-    # Before the server has said hello, its actor hears nothing else.
+    # Until the server has answered the first request, its actor processes no other.
     if getattr(workbench, "initialize_result", None) is not None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -67,35 +67,32 @@ class McpTools:
         self._workbench = workbench
         self._check = check
 
-    async def list(self, names: Names) -> Sequence[HostTool]:
-        """Ask for the tools.
-
-        Args:
-            names: The names that all tools share.
+    async def list(self) -> Sequence[HostTool]:
+        """List the tools.
 
         Raises:
-            ValueError: One of them has a name that is taken.
+            ValueError: One of them can't be used.
             Exception: The server did not start, or does not answer.
         """
         schemas = await self._workbench.list_tools()
-        answer: Any = await self._asked("list_tools", None)
+        answer: Any = await self._request("list_tools", None)
         pairs = list(zip(schemas, answer.tools, strict=True))
         # In a thread: a schema may be large.
-        return await asyncio.to_thread(lambda: [self._tool(schema, raw, names) for schema, raw in pairs])
+        return await asyncio.to_thread(lambda: [self._tool(schema, raw) for schema, raw in pairs])
 
-    def _tool(self, schema: ToolSchema, raw: Any, names: Names) -> HostTool:
+    def _tool(self, schema: ToolSchema, raw: Any) -> HostTool:
         result, wrapped = _result_schema(raw.outputSchema)
 
-        async def call(arguments: Mapping[str, Any], _: CancellationToken) -> ToolAnswer:
+        async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
             self._check()
-            answer: Any = await self._asked("call_tool", {"name": raw.name, "kargs": dict(arguments)})
+            answer: Any = await self._request("call_tool", {"name": raw.name, "kargs": dict(arguments)})
             return _to_answer(answer, schema["name"], structured=result is not None, wrapped=wrapped)
 
-        whole = ToolSchema(name=schema["name"], description=schema.get("description", ""), parameters=raw.inputSchema)
-        return SchemaHostTool(whole, names, call, "the McpWorkbench", result=result)
+        description = str(schema.get("description") or "")
+        return SchemaHostTool(schema["name"], description, raw.inputSchema, call, "the McpWorkbench", result=result)
 
-    async def _asked(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
-        # The actor hands back a coroutine that does the work.
+    async def _request(self, kind: str, arguments: Mapping[str, Any] | None) -> Any:
+        # The actor returns a coroutine that does the work.
         actor: Any = getattr(self._workbench, "_actor", None)
         if actor is None:
             raise RuntimeError("The McpWorkbench has been stopped: start the executor again.")
@@ -115,20 +112,21 @@ def _result_schema(schema: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] 
 
 def _to_answer(answer: Any, name: str, *, structured: bool, wrapped: bool) -> ToolAnswer:
     parts = [_part(content) for content in answer.content]
-    words = to_answer([part for part in parts if isinstance(part, Image)] if structured else parts, name)
     if answer.isError:
         said = "\n".join(part for part in parts if isinstance(part, str)).strip()
         raise RuntimeError(said or "the MCP server reported an error and said nothing of it")
     if structured and answer.structuredContent is not None:
         value = answer.structuredContent
-        return ToolAnswer(value[_WRAPPED] if wrapped else value, words.images)
-    return ToolAnswer("\n".join(map(str, words.value)), words.images)
+        images = tuple(part for part in parts if isinstance(part, Picture))
+        return ToolAnswer(value[_WRAPPED] if wrapped else value, images)
+    texts = to_answer(parts, name)
+    return ToolAnswer("\n".join(map(str, texts.value)), texts.images)
 
 
-def _part(content: Any) -> str | Image:
+def _part(content: Any) -> str | Picture:
     if content.type == "text":
         return str(content.text)
     if content.type == "image":
-        return Image.from_base64(content.data)
+        return read_picture(base64.b64decode(content.data))
     text = getattr(getattr(content, "resource", None), "text", None)
     return text if isinstance(text, str) else str(content.model_dump_json(exclude_none=True))

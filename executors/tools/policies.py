@@ -1,4 +1,4 @@
-"""Who approves the calls to host tools: a list, a person on the terminal, or a model; each is an AutoGen component."""
+"""Policies that approve calls to host tools: a list, a person at the terminal, a model; each is an AutoGen component."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from autogen_core import Component, ComponentBase, ComponentModel
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, ConfigDict, Field
 
+from autogen_codeact.executors.tools.approval import ToolApprovalRequest
 from autogen_codeact.executors.tools.host_tools import load_tools
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.tools.approval import ToolApproval, ToolApprovalRequest
-from autogen_codeact.sandbox.tools.payloads import aside, is_small, json_text, least_size
+from autogen_codeact.sandbox.tools.approval import ToolApproval
+from autogen_codeact.sandbox.tools.payloads import is_small, json_text, least_size, offload
 from autogen_codeact.sandbox.tools.terminal import Question, ask
 
 MAX_SHOWN_CHARS = 4_000
@@ -25,19 +26,19 @@ MAX_REASON_CHARS = 1_000
 
 
 class ToolPolicy(ABC, ComponentBase[BaseModel]):
-    """Says of each call to a host tool whether it may be made; give it as `approve_tool=`."""
+    """Decides whether a call to a host tool may be made; pass it as `approve_tool=`."""
 
     component_type = "tool_policy"
 
     @abstractmethod
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Say whether a call may be made.
+        """Decide whether a call may be made.
 
         Args:
             request: The call.
 
         Returns:
-            The answer; a no has a reason, which the calling code gets.
+            The decision; the calling code gets the reason for a refusal.
         """
 
 
@@ -51,11 +52,11 @@ class AllowToolsConfig(BaseModel):
 
 
 class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
-    """Allows the tools on a list, and asks another policy about the others.
+    """Allows the tools on a list; another policy decides about the others.
 
     Args:
         names: Names of tools, or patterns with `*` and `?`, such as `get_*`.
-        otherwise: Asked about all other tools. Default: they are refused.
+        otherwise: Decides about all other tools. Default: they are refused.
     """
 
     component_config_schema = AllowToolsConfig
@@ -68,7 +69,7 @@ class AllowTools(ToolPolicy, Component[AllowToolsConfig]):
         self._otherwise = otherwise
 
     async def __call__(self, request: ToolApprovalRequest) -> ToolApproval:
-        """Look at the list."""
+        """Allow a tool on the list."""
         if any(fnmatchcase(request.name, pattern) for pattern in self._names):
             return ToolApproval(True)
         if self._otherwise is not None:
@@ -97,13 +98,13 @@ class AskPersonConfig(BaseModel):
 
 
 class AskPerson(ToolPolicy, Component[AskPersonConfig]):
-    """Asks the person at the terminal, one question at a time; without a terminal the answer is no.
+    """Asks the person at the terminal, one question at a time; without a terminal calls are refused.
 
     Input typed before the prompt is discarded. After the code has withdrawn a question, a yes to the next question must include a
     code from its prompt, so that an answer to one question can't allow another call.
 
     Args:
-        timeout: Seconds to wait for an answer; after that it is no. Default: as long as the block runs.
+        timeout: Seconds to wait for an answer; after that the call is refused. Default: as long as the block runs.
     """
 
     component_config_schema = AskPersonConfig
@@ -120,17 +121,17 @@ class AskPerson(ToolPolicy, Component[AskPersonConfig]):
         if request.name in self._always:
             return ToolApproval(True)
 
-        def heard(line: str) -> None:
+        def remember(line: str) -> None:
             if _word(line) in ALWAYS:
                 self._always.add(request.name)
 
         name = request.name
-        call = await aside(not is_small(request.arguments), lambda: call_text(request))
+        call = await offload(not is_small(request.arguments), lambda: call_text(request))
         text = f"The code wants to call {call}\n"
         prompt = f"Allow {name}? [y]es, [a]lways this tool, or why not (Enter: no): "
         try:
             question = Question(name, text, prompt, YES + ALWAYS, self._timeout)
-            answer = await ask(question, lambda: name in self._always, heard)
+            answer = await ask(question, lambda: name in self._always, remember)
         except EOFError as error:
             return ToolApproval(False, str(error))
         except TimeoutError:
@@ -175,12 +176,12 @@ FORM = '\nAnswer with one JSON object and nothing else: {"reason": "<one sentenc
 
 
 class AskModel(ToolPolicy, Component[AskModelConfig]):
-    """Asks a model; an answer that can't be read is a no.
+    """Asks a model; a call is refused if the answer can't be parsed.
 
     Args:
         model_client: The model.
-        instructions: What it should go by. Default: a careful paragraph.
-        timeout: Seconds for an answer; after that it is no. Default 60.
+        instructions: How it should decide. Default: a careful paragraph.
+        timeout: Seconds for an answer; after that the call is refused. Default 60.
     """
 
     component_config_schema = AskModelConfig
@@ -239,7 +240,7 @@ class AskModel(ToolPolicy, Component[AskModelConfig]):
 
 
 def call_text(request: ToolApprovalRequest) -> str:
-    """Write a call as Python; nothing in it can move the cursor of a terminal or hide what follows."""
+    """Return a call as Python without control characters, so that it can't hide what a terminal shows after it."""
     words = [f"{name}={json_text(value)}" for name, value in request.arguments.items()]
     text = f"{request.name}({', '.join(words)})"
     shown = printable(text[:MAX_SHOWN_CHARS])
@@ -249,7 +250,7 @@ def call_text(request: ToolApprovalRequest) -> str:
 
 
 def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
-    """Make the policy of a config.
+    """Load the policy of a config.
 
     Raises:
         TypeError: It is no policy.
@@ -262,7 +263,7 @@ def load_policy(model: ComponentModel | None) -> ToolPolicy | None:
 
 
 def loaded(tools: Sequence[ComponentModel], approve_tool: ComponentModel | None) -> dict[str, Any]:
-    """Make the arguments `tools` and `approve_tool` out of a config."""
+    """Return the arguments `tools` and `approve_tool` of a config."""
     return {"tools": load_tools(tools), "approve_tool": load_policy(approve_tool)}
 
 

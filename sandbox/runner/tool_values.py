@@ -1,22 +1,17 @@
-"""Stubs of host tools, built from data, and the conversion of their values to and from JSON; runs in their module.
+"""Stubs of host tools, built from data, and the conversion of their arguments to JSON; runs in their module.
 
 Names and texts in that data may come from third parties: they are looked up, compared and shown, and never run as code.
 """
 
 import base64 as _base64
-import copy as _copy
 import dataclasses as _dataclasses
 import datetime as _datetime
 import decimal as _decimal
 import enum as _enum
 import inspect as _inspect
 import os as _os
-import pathlib as _pathlib
-import re as _re
 import typing as _typing
 import uuid as _uuid
-
-_DURATION = _re.compile(r"(-)?P(?:(\d+)Y)?(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?")
 
 
 class _Default:
@@ -47,29 +42,26 @@ class _Type:
 
 
 def _define(name, data):
-    """Make a function or a class of this module.
+    """Make a function of this module.
 
     Args:
         name: Its name.
-        data: Its definition, `Stub.data` or `ClassText.data` of the host.
+        data: Its definition, `Stub.data` of the host.
     """
-    globals()[name] = _KINDS[data["kind"]](name, data)
-
-
-def _make_function(name, data):
     stub = _Stub(name, data)
+    result = _decoded if data["bytes"] else lambda value: value
 
     def function(*args, **kwargs):
-        return _build(stub.result, _call(name, stub.arguments(args, kwargs)))  # noqa: F821 - a name of the module
+        return result(_call(name, stub.arguments(args, kwargs)))  # noqa: F821 - a name of the module
 
     async def awaitable(*args, **kwargs):
-        return _build(stub.result, await _call_async(name, stub.arguments(args, kwargs)))  # noqa: F821
+        return result(await _call_async(name, stub.arguments(args, kwargs)))  # noqa: F821
 
     for each, title in ((function, name), (awaitable, name + ".aio")):
         each.__name__, each.__qualname__, each.__doc__ = name, title, data["doc"] or None
         each.__signature__, each.__annotations__ = stub.signature, dict(stub.annotations)
     function.aio = awaitable
-    return function
+    globals()[name] = function
 
 
 class _Stub:
@@ -82,7 +74,6 @@ class _Stub:
 
     def __init__(self, name, data):
         self.name = name
-        self.result = data["spec"]
         self.rows = {row["name"]: row for row in data["parameters"]}
         types = [(row["name"], row["type"]) for row in data["parameters"]] + [("return", data["type"])]
         self.annotations = {key: _type_of(text) for key, text in types if text is not None}
@@ -115,56 +106,9 @@ class _Stub:
         return given
 
 
-def _make_dataclass(name, data):
-    rows = zip(data["fields"], data["types"], data["defaults"])
-    fields = [
-        (row[0], _type_of(text)) + tuple(_default_field(row[2], value) for value in default)
-        for row, text, default in rows
-    ]
-    return _finish(_dataclasses.make_dataclass(name, fields, namespace=_words(data)), data)
-
-
-def _default_field(spec, value):
-    if spec is None and not isinstance(value, (list, dict)):
-        return _dataclasses.field(default=value)
-    return _dataclasses.field(default_factory=lambda: _build(spec, _copy.deepcopy(value)))
-
-
-def _make_typed_dict(name, data):
-    return _finish(type(name, (dict,), _words(data)), data)
-
-
-def _finish(made, data):
-    made.__module__ = __name__
-    made._codeact_fields, made._codeact_signs = data["fields"], data["signs"]
-    return made
-
-
-def _make_enum(name, data):
-    bases = {"str": str, "int": int, "float": float}
-    made = _enum.Enum(
-        name, [tuple(member) for member in data["members"]], module=__name__, type=bases.get(data["base"])
-    )
-    made.__doc__ = data["doc"] or made.__doc__
-    return made
-
-
-def _words(data):
-    return {"__doc__": data["doc"]} if data["doc"] else {}
-
-
-_KINDS = {
-    "function": _make_function,
-    "dataclass": _make_dataclass,
-    "typed_dict": _make_typed_dict,
-    "enum": _make_enum,
-}
-
-
 def _type_of(text):
-    """The type with a name; another text stays a text."""
-    found = _NAMES.get(text) or globals().get(text)
-    return found if isinstance(found, type) or found is _typing.Any else _Type(text)
+    """Return the type with a name; another text stays a text."""
+    return _TYPES.get(text) or _Type(text)
 
 
 def _plain(value):
@@ -177,15 +121,6 @@ def _plain(value):
     return _plain_other(value)
 
 
-def _plain_object(value):
-    plain = {}
-    for attribute, key, _, sent in type(value)._codeact_fields:
-        item = getattr(value, attribute, None)
-        if sent == "always" or (sent == "given" and item is not None):
-            plain[key] = _plain(item)
-    return plain
-
-
 def _plain_key(key):
     key = _plain(key)
     return key if isinstance(key, (str, int, float, bool)) else str(key)
@@ -194,8 +129,6 @@ def _plain_key(key):
 def _plain_other(value):
     if isinstance(value, type):
         raise TypeError("the class %s can't be given to a host tool: give an object" % value.__name__)
-    if hasattr(value, "_codeact_fields"):
-        return _plain_object(value)
     if _dataclasses.is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in _dataclasses.fields(value)}
     if hasattr(value, "model_dump"):
@@ -241,125 +174,12 @@ def _with_base64(value):
     return value
 
 
-def _build(spec, value):
-    """Make what the signature says out of what JSON held; what does not fit stays as it is."""
-    if spec is None or value is None:
-        return value
+def _decoded(value):
+    """Decode a result that is bytes; anything else stays as it is."""
     try:
-        return _make(spec, value)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return _base64.urlsafe_b64decode(value)
+    except (TypeError, ValueError):
         return value
 
 
-def _make(spec, value):
-    kind = spec[0]
-    if kind in _SCALARS:
-        return _SCALARS[kind](value)
-    if kind == "union":
-        return _make_one_of(spec[1:], value)
-    if kind == "class":
-        return _make_object(globals()[spec[1]], value)
-    if kind == "enum":
-        return globals()[spec[1]](value)
-    if kind == "dict":
-        return {_build(spec[1], key): _build(spec[2], item) for key, item in value.items()}
-    return _make_sequence(kind, spec[1:], value)
-
-
-def _make_sequence(kind, specs, value):
-    if not isinstance(value, list):
-        raise TypeError
-    if kind == "tuple" and specs[-1:] != ["..."]:
-        return tuple(_build(spec, item) for spec, item in zip(specs, value))
-    return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind](
-        _build(specs[0], item) for item in value
-    )
-
-
-def _make_object(kind, value):
-    if not isinstance(value, dict):
-        raise TypeError
-    if issubclass(kind, dict):
-        specs = {key: spec for _, key, spec, _ in kind._codeact_fields}
-        return {key: _build(specs.get(key), item) for key, item in value.items()}
-    made = object.__new__(kind)
-    rest = dict(value)
-    for attribute, key, spec, _ in kind._codeact_fields:
-        setattr(made, attribute, _build(spec, rest.pop(key, None)))
-    for key, item in rest.items():
-        setattr(made, key, item)
-    return made
-
-
-def _make_one_of(specs, value):
-    for spec in specs:
-        if _fits(spec, value):
-            try:
-                return _make(spec, value) if spec is not None else value
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-                continue
-    return value
-
-
-def _fits(spec, value):
-    if spec is None:
-        return not isinstance(value, (dict, list))
-    if spec[0] == "class":
-        required, constants = globals()[spec[1]]._codeact_signs
-        return (
-            isinstance(value, dict)
-            and set(required) <= set(value)
-            and all(value[k] in c for k, c in constants if k in value)
-        )
-    return isinstance(
-        value, {"list": list, "set": list, "frozenset": list, "tuple": list, "dict": dict}.get(spec[0], object)
-    )
-
-
-def _make_duration(value):
-    if isinstance(value, (int, float)):
-        return _datetime.timedelta(seconds=value)
-    sign, years, days, hours, minutes, seconds = _DURATION.fullmatch(value).groups()
-    length = _datetime.timedelta(
-        days=int(years or 0) * 365 + int(days or 0),
-        hours=int(hours or 0),
-        minutes=int(minutes or 0),
-        seconds=float(seconds or 0),
-    )
-    return -length if sign else length
-
-
-def _iso(value):
-    # Python before 3.11 does not read the Z.
-    return value[:-1] + "+00:00" if value.endswith("Z") else value
-
-
-_SCALARS = {
-    "int": int,
-    "float": float,
-    "datetime": lambda value: _datetime.datetime.fromisoformat(_iso(value)),
-    "date": _datetime.date.fromisoformat,
-    "time": lambda value: _datetime.time.fromisoformat(_iso(value)),
-    "timedelta": _make_duration,
-    "path": _pathlib.Path,
-    "uuid": _uuid.UUID,
-    "decimal": _decimal.Decimal,
-    "bytes": lambda value: value.encode(),
-    "base64": _base64.b64decode,
-}
-
-_NAMES = {
-    "Any": _typing.Any,
-    "bool": bool,
-    "bytes": bytes,
-    "float": float,
-    "int": int,
-    "str": str,
-    "Decimal": _decimal.Decimal,
-    "Path": _pathlib.Path,
-    "UUID": _uuid.UUID,
-    "date": _datetime.date,
-    "datetime": _datetime.datetime,
-    "time": _datetime.time,
-    "timedelta": _datetime.timedelta,
-}
+_TYPES = {"Any": _typing.Any, "bool": bool, "bytes": bytes, "float": float, "int": int, "str": str}

@@ -1,43 +1,59 @@
-"""From what a tool returned to what JSON can hold, pictures set apart."""
+"""Converts what a tool returned to JSON values; pictures are taken out of it."""
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from autogen_core import Image
-from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
-from PIL.Image import Image as Picture
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer
 
 MAX_DEPTH = 20
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def to_answer(value: Any, origin: str, dump: Callable[[Any], Any] | None = None) -> ToolAnswer:
+def as_picture(value: Any) -> Any:
+    """Convert a Pillow image to a `Picture`; return anything else as it is."""
+    pillow = sys.modules.get("PIL.Image")  # where it was not imported, nothing is an image of its
+    if pillow is None or not isinstance(value, pillow.Image):
+        return value
+    file = io.BytesIO()
+    value.save(file, format="PNG", compress_level=1)
+    return Picture("image/png", file.getvalue(), value.size)
+
+
+def to_answer(
+    value: Any,
+    origin: str,
+    dump: Callable[[Any], Any] | None = None,
+    convert: Callable[[Any], Any] = as_picture,
+) -> ToolAnswer:
     """Make a tool's answer.
 
     Args:
         value: What the tool returned.
         origin: The tool's name, for the error.
-        dump: Writes a value of the annotated type as JSON has it; raises where it is of another type.
+        dump: Converts a value of the annotated type to JSON values; raises for one of another type.
+        convert: Called with each value; returns a `Picture` for what is one.
 
     Returns:
-        The answer; in its value, words stand where pictures were.
+        The answer; its value has a description in place of each picture.
 
     Raises:
-        TypeError: JSON can't hold it.
+        TypeError: JSON can't represent it.
     """
-    images: list[Image] = []
-    value = _without_images(value, images, 0)
-    if dump is not None and not images:
+    pictures: list[Picture] = []
+    value = _without_pictures(value, pictures, convert, 0)
+    if dump is not None and not pictures:
         try:
             return ToolAnswer(dump(value))
-        except Exception:  # noqa: BLE001, S110 - annotations are no promises: the value is written as what it is
+        except Exception:  # noqa: BLE001, S110 - annotations are no promises: the value is converted without them
             pass
     try:
-        return ToolAnswer(to_jsonable_python(value, by_alias=True, fallback=_fallback), tuple(images))
+        return ToolAnswer(to_jsonable_python(value, by_alias=True, fallback=_fallback), tuple(pictures))
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise TypeError(
             f"`{origin}` returned something that can't travel into the sandbox: {error}. Return what JSON can hold, a "
@@ -45,35 +61,27 @@ def to_answer(value: Any, origin: str, dump: Callable[[Any], Any] | None = None)
         ) from None
 
 
-def _without_images(value: Any, images: list[Image], depth: int) -> Any:
-    if isinstance(value, Image | Picture):
-        picture = value if isinstance(value, Image) else Image.from_pil(value)
-        images.append(picture)
-        return f"[image {len(images)}: {picture.image.width}×{picture.image.height} pixels]"
-    if isinstance(value, ImageResultContent | TextResultContent):
-        return _without_images(value.content, images, depth)
-    if isinstance(value, ToolResult):
-        return "\n".join(str(_without_images(part, images, depth)) for part in value.result)
+def _without_pictures(value: Any, pictures: list[Picture], convert: Callable[[Any], Any], depth: int) -> Any:
+    value = convert(value)
+    if isinstance(value, Picture):
+        pictures.append(value)
+        return f"[image {len(pictures)}: {_size(value)}]"
     if depth >= MAX_DEPTH or not isinstance(value, list | tuple | dict):
         return value
-    if not _may_hold_images(value.values() if isinstance(value, dict) else value):
+    items = list(value.values() if isinstance(value, dict) else value)
+    if _PLAIN.issuperset(map(type, items)):
         return value
-    known = len(images)
-    if isinstance(value, dict):
-        replaced: Any = {key: _without_images(item, images, depth + 1) for key, item in value.items()}
-    else:
-        replaced = [_without_images(item, images, depth + 1) for item in value]
-    return replaced if len(images) > known or _all_content(value) else value
+    replaced = [_without_pictures(item, pictures, convert, depth + 1) for item in items]
+    if all(old is new for old, new in zip(items, replaced, strict=True)):
+        return value
+    return dict(zip(value, replaced, strict=True)) if isinstance(value, dict) else replaced
 
 
-def _all_content(value: Any) -> bool:
-    return all(isinstance(item, ImageResultContent | TextResultContent) for item in value)
-
-
-def _may_hold_images(items: Any) -> bool:
-    # Most lists are of numbers or words, and may be long.
-    kinds = (Image, Picture, ImageResultContent, TextResultContent, list, tuple, dict)
-    return any(isinstance(item, kinds) for item in items)
+def _size(picture: Picture) -> str:
+    if picture.size is None:
+        return f"{picture.media_type}, {len(picture.data):,} bytes"
+    width, height = picture.size
+    return f"{width}×{height} pixels"
 
 
 def _fallback(value: Any) -> Any:

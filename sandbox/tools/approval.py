@@ -1,4 +1,4 @@
-"""Asking somebody whether a call to a host tool may be made."""
+"""Approval of calls to host tools."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_core import CancellationToken
-
 
 @dataclass(frozen=True)
 class ToolApprovalRequest:
-    """A call that waits for its approval; the tool gets arguments of its own, so changing these changes nothing.
+    """A call that waits for its approval; the tool gets a copy of the arguments, so changing these changes nothing.
 
     Args:
         name: The tool.
@@ -20,7 +18,6 @@ class ToolApprovalRequest:
         description: The tool's docstring.
         code: The block that calls it.
         language: The block's language.
-        cancellation_token: Cancelled when nobody waits for the answer any more.
     """
 
     name: str
@@ -29,7 +26,6 @@ class ToolApprovalRequest:
     description: str
     code: str
     language: str
-    cancellation_token: CancellationToken
 
 
 @dataclass(frozen=True)
@@ -38,12 +34,14 @@ class ToolApproval:
 
     Args:
         approved: Whether the call may be made.
-        reason: Why not, in a sentence that the calling code gets; may be empty for a yes.
+        reason: Why not, in a sentence that the calling code gets; may be empty if it is approved.
     """
 
     approved: bool
     reason: str = ""
 
 
-ApproveTool = Callable[[ToolApprovalRequest], Awaitable[ToolApproval]]
-"""Asked once for each call, also for several at the same time; a call is made only on a yes."""
+# Not typed with `ToolApprovalRequest`, so that a function may require a subclass that its caller adds fields with.
+ApproveTool = Callable[[Any], Awaitable[ToolApproval]]
+"""Called with a `ToolApprovalRequest` for each call, also for several at the same time, and cancelled when nobody waits for the
+answer any more; a call is made only if it is approved."""

@@ -1,4 +1,4 @@
-"""Runs host tools for the blocks of a sandbox: on a list, within limits, approved, cancelled with the block, recorded."""
+"""Runs host tools for the blocks of a sandbox: approved, within limits, recorded, and cancelled with the block."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autogen_core import CancellationToken, Image
-from autogen_core.code_executor import CodeBlock
-
-from autogen_codeact.executors.tools.host_tools import sources
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.limits import parse_size
+from autogen_codeact.sandbox.observers import BlockId, CallFinished, CallIntent, Observer, Recorder, notify
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
+from autogen_codeact.sandbox.tools.function import contained
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.payloads import (
     Request,
@@ -31,11 +29,13 @@ from autogen_codeact.sandbox.tools.payloads import (
     write_answer,
     write_error,
 )
-from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
+from autogen_codeact.sandbox.tools.stub import sources
+from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer, ToolArgumentError
 
 logger = logging.getLogger("autogen_codeact")
 
 CANCEL_GRACE_S = 1.0
+RECORD_TIMEOUT_S = 30.0
 _NUMBER = struct.Struct("!I")
 
 
@@ -58,33 +58,44 @@ class NotAllowed(Exception):
 
 
 class ToolBroker:
-    """Knows the tools, and what a block may do with them.
+    """The tools of a sandbox, and what a block may do with them.
 
     Args:
         tools: The tools.
         limits: How much a block may use.
-        approve: Asked before each call; None to allow all.
+        approve: Approves each call; None to allow all.
+        recorder: Keeps a record of the calls; None for no record.
+        observers: Watch the calls.
 
     Raises:
-        ValueError: Two tools have the same name, or one has a name that is none.
+        ValueError: Two tools have the same name, or one has an unusable name.
     """
 
-    def __init__(self, tools: Sequence[HostTool], limits: ToolLimits, approve: ApproveTool | None = None) -> None:
+    def __init__(
+        self,
+        tools: Sequence[HostTool],
+        limits: ToolLimits,
+        approve: ApproveTool | None = None,
+        recorder: Recorder | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
         self.tools: dict[str, HostTool] = {}
         self.limits = limits
         self.approve = approve
-        self.unasked: set[str] = set()
-        self.swap((), tools)
+        self.recorder = recorder
+        self.observers = tuple(observers)
+        self.without_approval: set[str] = set()
+        self.replace((), tools)
 
-    def swap(self, old: Sequence[HostTool], new: Sequence[HostTool]) -> None:
+    def replace(self, old: Sequence[HostTool], new: Sequence[HostTool]) -> None:
         """Replace some of the tools by others.
 
         Args:
-            old: Those that go.
-            new: Those that come.
+            old: The tools to remove.
+            new: The tools to add.
 
         Raises:
-            ValueError: Two tools have the same name, or one has a name that is none; nothing has changed.
+            ValueError: Two tools have the same name, or one has an unusable name; nothing has changed.
         """
         staying = {name: tool for name, tool in self.tools.items() if tool not in old}
         names = [*staying, *(tool.name for tool in new)]
@@ -95,26 +106,34 @@ class ToolBroker:
                 raise ValueError(f"{name!r} can't be the name of a host tool: use a Python name without a leading _")
         self.tools = {**staying, **{tool.name: tool for tool in new}}
 
-    def asks_for(self, tool: HostTool) -> ApproveTool | None:
-        """Who is asked before a call to a tool; None for nobody."""
-        return None if tool.name in self.unasked else self.approve
+    def approval_for(self, tool: HostTool) -> ApproveTool | None:
+        """Return what approves the calls to a tool; None if they need no approval."""
+        return None if tool.name in self.without_approval else self.approve
 
     def settings(self) -> dict[str, Any]:
-        """What the runner has to know when it starts."""
+        """Return the settings with which the runner starts."""
         return {
             "sources": sources(list(self.tools.values())),
             "in_flight": self.limits.in_flight,
             "call_bytes": parse_size(self.limits.call_bytes),
         }
 
-    def block(self, block: CodeBlock, context: RunContext) -> BlockCalls:
-        """Make what takes the calls of one block, on the running event loop."""
-        return BlockCalls(self, block, context)
+    def block(self, code: str, language: str, context: RunContext, block: BlockId = BlockId()) -> BlockCalls:  # noqa: B008
+        """Return what answers the calls of one block, on the running event loop.
+
+        Args:
+            code: The block.
+            language: Its language.
+            context: What its caller adds.
+            block: Which block it is, for recorder and observers.
+        """
+        return BlockCalls(self, code, language, context, block)
 
 
 @dataclass(eq=False)
 class _Call:
     number: int
+    position: int
     began: float
     name: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -122,9 +141,10 @@ class _Call:
     result: Any = None
     error: ErrorInfo | None = None
     duration_s: float = 0.0
-    images: tuple[Image, ...] = ()
+    images: tuple[Picture, ...] = ()
     error_bases: tuple[str, ...] = ()
-    token: CancellationToken = field(default_factory=CancellationToken)
+    intent: CallIntent | None = None
+    recording: asyncio.Lock = field(default_factory=asyncio.Lock)
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
 
@@ -134,76 +154,82 @@ class BlockCalls:
 
     Args:
         broker: The broker.
-        block: The block.
+        code: The block.
+        language: Its language.
         context: What its caller adds.
+        block: Which block it is.
     """
 
-    def __init__(self, broker: ToolBroker, block: CodeBlock, context: RunContext) -> None:
+    def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext, block: BlockId) -> None:
         self._broker = broker
-        self._limits = broker.limits
         self._block = block
+        self._limits = broker.limits
+        self._code, self._language = code, language
         self._loop = asyncio.get_running_loop()
-        # Tools see the context variables of who runs the block, not those of the connection's thread.
+        # Tools run with the context variables of the block's caller, not those of the connection's thread.
         self._context = contextvars.copy_context()
         self._caller = context
         self._send: Callable[[bytes], None] | None = None
         self._open: set[int] = set()
-        self._undone: set[int] = set()
+        self._cancelled: set[int] = set()
         self._calls: list[_Call] = []
         self._running: dict[int, _Call] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._records: set[asyncio.Task[None]] = set()
         self._ended = False
-        self._not_made = 0
+        self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
 
     @property
-    def ledger(self) -> tuple[ToolCall, ...]:
+    def log(self) -> tuple[ToolCall, ...]:
         """The calls so far, in the order they began."""
-        return tuple(_record(call) for call in self._calls)
+        return tuple(_tool_call(call) for call in self._calls)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the result has to say of them besides."""
-        if not self._not_made:
+        """Notes on the calls for the block's result."""
+        if not self._over_budget:
             return ()
-        return (f"{self._not_made:,} more calls to host tools were refused, because the block had used up its budget.",)
+        return (
+            f"{self._over_budget:,} more calls to host tools were refused, because the block had used up its budget.",
+        )
 
     def open(self, send: Callable[[bytes], None]) -> None:
-        """Learn how to answer."""
+        """Send answers with this function from now on."""
         self._send = send
 
     # In the connection's thread
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Take a call, or the word that nobody waits for one any more.
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame.
 
         Raises:
-            SandboxProtocolError: It is more than the limits allow.
+            SandboxProtocolError: The calls exceed the limits.
         """
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
         if kind == Frame.CANCEL_CALL:
-            if number in self._open and number not in self._undone:
-                self._undone.add(number)
-                self._hand_over(self._undo, number)
+            if number in self._open and number not in self._cancelled:
+                self._cancelled.add(number)
+                self._schedule(self._on_cancel, number)
             return
         if number in self._open or len(self._open) >= self._limits.in_flight:
             raise SandboxProtocolError("the sandbox sent more calls at once than its limits allow")
         self._open.add(number)
-        self._hand_over(self._take, number, payload[_NUMBER.size :])
+        self._schedule(self._on_call, number, payload[_NUMBER.size :])
 
-    def _hand_over(self, work: Callable[..., None], *arguments: Any) -> None:
-        # Where the loop has been closed, nobody waits for the block any more.
+    def _schedule(self, work: Callable[..., None], *arguments: Any) -> None:
+        # If the loop has been closed, the block's caller has gone.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(work, *arguments, context=self._context)
 
     # On the event loop
 
-    def _take(self, number: int, payload: bytes) -> None:
+    def _on_call(self, number: int, payload: bytes) -> None:
         if self._ended:
             return
-        call = _Call(number, time.monotonic())
+        call = _Call(number, len(self._calls) + 1, time.monotonic())
         if len(self._calls) >= self._limits.calls or self._bytes_in + len(payload) > parse_size(self._limits.bytes_in):
             self._refuse_for_budget(call)
             return
@@ -215,13 +241,13 @@ class BlockCalls:
         call.task.add_done_callback(self._tasks.discard)
 
     def _refuse_for_budget(self, call: _Call) -> None:
-        self._not_made += 1
+        self._over_budget += 1
         limits = self._limits
         reason = f"a block may make {limits.calls:,} calls to host tools with {limits.bytes_in} of arguments, and has made them"
         self._answer(call.number, write_error("ToolBudgetExceeded", reason, ["RuntimeError"]))
 
     async def _serve(self, call: _Call, payload: bytes) -> None:
-        """Make one call; nothing that a tool raises gets past this."""
+        """Make one call; all exceptions of a tool end here."""
         try:
             request = await self._read(call, payload)
             answers = self._caller.answers
@@ -234,7 +260,7 @@ class BlockCalls:
             if call.outcome is None:
                 call.images = tuple(answer.images)
                 self._bytes_out += len(body)
-                self._settle(call, "ok", body, result)
+                self._finish(call, "ok", body, result)
         except NotAllowed as error:
             self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.refused)
         except BaseException as error:  # noqa: BLE001 - SystemExit and its like would end the host's loop
@@ -261,30 +287,30 @@ class BlockCalls:
         return request
 
     async def _make(self, call: _Call, request: Request) -> ToolAnswer:
-        """See whether the call may be made, and make it."""
+        """Make a call if it is approved and recorded."""
         tool = self._caller.tools.get(request.name) or self._broker.tools.get(request.name)
         if tool is None:
             known = ", ".join(self._broker.tools)
             raise NotAllowed(
                 "UnknownTool", f"there is no host tool {request.name[:200]!r}; there are: {known}", "NameError"
             )
-        approve = self._broker.asks_for(tool)
+        approve = self._broker.approval_for(tool)
         if approve is not None:
-            block, token = self._block, call.token
-            asked = ToolApprovalRequest(
-                tool.name, request.copies[2], tool.signature, tool.description, block.code, block.language, token
+            waiting = ToolApprovalRequest(
+                tool.name, request.copies[2], tool.signature, tool.description, self._code, self._language
             )
-            await self._ask(approve, asked)
+            await self._approve(approve, waiting)
+        await self._record_intent(call)
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
-        return await tool.run(request.copies[1], call.token)
+        return await tool.run(request.copies[1])
 
-    async def _ask(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
+    async def _approve(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
         try:
             answer = await approve(request)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            logger.exception("asking for the approval of a call to the host tool %s failed", request.name)
+            logger.exception("the approval of a call to the host tool %s failed", request.name)
             kind, message, _ = describe_error(error)
             raise NotAllowed("ToolRefused", f"it could not be approved: {kind}: {message}") from None
         if not isinstance(answer, ToolApproval):
@@ -292,69 +318,115 @@ class BlockCalls:
         if answer.approved is not True:
             raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
 
+    async def _record_intent(self, call: _Call) -> None:
+        call.intent = self._intent(call)
+        recorder = self._broker.recorder
+        if recorder is not None:
+            try:
+                async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
+                    await contained(recorder.call_starting(call.intent))
+            except Exception as error:  # noqa: BLE001 - of the caller's own code
+                raise NotAllowed("ToolRefused", f"it was not made, because {_not_recorded(call, error)}") from None
+            if call.outcome is not None:  # cancelled, and the recorder took no notice
+                raise asyncio.CancelledError
+        notify(self._broker.observers, "call_started", call.intent)
+
+    def _intent(self, call: _Call) -> CallIntent:
+        return CallIntent(self._block, call.position, call.name, call.arguments)
+
     def _out_of_time(self, call: _Call) -> None:
         text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"
         self._fail(call, "timeout", "TimeoutError", text, ["TimeoutError"])
-        self._call_off(call)
+        self._cancel(call)
 
-    def _undo(self, number: int) -> None:
+    def _on_cancel(self, number: int) -> None:
         call = self._running.get(number)
         if call is not None:
             self._fail(call, "cancelled", "CancelledError", "the code did not wait for it any more", [])
-            self._call_off(call)
+            self._cancel(call)
 
     def _fail(
         self, call: _Call, outcome: CallOutcome, kind: str, message: str, bases: list[str], *, refused: bool = False
     ) -> None:
         if call.outcome is None:
             call.error, call.error_bases = ErrorInfo(kind, message), tuple(bases)
-            self._settle(call, outcome, write_error(kind, message, bases, refused=refused))
+            self._finish(call, outcome, write_error(kind, message, bases, refused=refused))
 
-    def _settle(self, call: _Call, outcome: CallOutcome, body: bytes, result: Any = None) -> None:
-        """Write down how it ended, once, and answer."""
+    def _finish(self, call: _Call, outcome: CallOutcome, body: bytes, result: Any = None) -> None:
+        """Set how it ended, once, and answer when that is recorded."""
         call.outcome, call.result = outcome, result
         call.duration_s = time.monotonic() - call.began
         if call.timer is not None:
             call.timer.cancel()
         del self._running[call.number]
+        if self._broker.recorder is None or self._caller.answers is not None:
+            self._deliver(call, body)
+            return
+        record = self._loop.create_task(self._record(call, body, self._broker.recorder))
+        self._records.add(record)
+        record.add_done_callback(self._records.discard)
+
+    async def _record(self, call: _Call, body: bytes, recorder: Recorder) -> None:
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
+                await contained(recorder.call_finished(self._finished(call)))
+        except Exception as error:  # noqa: BLE001 - of the caller's own code
+            message = f"the host tool has run, but {_not_recorded(call, error)}"
+            if call.outcome == "ok":
+                call.outcome, call.result, call.images = "error", None, ()
+                call.error, call.error_bases = ErrorInfo("RuntimeError", message), ("RuntimeError",)
+                body = write_error("RuntimeError", message, ["RuntimeError"])
+        self._deliver(call, body)
+
+    def _finished(self, call: _Call) -> CallFinished:
+        return CallFinished(call.intent or self._intent(call), _tool_call(call))
+
+    def _deliver(self, call: _Call, body: bytes) -> None:
         if self._caller.on_call is not None:
-            self._caller.on_call(_record(call))
+            self._caller.on_call(_tool_call(call))
+        if self._broker.observers and self._caller.answers is None:
+            notify(self._broker.observers, "call_finished", self._finished(call))
         if not self._ended:
             self._answer(call.number, body)
 
     def _answer(self, number: int, body: bytes) -> None:
         assert self._send is not None
-        self._undone.discard(number)
+        self._cancelled.discard(number)
         self._open.discard(number)
         self._send(_NUMBER.pack(number) + body)
 
-    def _call_off(self, call: _Call) -> None:
-        """Cancel what may not even notice."""
-        try:
-            call.token.cancel()
-        except Exception:
-            logger.exception("calling off the host tool %s failed", call.name)
+    def _cancel(self, call: _Call) -> None:
         if call.task is not None:
             call.task.cancel()
 
     def end(self) -> None:
-        """Call off what runs; nothing is answered any more."""
+        """Cancel the calls that run, and answer nothing any more."""
         self._ended = True
         for call in list(self._running.values()):
             self._fail(call, "cancelled", "CancelledError", "the block ended first", [])
-            self._call_off(call)
+            self._cancel(call)
 
     async def close(self) -> None:
-        """End, and give tools a moment to clean up; one that goes on all the same is left alone."""
+        """Cancel the calls, give their tools a second to clean up, and wait until all calls are recorded."""
         self.end()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CANCEL_GRACE_S)
+        if self._records:
+            await asyncio.wait(self._records, timeout=RECORD_TIMEOUT_S)
         for call in self._calls:
             if call.task is not None and not call.task.done():
                 logger.warning("the host tool %s goes on though its block has ended", call.name)
 
 
-def _record(call: _Call) -> ToolCall:
+def _not_recorded(call: _Call, error: Exception) -> str:
+    logger.exception("recording a call to the host tool %s failed", call.name)
+    kind, message, _ = describe_error(error)
+    if isinstance(error, TimeoutError) and not message:
+        return f"it was not recorded within {RECORD_TIMEOUT_S:g} s"
+    return f"it could not be recorded: {kind}: {message}"
+
+
+def _tool_call(call: _Call) -> ToolCall:
     outcome = call.outcome or "cancelled"
     return ToolCall(
         call.name,

@@ -1,7 +1,7 @@
 """JSON schemas of third-party tools: normalized and validated once; arguments are checked within limits.
 
 The `jsonschema` library does the checks. Nothing is fetched. Regular expressions, and keywords that depend on them, are not
-evaluated, because that could run for ever: the tool has to check them.
+evaluated, because a check could take forever: the tool has to check them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from autogen_codeact.sandbox.tools.payloads import aside
+from autogen_codeact.sandbox.tools.payloads import offload
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -30,7 +30,7 @@ MAX_DEPTH = 60
 # About a second in a thread, for arguments and a schema designed to take long.
 MAX_STEPS = 400_000
 # Limit for checks on the event loop.
-FEW_STEPS = 2000
+MAX_STEPS_ON_LOOP = 2000
 CHARS_A_STEP = 16
 MAX_PROBLEMS = 6
 
@@ -104,9 +104,9 @@ class ArgumentSchema:
             What is wrong with them, in sentences; empty if they are valid.
         """
         try:
-            return self._problems(arguments, FEW_STEPS)
+            return self._problems(arguments, MAX_STEPS_ON_LOOP)
         except _TooMuch:
-            return await aside(True, lambda: self._all_problems(arguments))
+            return await offload(True, lambda: self._all_problems(arguments))
 
     def _all_problems(self, arguments: Mapping[str, Any]) -> list[str]:
         try:
@@ -250,7 +250,7 @@ def _unique_items(validator: Any, unique: Any, instance: Any, schema: Any) -> It
             yield ValidationError("must hold each item once")
 
 
-_WORDS = {
+_MESSAGES = {
     "type": "must be of type {}",
     "enum": "must be one of {}",
     "const": "must be {}",
@@ -270,22 +270,22 @@ _show.maxlevel = 3
 
 
 def _sentences(error: Any) -> list[str]:
-    place = _place(error)
+    path = _path(error)
     value, instance = error.validator_value, error.instance
     if error.validator == "required" and isinstance(value, list):
-        return [f"{_within(place, key)} is missing" for key in value if key not in instance]
+        return [f"{_within(path, key)} is missing" for key in value if key not in instance]
     if error.validator == "additionalProperties" and value is False:
         known = error.schema.get("properties", {})
-        return [f"{_within(place, key)} is not known" for key in instance if key not in known]
+        return [f"{_within(path, key)} is not known" for key in instance if key not in known]
     if error.validator in ("anyOf", "oneOf") and error.context:
         first = {each.schema_path[0]: _sentences(each)[0] for each in reversed(error.context)}
-        return [f"{place} fits none of its types: {'; or '.join(first[key] for key in sorted(first))}"]
+        return [f"{path} fits none of its types: {'; or '.join(first[key] for key in sorted(first))}"]
     shown = _show.repr(instance)
-    if error.validator in _WORDS:
-        return [f"{place or 'the arguments'} {_WORDS[error.validator].format(_limit(error))}, not {shown}"]
+    if error.validator in _MESSAGES:
+        return [f"{path or 'the arguments'} {_MESSAGES[error.validator].format(_limit(error))}, not {shown}"]
     if error.validator == "uniqueItems":
-        return [f"{place} {error.message}"]
-    return [f"{place or 'the arguments'} must fit {error.validator} of the tool's JSON schema, not {shown}"]
+        return [f"{path} {error.message}"]
+    return [f"{path or 'the arguments'} must fit {error.validator} of the tool's JSON schema, not {shown}"]
 
 
 def _limit(error: Any) -> str:
@@ -301,16 +301,16 @@ def _limit(error: Any) -> str:
 def _complaint(error: Exception) -> str:
     if not isinstance(error, SchemaError):
         return "it refers to itself" if isinstance(error, RecursionError) else str(error)[:200]
-    return f"{_place(error) or 'the schema'}: {error.message[:200]}"
+    return f"{_path(error) or 'the schema'}: {error.message[:200]}"
 
 
-def _place(error: Any) -> str:
-    place = ""
+def _path(error: Any) -> str:
+    path = ""
     for part in error.absolute_path:
-        place = f"{place}[{part}]" if isinstance(part, int) else _within(place, part)
-    return place
+        path = f"{path}[{part}]" if isinstance(part, int) else _within(path, part)
+    return path
 
 
-def _within(place: str, key: Any) -> str:
+def _within(path: str, key: Any) -> str:
     shown = str(key)[:100]
-    return f"{place}.{shown}" if place else shown
+    return f"{path}.{shown}" if path else shown

@@ -16,22 +16,22 @@ MOST_BYTES_OF_AN_ANSWER = MAX_PAYLOAD - 64 * 1024
 def _at_most(most: int) -> AfterValidator:
     def check(size: str | int) -> str | int:
         if parse_size(size) > most:
-            raise ValueError(f"at most {most:,} bytes fit on the way between the sandbox and the host")
+            raise ValueError(f"at most {most:,} bytes can be sent between the sandbox and the host")
         return size
 
     return AfterValidator(check)
 
 
 class ToolLimits(BaseModel):
-    """How much of the host a block may use through its tools; what is over it raises an exception in the block.
+    """How much of the host a block may use through its tools; a call beyond it raises an exception in the block.
 
     Args:
         calls: Calls of one block. Default 10,000.
         in_flight: Calls of one block that are worked on at the same time; the others wait. Default 16.
         call_bytes: Size of one call's name and arguments as JSON; at most 4m. Default 1m.
         answer_bytes: Size of one result as JSON; at most nearly 8m. Default 4m.
-        bytes_in: Size of all calls of one block; the ledger keeps them. Default 16m.
-        bytes_out: Size of all results that one block gets; the ledger keeps them too. Default 64m.
+        bytes_in: Size of all calls of one block; the call log keeps them. Default 16m.
+        bytes_out: Size of all results that one block gets; the call log keeps them, too. Default 64m.
         seconds: Seconds that one call may take, without the time for its approval. Default 60.
     """
 

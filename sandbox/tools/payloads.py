@@ -1,6 +1,6 @@
-"""Calls and answers as JSON: read without trust, written within bounds, and never for long on the event loop.
+"""Calls and answers as JSON: parsed as untrusted input, serialized within limits, and large ones not on the event loop.
 
-The C code that reads and writes JSON lets no other thread run meanwhile, so what would take it long is left to Python.
+The C code that parses and serializes JSON lets no other thread run meanwhile, so large values are processed in Python.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
 # One thread for all: each such thread delays the event loop through the interpreter lock, and several are not faster.
-_LANE = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
+_EXECUTOR = ThreadPoolExecutor(1, thread_name_prefix="tool-values")
 # Bytes serialized or parsed at a time, because no other thread runs during that.
 PIECE = 32 * 1024
 PIECE_ITEMS = 500
@@ -42,11 +42,11 @@ _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 @dataclass(frozen=True)
 class Request:
-    """What a call asks for.
+    """A call.
 
     Args:
         name: The tool.
-        copies: The arguments by name, as often as was asked: who gets one may change it.
+        copies: Copies of the arguments by name; each may be changed by its user.
     """
 
     name: str
@@ -64,9 +64,9 @@ async def read_call(payload: bytes, copies: int) -> Request:
         The call.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is malformed.
     """
-    return await aside(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
+    return await offload(len(payload) > SMALL_BYTES, lambda: _read_call(payload, copies))
 
 
 def _read_call(payload: bytes, copies: int) -> Request:
@@ -84,7 +84,7 @@ def _read_call(payload: bytes, copies: int) -> Request:
 
 
 def _decode(payload: bytes, most: float = math.inf) -> Any:
-    """Read JSON, with at most so many lists and objects in it."""
+    """Parse JSON with a limited number of lists and objects."""
     if payload.count(b"[") + payload.count(b"{") <= MOST_CONTAINERS:
         return from_json(payload)
     check_nesting(payload, MAX_NESTING)
@@ -113,7 +113,7 @@ async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     """Write a result.
 
     Args:
-        value: What the tool gave back.
+        value: What the tool returned.
         limit: Bytes that it may have.
 
     Returns:
@@ -123,7 +123,7 @@ async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
         ValueError: It is too large.
         TypeError: JSON can't hold it.
     """
-    return await aside(not is_small(value), lambda: _write_answer(value, limit))
+    return await offload(not is_small(value), lambda: _write_answer(value, limit))
 
 
 def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
@@ -276,6 +276,6 @@ def traceback_of(error: BaseException) -> str:
     return "".join(char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text.rstrip())
 
 
-async def aside(needed: bool, work: Callable[[], T]) -> T:
-    """Do it in a thread where it may take long."""
-    return await asyncio.get_running_loop().run_in_executor(_LANE, work) if needed else work()
+async def offload(needed: bool, work: Callable[[], T]) -> T:
+    """Run a function, in a thread if that is needed because it may take long."""
+    return await asyncio.get_running_loop().run_in_executor(_EXECUTOR, work) if needed else work()

@@ -1,22 +1,26 @@
-"""Stubs: a host tool as the sandbox and the model see it, with signature, docstring and the classes it uses.
+"""Stubs: a host tool as the sandbox and the model see it, with signature and docstring.
 
-The sandbox gets all of that as data, and builds functions and classes from it (sandbox/runner/tool_values.py): names, types
-and texts come from third-party schemas, and none of them may become code.
+The sandbox gets all of that as data, and builds a function from it (sandbox/runner/tool_values.py): names, types and texts come
+from third-party schemas, and none of them may become code.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.tools.classes import ClassText
-from autogen_codeact.sandbox.tools.shapes import Shape
+from autogen_codeact.sandbox.tools.names import parameter_name
+from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.tools.type_text import TypeTexts, is_nullable, note_of, required_by, shown_default
 
 _KINDS = inspect.Parameter
+_BYTES = re.compile(r"\bbytes\b")
 SHARED = "_stubs"
 """The name of the code that makes stubs in the module of host tools."""
 
@@ -28,7 +32,7 @@ class Parameter:
     Args:
         name: Its name in Python.
         key: Its name for the host.
-        shape: Its type, or None where that is not known.
+        type: Its type as an annotation, or None where that is not known.
         default: Its default as the signature shows it, or None if it is required.
         values: The default as the only item, a JSON value; empty if only the host knows it.
         omitted: Whether None counts as not given.
@@ -38,7 +42,7 @@ class Parameter:
 
     name: str
     key: str
-    shape: Shape | None
+    type: str | None
     default: str | None = None
     values: tuple[Any, ...] = ()
     omitted: bool = False
@@ -54,14 +58,12 @@ class Stub:
         name: Its name.
         signature: Its parameters and result.
         description: Its docstring.
-        classes: The classes that it uses.
         data: The function, as data.
     """
 
     name: str
     signature: str
     description: str
-    classes: tuple[ClassText, ...]
     data: dict[str, Any]
 
 
@@ -69,6 +71,8 @@ class StubbedTool:
     """A host tool that has a stub."""
 
     stub: Stub
+    origin: str
+    """Where it comes from, for errors."""
 
     @property
     def name(self) -> str:
@@ -86,24 +90,38 @@ class StubbedTool:
         return self.stub.description
 
     @property
-    def classes(self) -> tuple[ClassText, ...]:
-        """The classes that it uses."""
-        return self.stub.classes
-
-    @property
-    def source(self) -> Stub:
+    def source(self) -> Mapping[str, Any]:
         """Its definition for the sandbox."""
-        return self.stub
+        return self.stub.data
+
+
+def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]:
+    """Write the definitions from which the sandbox makes tools.
+
+    Args:
+        tools: The tools.
+
+    Returns:
+        Name and definition of each: the source of a tool that brings its own, the data of a stub, and before the first stub the
+        code that builds stubs.
+    """
+    written: dict[str, str | dict[str, Any]] = {}
+    for tool in tools:
+        if isinstance(tool.source, str):
+            written[tool.name] = tool.source
+        else:
+            written.setdefault(SHARED, _stub_builder())
+            written[tool.name] = dict(tool.source)
+    return list(written.items())
 
 
 @cache
-def values_source() -> str:
-    """The code that makes stubs, the same for all of them."""
+def _stub_builder() -> str:
     return (Path(__file__).parents[1] / "runner" / "tool_values.py").read_text(encoding="utf-8")
 
 
 def write_stub(
-    name: str, parameters: Sequence[Parameter], result: Shape | None, description: str, classes: Iterable[ClassText]
+    name: str, parameters: Sequence[Parameter], result: str | None, description: str, classes: Sequence[str] = ()
 ) -> Stub:
     """Write a tool's stub.
 
@@ -111,40 +129,74 @@ def write_stub(
         name: Its name in Python.
         parameters: Its parameters.
         result: The type of its result, or None where that is not known.
-        description: What it does; the meaning of parameters is added where it isn't told.
-        classes: The classes that it uses.
+        description: What it does; parameters that it does not mention are described after it.
+        classes: Descriptions of the dicts that the types name.
     """
     ordered = _ordered(parameters)
-    arrow = f" -> {result.text}" if result is not None else ""
-    text = _with_parameters(description, ordered)
-    data = {
-        "kind": "function",
-        "doc": text,
-        "parameters": list(map(_data, ordered)),
-        "type": result.text if result is not None else None,
-        "spec": result.spec if result is not None else None,
-    }
-    return Stub(name, f"({_listed(ordered)}){arrow}", text, tuple(classes), data)
+    text = "\n\n".join(filter(None, [_with_parameters(description, ordered), *dict.fromkeys(classes)]))
+    is_bytes = result in ("bytes", "bytes | None")
+    if result is not None and not is_bytes:
+        result = _BYTES.sub("str", result)  # within other values they arrive as base64
+    data = {"doc": text, "parameters": list(map(_data, ordered)), "type": result, "bytes": is_bytes}
+    arrow = f" -> {result}" if result is not None else ""
+    return Stub(name, f"({_listed(ordered)}){arrow}", text, data)
+
+
+def parameters_of(schema: Mapping[str, Any], texts: TypeTexts, tool: str) -> list[Parameter]:
+    """Read the parameters of a tool from the schema of its arguments.
+
+    Args:
+        schema: The schema.
+        texts: Writes the types.
+        tool: The tool's name, for errors.
+
+    Raises:
+        ValueError: Two would have the same name in Python.
+    """
+    needed = required_by(schema)
+    parameters = [
+        _parameter(key, each if isinstance(each, Mapping) else {}, texts, needed=key in needed)
+        for key, each in schema.get("properties", {}).items()
+    ]
+    for name, number in Counter(each.name for each in parameters).items():
+        if number > 1:
+            raise ValueError(
+                f"Two parameters of the tool `{tool}` would both be `{name}` in Python; rename one of them."
+            )
+    return parameters
+
+
+def _parameter(key: str, schema: Mapping[str, Any], texts: TypeTexts, *, needed: bool) -> Parameter:
+    text = texts.of(schema, key)
+    default = schema.get("default")
+    return Parameter(
+        name=parameter_name(key),
+        key=key,
+        type=text,
+        default=None if needed else shown_default({"default": default}),
+        values=(default,),
+        omitted=not needed and default is None and ("default" not in schema or not is_nullable(text)),
+        description=note_of(schema),
+    )
 
 
 def _ordered(parameters: Sequence[Parameter]) -> list[Parameter]:
-    """Python wants those without a default ahead of the others, unless they are given by keyword only."""
+    """Sort those without a default before the others, as Python requires, unless they are passed by keyword only."""
     return sorted(
         parameters, key=lambda each: (each.kind, each.kind != _KINDS.KEYWORD_ONLY and each.default is not None)
     )
 
 
 def _data(parameter: Parameter) -> dict[str, Any]:
-    shape = parameter.shape
     return {
         "name": parameter.name,
         "key": parameter.key,
         "kind": parameter.kind.name,
-        "type": shape.text if shape is not None else None,
+        "type": parameter.type,
         "default": parameter.default,
         "values": parameter.values,
         "omitted": parameter.omitted,
-        "bytes": shape is not None and "'base64'" in repr(shape.spec),
+        "bytes": bool(_BYTES.search(parameter.type or "")),
     }
 
 
@@ -163,10 +215,10 @@ def _listed(parameters: Sequence[Parameter]) -> str:
 
 
 def _shown(parameter: Parameter) -> str:
-    if parameter.shape is None:
+    if parameter.type is None:
         return parameter.name if parameter.default is None else f"{parameter.name}={parameter.default}"
     default = "" if parameter.default is None else f" = {parameter.default}"
-    return f"{parameter.name}: {parameter.shape.text}{default}"
+    return f"{parameter.name}: {parameter.type}{default}"
 
 
 def _with_parameters(description: str, parameters: Sequence[Parameter]) -> str:

@@ -1,7 +1,7 @@
 """Asking the person at the terminal, one question at a time, so that an answer counts for one question only.
 
-Sandboxed code decides when it asks and when it withdraws a question. So input typed before a question could be read does not
-count, and after a withdrawn question a yes must include the code from the new prompt.
+Sandboxed code decides when a question is asked and withdrawn. So input typed before a question could be read does not count, and
+after a withdrawn question a yes must include the code from the new prompt.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-_TURN = threading.Lock()
-PATIENCE_S = 0.05
+_LOCK = threading.Lock()
+POLL_S = 0.05
 QUIET_S = 0.5
 """Seconds between a question and its prompt; input typed until then is discarded."""
 MAX_LINE_BYTES = 64 * 1024
@@ -35,8 +35,8 @@ class _Screen:
     """Whether the last question was withdrawn, so that the person may still be answering it."""
 
 
-def _nobody(_: str) -> None:
-    """Who need not hear the answer early."""
+def _ignore(_: str) -> None:
+    """Do nothing with an answer."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Question:
 
 
 async def ask(
-    question: Question, skip: Callable[[], bool] = lambda: False, heard: Callable[[str], None] = _nobody
+    question: Question, skip: Callable[[], bool] = lambda: False, on_answer: Callable[[str], None] = _ignore
 ) -> str:
     """Ask, and wait for a line.
 
     Args:
         question: The question.
         skip: Called before this question is shown; returns whether an earlier answer already allows the call.
-        heard: Called with the line, in a thread, before the next question is shown.
+        on_answer: Called with the line, in a thread, before the next question is shown.
 
     Returns:
         The line, without its line end and the code; "y" if the question was skipped.
@@ -77,7 +77,7 @@ async def ask(
     """
     if not sys.stdin or not sys.stdin.isatty():
         raise EOFError(NO_TERMINAL)
-    called_off = threading.Event()
+    cancelled = threading.Event()
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     loop = asyncio.get_running_loop()
 
@@ -91,9 +91,9 @@ async def ask(
     def work() -> None:
         line, error = None, None
         try:
-            line = _ask_in_turn(question, skip, heard, called_off)
-        except Exception as problem:  # noqa: BLE001 - it is the caller's
-            error = problem
+            line = _ask_alone(question, skip, on_answer, cancelled)
+        except Exception as raised:  # noqa: BLE001 - passed to the caller
+            error = raised
         with contextlib.suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(settle, line, error)
 
@@ -102,46 +102,46 @@ async def ask(
     try:
         return await answer
     finally:
-        called_off.set()
+        cancelled.set()
 
 
-def _ask_in_turn(
-    question: Question, skip: Callable[[], bool], heard: Callable[[str], None], called_off: threading.Event
+def _ask_alone(
+    question: Question, skip: Callable[[], bool], on_answer: Callable[[str], None], cancelled: threading.Event
 ) -> str | None:
-    while not _TURN.acquire(timeout=PATIENCE_S):
-        if called_off.is_set():
+    while not _LOCK.acquire(timeout=POLL_S):
+        if cancelled.is_set():
             return None
     try:
-        if called_off.is_set():
+        if cancelled.is_set():
             return None
         if skip():
             return "y"
-        line = _ask(question, called_off)
+        line = _ask(question, cancelled)
         if line is not None:
-            heard(line)
+            on_answer(line)
         return line
     finally:
-        _TURN.release()
+        _LOCK.release()
 
 
-def _ask(question: Question, called_off: threading.Event) -> str | None:
+def _ask(question: Question, cancelled: threading.Event) -> str | None:
     """Ask; None if the question was withdrawn."""
     terminal = _Terminal()
     code = f"{secrets.randbelow(900) + 100}" if _Screen.withdrawn else ""
     _Screen.withdrawn = True  # until there is an answer
     _show(question.text)
-    if called_off.wait(QUIET_S):
+    if cancelled.wait(QUIET_S):
         _withdraw(question, terminal)
         return None
     needed = f"[an earlier question was withdrawn: a yes to this one needs a code, such as: y {code}]\n" if code else ""
-    ends = None if question.timeout is None else time.monotonic() + question.timeout
+    deadline = None if question.timeout is None else time.monotonic() + question.timeout
     while True:
-        terminal.forget_typed()
+        terminal.discard_input()
         _show(needed + question.prompt)
-        line = terminal.read_line(ends, called_off)
+        line = terminal.read_line(deadline, cancelled)
         if line is None:
             _withdraw(question, terminal)
-            if not called_off.is_set():
+            if not cancelled.is_set():
                 raise TimeoutError
             return None
         answer = line.strip().removesuffix(code).rstrip()
@@ -151,7 +151,7 @@ def _ask(question: Question, called_off: threading.Event) -> str | None:
 
 
 def _withdraw(question: Question, terminal: _Terminal) -> None:
-    terminal.forget_typed()
+    terminal.discard_input()
     _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n")
 
 
@@ -167,20 +167,20 @@ class _Terminal:
             self._fd = sys.stdin.fileno()
         except (OSError, ValueError):
             raise EOFError(CLOSED) from None
-        self.forget_typed()
+        self.discard_input()
 
-    def forget_typed(self) -> None:
+    def discard_input(self) -> None:
         """Discard typed input, also a partial line."""
         try:
             termios.tcflush(self._fd, termios.TCIFLUSH)
         except (termios.error, OSError, ValueError):
             raise EOFError(CLOSED) from None
 
-    def read_line(self, ends: float | None, called_off: threading.Event) -> str | None:
+    def read_line(self, deadline: float | None, cancelled: threading.Event) -> str | None:
         """Wait for a line; None after the deadline or if the question was withdrawn."""
         typed = b""
-        while not called_off.is_set() and (ends is None or time.monotonic() < ends):
-            if not select.select([self._fd], [], [], PATIENCE_S)[0]:
+        while not cancelled.is_set() and (deadline is None or time.monotonic() < deadline):
+            if not select.select([self._fd], [], [], POLL_S)[0]:
                 continue
             try:
                 piece = os.read(self._fd, 4096)

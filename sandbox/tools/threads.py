@@ -21,7 +21,7 @@ Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class Threads:
-    """A few daemon threads, made when they are needed; they end when nothing has come for a while.
+    """A few daemon threads, started when they are needed; they end when they have been idle for a while.
 
     A function that is running can't be stopped: its thread stays taken until it returns.
 
@@ -45,13 +45,13 @@ class Threads:
             What it returned.
 
         Raises:
-            Exception: What it raised; in place of what would end a thread or a program, a RuntimeError.
+            Exception: What it raised; a RuntimeError in place of an exception that would end a thread or a program.
         """
         job: Future[T] = Future()
         self._jobs.put((job, partial(contextvars.copy_context().run, function)))
         with self._lock:
             if self._idle:
-                self._idle -= 1  # it counts on that thread
+                self._idle -= 1  # that thread will take it
             elif self._alive < self._most:
                 self._alive += 1
                 threading.Thread(target=self._work, name="codeact-tool", daemon=True).start()
@@ -88,7 +88,7 @@ class Threads:
             if self._idle:
                 self._idle -= 1
                 return None
-        return self._jobs.get()  # somebody counts on this thread
+        return self._jobs.get()  # a caller relies on this thread
 
     def close(self) -> None:
         """Let the threads end as soon as they have nothing to do; a later call makes new ones."""
@@ -103,7 +103,7 @@ def _do(job: Future[Any], function: Callable[[], Any]) -> None:
         return
     try:
         value = function()
-    except Exception as error:  # noqa: BLE001 - it is the caller's
+    except Exception as error:  # noqa: BLE001 - passed to the caller
         job.set_exception(error)
     except BaseException as error:  # noqa: BLE001 - on its way into the event loop it would end that
         job.set_exception(RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")))

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from autogen_core import CancellationToken, Image
 
-if TYPE_CHECKING:
-    from autogen_codeact.sandbox.tools.stub import Stub
+@dataclass(frozen=True)
+class Picture:
+    """A picture in a tool's result.
+
+    Args:
+        media_type: Its type, such as `image/png`.
+        data: The file.
+        size: Width and height in pixels, where they are known.
+    """
+
+    media_type: str
+    data: bytes
+    size: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """What a tool gave back.
+    """What a tool returned.
 
     Args:
-        value: The value that the calling code gets; what JSON can hold.
-        images: Pictures that came with it, for a model that can see.
+        value: The value that the calling code gets; what JSON can represent.
+        images: Pictures that came with it, for a model with vision.
     """
 
     value: Any
-    images: tuple[Image, ...] = ()
+    images: tuple[Picture, ...] = ()
 
 
 class ToolArgumentError(TypeError):
-    """The arguments of a call do not fit the tool; the message says which, in words for who wrote the call."""
+    """The arguments of a call do not fit the tool; the message says which, for the author of the calling code."""
 
 
 class HostTool(Protocol):
@@ -48,20 +58,19 @@ class HostTool(Protocol):
         ...
 
     @property
-    def source(self) -> str | Stub:
-        """Python 3.8 source that defines the function in the sandbox, or a stub from which it is built there.
+    def source(self) -> str | Mapping[str, Any]:
+        """Python 3.8 source that defines the function in the sandbox, or the data of a stub that is built there.
 
         The source is run in the sandbox before any block: it must not contain text of third parties. The function's body passes
         the arguments by name to `_call(name, arguments)` and returns its result, both as JSON values.
         """
         ...
 
-    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
-        """Check the arguments and run it.
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Check the arguments and run it. The task is cancelled when nobody waits for the result any more.
 
         Args:
-            arguments: By name, as JSON gave them.
-            cancellation_token: Cancelled when the calling block has ended.
+            arguments: By name, as JSON values.
 
         Returns:
             Its answer.

@@ -4,17 +4,16 @@ import builtins
 import inspect
 import json
 import types
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from autogen_core import CancellationToken
-from autogen_core.tools import TextResultContent, ToolResult, ToolSchema, Workbench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autogen_codeact.executors.tools.host_tools import HostTools, sources
+from autogen_codeact.executors.tools.host_tools import HostTools
+from autogen_codeact.sandbox.tools.stub import sources
 
+from ..executors.shelf import Shelf
 from .lag import MOST_EXCESS_S, LoopLag
 from .oracles import MIB
 from .subject import Subject, each_engine
@@ -46,38 +45,9 @@ TEXTS = [
 ]
 
 
-class Shelf(Workbench):
-    """A third party's tools, as a server describes them."""
-
-    component_provider_override = "tests.Shelf"
-
-    def __init__(self, schemas: list[Any]) -> None:
-        self._schemas = schemas
-
-    async def list_tools(self) -> list[ToolSchema]:
-        """All of them."""
-        return self._schemas
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        call_id: str | None = None,
-    ) -> ToolResult:
-        """Answer with the arguments."""
-        return ToolResult(name=name, result=[TextResultContent(content=json.dumps(arguments))])
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def reset(self) -> None: ...
-
-    async def save_state(self) -> Mapping[str, Any]:
-        return {}
-
-    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+def shelf(schemas: list[Any]) -> Shelf:
+    """A third party's tools, as a server describes them; each answers with its arguments."""
+    return Shelf(schemas, lambda _, arguments: json.dumps(arguments))
 
 
 def hostile(number: int, text: str) -> dict[str, Any]:
@@ -145,7 +115,7 @@ LOOK = """
 @each_engine
 async def test_h8_no_text_of_a_schema_runs_as_code(subject: Subject) -> None:
     schemas = [hostile(number, text) for number, text in enumerate(TEXTS)]
-    await subject.start({"tools": [Shelf(schemas)]})
+    await subject.start({"tools": [shelf(schemas)]})
     assert await subject.out(LOOK) == f"{len(TEXTS)}\n"
 
 
@@ -183,7 +153,7 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
     tools = [tool(schema, f"tool_{number}") for number, schema in enumerate(LARGE.values())]
     subject.kept = 64 * MIB  # what was read of them stays as long as the tools
     async with LoopLag() as lag:
-        await subject.start({"tools": [Shelf(tools)]})
+        await subject.start({"tools": [shelf(tools)]})
         await subject.out("print(tool_0(p1='a', p9999='b'))")
         for number in range(2, 9):
             code = f"try: print(tool_{number}(thing='x'))\nexcept TypeError as error: print(error)"
@@ -203,7 +173,7 @@ async def test_h8_large_and_recursive_schemas_cost_little(subject: Subject) -> N
 )
 async def test_h8_an_invalid_schema_is_refused_by_name(schema: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match="The JSON schema of `tool_0` of the Shelf") as caught:
-        await HostTools([Shelf([tool(schema)])]).start()
+        await HostTools([shelf([tool(schema)])]).start()
     assert words in str(caught.value)
 
 
@@ -262,7 +232,7 @@ async def test_h8_generated_schemas_are_treated_as_data(
 ) -> None:
     described = {"name": name, "description": description, "parameters": {**parameters, "$defs": definitions}}
     try:
-        tools = await HostTools([Shelf([described])]).start()
+        tools = await HostTools([shelf([described])]).start()
     except ValueError as error:
         if "would both be" in str(error) or "would be called" in str(error) or "is not valid" in str(error):
             return

@@ -25,6 +25,7 @@ from autogen_codeact.agents.pictures import (
     with_encoded_images,
 )
 from autogen_codeact.sandbox.result import Artifact, ExecutionResult, ToolCall
+from autogen_codeact.sandbox.tools.answers import as_picture
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 
@@ -204,7 +205,7 @@ async def test_pictures_that_are_not_shown_are_named(tmp_path: Path) -> None:
         Artifact("left.png", 1, "image/png", None, "too large"),
         *(file(f"{number}.png", encoded((number, 1))) for number in range(1, 6)),
     )
-    shown = ToolCall("photo", {}, "ok", images=(Image.from_pil(PILImage.new("RGB", (3, 3))),))
+    shown = ToolCall("photo", {}, "ok", images=(as_picture(PILImage.new("RGB", (3, 3))),))
     message = await as_message(
         ExecutionResult(0, "", None, artifacts=artifacts, tool_calls=(shown,)), "coder", vision=True
     )
@@ -229,9 +230,9 @@ def test_all_pictures_of_a_result_share_one_size_limit(tmp_path: Path) -> None:
 
 
 def test_a_large_picture_of_a_host_tool_is_scaled_down() -> None:
-    given = Image.from_pil(PILImage.new("RGB", (3_000, 1_000)))
+    given = as_picture(PILImage.new("RGB", (3_000, 1_000)))
     images, _ = pictures_of(ExecutionResult(0, "", None, tool_calls=(ToolCall("photo", {}, "ok", images=(given,)),)))
-    assert (images[0].image.size, given.image.size) == ((1536, 512), (3_000, 1_000))
+    assert (images[0].image.size, given.size) == ((1536, 512), (3_000, 1_000))
 
 
 async def test_a_saved_conversation_is_loaded_with_unchanged_pictures() -> None:

@@ -5,8 +5,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autogen_core import CancellationToken, Image
-
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
 
@@ -17,11 +15,11 @@ class Tool:
     Args:
         function: The function, sync (then it runs in a thread) or async.
         source: Source of the stub; by default one with the same parameters.
-        images: Pictures that come with each result.
+        images: Pictures that come with each result, ours or AutoGen's.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, source: str | None = None, images: tuple[Image, ...] = ()
+        self, function: Callable[..., Any], *, source: str | None = None, images: tuple[Any, ...] = ()
     ) -> None:
         self.function = function
         self.name = function.__name__
@@ -35,7 +33,7 @@ class Tool:
             f"def {self.name}({bare}):\n    {self.description!r}\n    return _call({self.name!r}, {{{given}}})\n"
         )
 
-    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run the function."""
         try:
             inspect.signature(self.function).bind(**arguments)
@@ -65,7 +63,7 @@ class Endless:
 
 
 def in_short(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
-    """The ledger without durations."""
+    """The call log without durations."""
     return [
         (call.name, call.arguments, call.outcome, call.error.type if call.error else call.result)
         for call in result.tool_calls

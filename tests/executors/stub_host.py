@@ -7,9 +7,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autogen_core import CancellationToken
-
-from autogen_codeact.executors.tools.host_tools import sources
+from autogen_codeact.sandbox.tools.stub import sources
 from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
 MODULE = "host_tools_of_a_test"
@@ -42,7 +40,7 @@ class StubHost:
         def call(name: str, arguments: dict[str, Any]) -> Any:
             arguments = json.loads(json.dumps(arguments))
             self.calls.append((name, arguments))
-            running = self.tools[name].run(arguments, CancellationToken())
+            running = self.tools[name].run(arguments)
             answer = asyncio.run_coroutine_threadsafe(running, loop).result(30)
             self.answers.append(answer)
             return json.loads(json.dumps(answer.value))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core.code_executor import CodeBlock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +28,7 @@ from .test_runner_old_python import VERSIONS, needs_namespaces, python
 
 __all__ = ["python"]
 
-BLOCK = CodeBlock(code="pass", language="python")
+BLOCK = ("pass", "python", NO_CONTEXT)
 
 
 async def echo(thing: Any = None) -> Any:
@@ -38,7 +37,7 @@ async def echo(thing: Any = None) -> Any:
 
 
 def calls(**limits: Any) -> BlockCalls:
-    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(BLOCK, NO_CONTEXT)
+    return ToolBroker([Tool(echo)], ToolLimits(**limits)).block(*BLOCK)
 
 
 def call(number: int, payload: bytes | None = None, **arguments: Any) -> bytes:
@@ -120,7 +119,7 @@ class TestTheHost:
 
         endless.__name__ = "echo"
         broker = ToolBroker([Tool(endless)], ToolLimits(in_flight=3, call_bytes="10k"))
-        taking = broker.block(BLOCK, NO_CONTEXT)
+        taking = broker.block(*BLOCK)
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError, match=r"sent (a call of|more calls at once)"):

@@ -1,4 +1,4 @@
-"""Calls to host tools that don't end well: deadlines, kills, cancellation; and what the ledger says then."""
+"""Calls to host tools that don't end well: deadlines, kills, cancellation; and what the call log has then."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.executors import SandboxDied
+from autogen_codeact.executors import SandboxDied, ToolApproval, ToolApprovalRequest
 from autogen_codeact.sandbox.tools.tool import ToolAnswer
 
 from .host_tools import Endless, Tool, in_short
@@ -104,6 +104,18 @@ class TestTheEndOfABlock:
         executor = await make(Careless(add), timeout=0.5)
         assert (await run(executor, "add(1)")).outcome == "timeout"
         assert [token.is_cancelled() for token in tokens] == [True]
+
+    async def test_ends_the_token_of_an_approval_too(self, make: Make) -> None:
+        requests: list[ToolApprovalRequest] = []
+
+        async def approve(request: ToolApprovalRequest) -> ToolApproval:
+            requests.append(request)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        executor = await make(add, approve_tool=approve, timeout=0.5)
+        assert (await run(executor, "add(1)")).outcome == "timeout"
+        assert [(each.name, each.cancellation_token.is_cancelled()) for each in requests] == [("add", True)]
 
     async def test_by_the_death_of_the_sandbox_keeps_the_calls(self, make: Make) -> None:
         endless = Endless()

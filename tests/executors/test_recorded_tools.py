@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_core import CancellationToken
-from autogen_core.tools import StaticWorkbench, TextResultContent, ToolResult, ToolSchema
+from autogen_core.tools import ToolSchema
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ExecutionResult
 
 from .sandboxes import run
+from .shelf import Shelf
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "sandbox_image")
 
@@ -38,30 +38,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     return [json.loads(line) for line in text.splitlines()]
-
-
-class Recorder(StaticWorkbench):
-    """A workbench that is known by recorded schemas alone, and writes down what it is asked to do."""
-
-    def __init__(self, schemas: list[ToolSchema]) -> None:
-        super().__init__([])
-        self.schemas = schemas
-        self.heard: list[tuple[str, dict[str, Any]]] = []
-
-    async def list_tools(self) -> list[ToolSchema]:
-        """Give the schemas."""
-        return self.schemas
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        call_id: str | None = None,
-    ) -> ToolResult:
-        """Write it down."""
-        self.heard.append((name, dict(arguments or {})))
-        return ToolResult(name=name, result=[TextResultContent(content=f"did {name}")])
 
 
 def as_json_schema(recorded: Any) -> Any:
@@ -87,7 +63,7 @@ def meant(statement: str, schemas: Mapping[str, ToolSchema]) -> tuple[str, dict[
     return call.func.id, given
 
 
-# It names a ticket by a word where the schema has a number, so the host refuses it, with its arguments in the ledger.
+# It names a ticket by a word where the schema has a number, so the host refuses it, with its arguments in the call log.
 AGAINST_ITS_SCHEMA = ("close_ticket", {"ticket_id": "ticket_001"})
 
 
@@ -103,8 +79,8 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
         for name in TOOL_SETS.values()
         for each in read_rows(shared_data / f"bfcl/func_doc/{name}.json")
     }
-    recorder, reached, expected, refused = Recorder(list(schemas.values())), 0, [], []
-    async with DockerCommandLineCodeExecutor(mode="session", checkpoint=False, tools=[recorder]) as executor:
+    shelf, reached, expected, refused = Shelf(list(schemas.values()), lambda name, _: f"did {name}"), 0, [], []
+    async with DockerCommandLineCodeExecutor(mode="session", checkpoint=False, tools=[shelf]) as executor:
         for task in tasks:
             statements = [statement for turn in task["ground_truth"] for statement in turn]
             calls = [meant(statement, schemas) for statement in statements]
@@ -119,7 +95,7 @@ async def test_every_recorded_call_reaches_the_host_as_it_was_recorded(shared_da
     print(f"\nbfcl: {reached} of {len(expected)} calls of {len(tasks)} tasks reached the host; {len(schemas)} tools")
     assert (len(tasks), reached) == (200, 1142)
     assert refused == [AGAINST_ITS_SCHEMA]
-    assert recorder.heard == [call for call in expected if call != AGAINST_ITS_SCHEMA]
+    assert shelf.calls == [call for call in expected if call != AGAINST_ITS_SCHEMA]
 
 
 SHOWN = re.compile(r"Out\[\d+\]: ")

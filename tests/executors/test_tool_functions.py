@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -126,48 +127,51 @@ def test_the_signature_is_as_python_writes_it():
     (tool,) = one(place)
     assert tool.name == "place"
     assert tool.signature == "(order: Order, by: Literal['air', 'sea'] = 'air', *, most: int = 3) -> list[Order]"
-    assert tool.description == "Place an order.\n\nArgs:\n    most: Upper limit."
+    assert tool.description.startswith("Place an order.\n\nArgs:\n    most: Upper limit.\n\nOrder, a dict:\n")
 
 
-def test_classes_are_shown_as_dataclasses():
+def test_classes_are_described_as_dicts_with_their_keys():
     (tool,) = one(place)
-    assert [each.shown for each in tool.classes] == [  # type: ignore[attr-defined]
-        "@dataclass\nclass Order:\n    number: int\n    items: list[Item] = ...\n    note: str | None = None\n"
+    assert tool.description.split("\n\n")[2:] == [
+        "Order, a dict:\n    number: int\n    items: list[Item] (optional)\n    note: str | None = None\n"
         "    parent: Order | None = None",
-        '@dataclass\nclass Item:\n    """One thing on an order."""\n    sku: str  # Stock keeping unit\n'
-        "    price: Decimal = '1.00'\n    colour: Colour = Colour.RED\n    tags: list[str] = []\n    made: datetime = ...",
-        'class Colour(Enum):\n    """A colour."""\n    RED = \'red\'\n    BLUE = \'blue\'',
+        "Item, a dict: One thing on an order.\n    sku: str  # Stock keeping unit\n    price: float | str = '1.00'\n"
+        "    colour: Literal['red', 'blue'] = 'red'\n    tags: list[str] = []\n    made: str (optional)  # format: date-time",
     ]
 
 
-async def test_models_and_dataclasses_travel_both_ways():
+async def test_the_host_gets_objects_and_the_code_gets_dicts():
     seen = []
 
     def keep(order: Order) -> Order:
         seen.append(order)
         return order
 
-    def use(module: Any) -> Any:
-        order = module.Order(number=1, items=[module.Item("a", price=Decimal("1.10"), colour=module.Colour.BLUE)])
-        order.parent = module.Order(7)
-        back = module.keep(order)
-        assert isinstance(back, module.Order)
-        assert isinstance(back.items[0], module.Item)
-        return back.items[0].price, back.items[0].colour is module.Colour.BLUE, back.items[0].made, back.parent.number
-
-    assert await host(keep).run(use) == (Decimal("1.10"), True, datetime(2026, 1, 2, tzinfo=UTC), 7)
+    order = {"number": 1, "items": [{"sku": "a", "price": "1.10", "colour": "blue"}], "parent": {"number": 7}}
+    back = await host(keep).run(lambda module: module.keep(order))
+    assert back == {
+        "number": 1,
+        "items": [{"sku": "a", "price": "1.10", "colour": "blue", "tags": [], "made": "2026-01-02T00:00:00Z"}],
+        "note": None,
+        "parent": {"number": 7, "items": [], "note": None, "parent": None},
+    }
     assert seen == [Order(1, [Item(sku="a", price=Decimal("1.10"), colour=Colour.BLUE)], None, Order(7))]
 
 
-async def test_a_dict_will_do_in_place_of_an_object():
+async def test_objects_of_the_code_are_sent_as_json():
     box = host(place)
-    assert await box.run("[each.number for each in place({'number': 4, 'items': [{'sku': 'x'}]}, by='sea')]") == [4, 2]
+    order = Order(4, [Item(sku="x", colour=Colour.BLUE)])
+    assert await box.run(lambda module: [each["number"] for each in module.place(order, by="sea")]) == [4, 2]
+    assert box.calls[0][1]["order"]["items"][0]["colour"] == "blue"
 
 
-async def test_dates_paths_and_other_plain_types_arrive_as_what_they_are():
+async def test_dates_paths_and_other_types_arrive_on_the_host_as_what_they_are():
+    seen: list[Any] = []
+
     def echo(
         day: date, at: datetime, where: Path, who: UUID, price: Decimal, length: timedelta, data: bytes, some: set[int]
     ) -> tuple[date, datetime, Path, UUID, Decimal, timedelta, bytes, set[int], dict[int, date]]:
+        seen.extend([day, at, where, who, price, length, data, some])
         return day, at, where, who, price, length, data, some, {1: day}
 
     values = (
@@ -180,16 +184,52 @@ async def test_dates_paths_and_other_plain_types_arrive_as_what_they_are():
         b"\xff\x00",
         {1, 2},
     )
-    got = await host(echo).run(lambda module: module.echo(*values))
-    assert got == (*values, {1: date(2026, 1, 2)})
+    (tool,) = one(echo)
+    got = await StubHost([tool]).run(lambda module: module.echo(*values))
+    assert tuple(seen) == values
+    assert got == [
+        "2026-01-02",
+        "2026-01-02T03:04:05Z",
+        "a/b",
+        "00000000-0000-0000-0000-000000000005",
+        "1.50",
+        "PT1H2.5S",
+        "_wA=",
+        [1, 2],
+        {"1": "2026-01-02"},
+    ]
+    assert tool.signature == (
+        "(day: str, at: str, where: str, who: str, price: float | str, length: str, data: bytes, some: list[int]) -> "
+        "tuple[str, str, str, str, str, str, str, list[int], dict[str, str]]"
+    )
+    assert "day: format: date\n    at: format: date-time\n" in tool.description
 
 
-async def test_results_of_a_union_are_told_apart():
+async def test_bytes_are_sent_and_returned_as_bytes():
+    seen: list[Any] = []
+
+    def invert(data: bytes, more: list[bytes], text: str = "") -> bytes:
+        seen.append((data, more, text))
+        return bytes(255 - each for each in data)
+
+    box = host(invert)
+    assert await box.run(r"invert(b'\xff\x00', [b'\xfe'], b'abc')") == b"\x00\xff"
+    assert seen == [(b"\xff\x00", [b"\xfe"], "abc")]
+
+
+async def test_text_is_not_taken_for_base64_where_it_may_be_bytes_too():
+    def kind(data: bytes | str) -> str:
+        return f"{type(data).__name__} {data!r}"
+
+    assert await host(kind).run("kind('aGk='), kind(b'hi')") == ("bytes b'aGk='", "bytes b'hi'")
+
+
+async def test_the_members_of_a_union_arrive_as_dicts():
     def pets() -> list[Cat | Dog | str]:
         return [Cat(name="Tom"), Dog(name="Rex"), "none"]
 
     box = host(pets)
-    assert await box.run("[type(each).__name__ for each in pets()]") == ["Cat", "Dog", "str"]
+    assert await box.run("pets()") == [{"kind": "cat", "name": "Tom"}, {"kind": "dog", "name": "Rex"}, "none"]
 
 
 async def test_a_typed_dict_stays_a_dict():
@@ -197,8 +237,8 @@ async def test_a_typed_dict_stays_a_dict():
         return like or Film(title="Alien", released=date(1979, 5, 25))
 
     box = host(film)
-    assert await box.run("film()") == {"title": "Alien", "released": date(1979, 5, 25)}
-    assert await box.run("film(Film(title='X', released='2000-01-01'))['title']") == "X"
+    assert await box.run("film()") == {"title": "Alien", "released": "1979-05-25"}
+    assert await box.run("film({'title': 'X', 'released': '2000-01-01'})['title']") == "X"
 
 
 async def test_a_result_that_is_not_what_the_annotation_says_comes_as_it_is():
@@ -213,7 +253,7 @@ async def test_without_annotations_everything_goes():
         return {"a": a, "b": b}
 
     (tool,) = one(free)
-    assert tool.signature == "(a, b=(1, 2))"
+    assert tool.signature == "(a, b=[1, 2])"
     assert await StubHost([tool]).run("free({'x': None}), free(1, b=[3])") == (
         {"a": {"x": None}, "b": [1, 2]},
         {"a": 1, "b": [3]},
@@ -230,7 +270,7 @@ async def test_what_partial_binds_is_neither_shown_nor_settable():
     assert "secret" not in repr(tool.source)
     assert await StubHost([tool]).run("search('a', most=1)") == "a secret 1"
     with pytest.raises(ToolArgumentError, match=r"^key is not known$"):
-        await tool.run({"query": "a", "key": "mine"}, CancellationToken())
+        await tool.run({"query": "a", "key": "mine"})
 
 
 async def test_methods_wrapped_functions_and_odd_kinds_of_parameters():
@@ -261,16 +301,34 @@ async def test_a_parameter_for_the_cancellation_token_is_filled_on_the_host():
     assert await StubHost([tool]).run("wait(1)") is False
 
 
+async def test_the_token_of_a_function_in_a_thread_is_cancelled_with_the_call():
+    started, ended = threading.Event(), threading.Event()
+
+    def wait(token: CancellationToken) -> None:
+        started.set()
+        while not token.is_cancelled():
+            time.sleep(0.01)
+        ended.set()
+
+    (tool,) = one(wait)
+    running = asyncio.ensure_future(tool.run({}))
+    assert await asyncio.to_thread(started.wait, 10)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await asyncio.to_thread(ended.wait, 10)
+
+
 async def test_arguments_that_do_not_fit_are_named():
     (tool,) = one(place)
     with pytest.raises(ToolArgumentError) as caught:
-        await tool.run({"order": {"number": "q"}, "by": "rail", "speed": 1}, CancellationToken())
+        await tool.run({"order": {"number": "q"}, "by": "rail", "speed": 1})
     assert str(caught.value) == (
         "order.number: Input should be a valid integer, unable to parse string as an integer, not 'q'; "
         "by: Input should be 'air' or 'sea', not 'rail'; speed is not known"
     )
     with pytest.raises(ToolArgumentError, match=r"^order is missing$"):
-        await tool.run({}, CancellationToken())
+        await tool.run({})
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -284,14 +342,14 @@ async def test_a_float_is_finite_unless_the_annotation_says_otherwise(value: flo
     refused = f"number: Input should be a finite number, not {value}"
     plain, wrapped, any_one, free = one(half, FunctionTool(half, "", name="again"), any_half, untyped)
     for tool in (plain, wrapped):
-        assert (await tool.run({"number": 3.0}, CancellationToken())).value == 1.5
+        assert (await tool.run({"number": 3.0})).value == 1.5
         with pytest.raises(ToolArgumentError) as caught:
-            await tool.run({"number": value}, CancellationToken())
+            await tool.run({"number": value})
         assert str(caught.value) == refused
     with pytest.raises(ToolArgumentError, match=r"numbers\[1\]: Input should be a finite number"):
-        await plain.run({"number": 1.0, "numbers": [1.0, value]}, CancellationToken())
+        await plain.run({"number": 1.0, "numbers": [1.0, value]})
     for tool in (any_one, free):
-        assert not math.isfinite((await tool.run({"number": value}, CancellationToken())).value)
+        assert not math.isfinite((await tool.run({"number": value})).value)
 
 
 async def test_of_many_invalid_values_the_first_are_reported():
@@ -300,12 +358,12 @@ async def test_of_many_invalid_values_the_first_are_reported():
 
     (tool,) = one(count)
     with pytest.raises(ToolArgumentError) as caught:
-        await tool.run({"numbers": {f"k{number}": "x" for number in range(1000)}}, CancellationToken())
+        await tool.run({"numbers": {f"k{number}": "x" for number in range(1000)}})
     assert str(caught.value).startswith("numbers.k0: Input should be a valid integer")
     assert str(caught.value).endswith("; and 5 more; in all 1,000 values don't fit")
     late = {**{f"k{number}": 1 for number in range(20)}, **{f"l{number}": "x" for number in range(1000)}}
     with pytest.raises(ToolArgumentError, match=r"^1,000 values do not fit the tool's annotations$"):
-        await tool.run({"numbers": late}, CancellationToken())
+        await tool.run({"numbers": late})
 
 
 async def test_sync_functions_run_in_threads_and_no_more_than_sixteen_at_once():
@@ -324,7 +382,7 @@ async def test_sync_functions_run_in_threads_and_no_more_than_sixteen_at_once():
         return number
 
     (tool,) = one(busy)
-    answers = await asyncio.gather(*(tool.run({"number": number}, CancellationToken()) for number in range(40)))
+    answers = await asyncio.gather(*(tool.run({"number": number}) for number in range(40)))
     assert [answer.value for answer in answers] == list(range(40))
     assert most == 16
 
@@ -351,7 +409,7 @@ async def test_exceptions_come_through_and_what_would_end_the_program_does_not()
     for function, kind, words in expected:
         (tool,) = one(function)
         with pytest.raises(kind, match=words):
-            await tool.run({}, CancellationToken())
+            await tool.run({})
 
 
 async def test_pictures_are_set_apart():
@@ -369,7 +427,7 @@ async def test_pictures_are_set_apart():
     box = StubHost(tools)
     assert await box.run("plot()") == "[image 1: 4×3 pixels]"
     assert await box.run("both()") == {"text": "see", "pictures": ["[image 1: 4×3 pixels]", "[image 2: 4×3 pixels]"]}
-    assert [[each.image.size for each in answer.images] for answer in box.answers] == [[(4, 3)], [(4, 3), (4, 3)]]
+    assert [[each.size for each in answer.images] for answer in box.answers] == [[(4, 3)], [(4, 3), (4, 3)]]
 
 
 async def test_a_result_that_cannot_travel_is_an_error_that_says_so():
@@ -378,10 +436,10 @@ async def test_a_result_that_cannot_travel_is_an_error_that_says_so():
 
     (tool,) = one(handle)
     with pytest.raises(TypeError, match=r"^`handle` returned something that can't travel into the sandbox: .*a lock"):
-        await tool.run({}, CancellationToken())
+        await tool.run({})
 
 
-def test_two_classes_of_one_name_get_two_names():
+def test_two_tools_may_have_classes_of_the_same_name():
     def first() -> None:
         class Thing(BaseModel):
             a: int
@@ -400,7 +458,9 @@ def test_two_classes_of_one_name_get_two_names():
         break_it.__annotations__ = {"thing": Thing}
         return break_it  # type: ignore[return-value]
 
-    assert [tool.signature for tool in one(first(), second())] == ["(thing: Thing)", "(thing: BreakItThing)"]
+    tools = one(first(), second())
+    assert [tool.signature for tool in tools] == ["(thing: Thing)", "(thing: Thing)"]
+    assert [tool.description for tool in tools] == ["Thing, a dict:\n    a: int", "Thing, a dict:\n    b: str"]
 
 
 def untyped(number):
@@ -451,7 +511,7 @@ def print() -> None: ...  # noqa: A001
         (
             [add, add],
             ValueError,
-            "Two tools, or a tool and a class, would be called `add` in the sandbox; the second is",
+            "Two tools, or a tool and an exception, would be called `add` in the sandbox; the second is",
         ),
         ([3], TypeError, "3 is no tool: give a function, an AutoGen tool, a Workbench, or an object with name"),
         ("add", TypeError, "tools must be a list of tools, not a str."),

@@ -1,0 +1,148 @@
+"""AutoGen's types at the border of the sandbox library: cancellation tokens, pictures, and host tools that users wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard, TypeVar, cast
+
+from autogen_core import CancellationToken, Image
+from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
+from PIL import Image as PILImage
+
+from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
+from autogen_codeact.sandbox.tools.function import LibraryTypes
+from autogen_codeact.sandbox.tools.stub import StubbedTool
+from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer
+
+T = TypeVar("T")
+
+
+def from_autogen(value: Any) -> Any:
+    """Convert AutoGen's images to pictures and parts of its results to their content; return anything else as it is."""
+    if isinstance(value, ImageResultContent | TextResultContent):
+        value = value.content
+    return as_picture(value.image if isinstance(value, Image) else value)
+
+
+AUTOGEN = LibraryTypes(token=CancellationToken, pictures=(Image, PILImage.Image, Picture), convert=from_autogen)
+
+
+def to_image(picture: Picture) -> Image:
+    """Convert a picture to AutoGen's `Image`, which decodes it when it is needed."""
+    return Image(PILImage.open(io.BytesIO(picture.data)))
+
+
+def read_picture(data: bytes) -> Picture:
+    """Make a picture of a file in any format that Pillow knows; only its header is read.
+
+    Raises:
+        OSError: It is none.
+    """
+    with PILImage.open(io.BytesIO(data)) as opened:
+        return Picture(PILImage.MIME.get(str(opened.format), "application/octet-stream"), data, opened.size)
+
+
+def answer_of(result: ToolResult, name: str) -> ToolAnswer:
+    """Convert AutoGen's result of a tool: its texts, and its pictures beside them.
+
+    Args:
+        result: The result.
+        name: The tool, for errors.
+
+    Raises:
+        RuntimeError: It says that the tool failed.
+    """
+    if result.is_error:
+        raise RuntimeError(result.to_text("[image]").strip() or "the tool reported an error and said nothing of it")
+    answer = to_answer(list(result.result), name, convert=from_autogen)
+    return ToolAnswer("\n".join(map(str, answer.value)), answer.images)
+
+
+async def with_token(run: Callable[[CancellationToken], Awaitable[T]]) -> T:
+    """Run something that takes a cancellation token; the token is cancelled with the task."""
+    token = CancellationToken()
+    try:
+        return await run(token)
+    except asyncio.CancelledError:
+        token.cancel()
+        raise
+
+
+class HostToolWithToken(Protocol):
+    """A `HostTool` whose `run` takes a cancellation token, as in version 0.1."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def signature(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def source(self) -> str | Mapping[str, Any]: ...
+
+    async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer: ...
+
+
+@dataclass(frozen=True)
+class UserHostTool:
+    """A host tool that a user wrote: its `run` may take a `CancellationToken`, and its answer may have AutoGen's images.
+
+    Args:
+        tool: The tool.
+    """
+
+    tool: Any
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.tool.name)
+
+    @property
+    def signature(self) -> str:
+        """Its parameters and result."""
+        return str(self.tool.signature)
+
+    @property
+    def description(self) -> str:
+        """Its docstring."""
+        return str(self.tool.description)
+
+    @property
+    def source(self) -> str | Mapping[str, Any]:
+        """Its definition for the sandbox."""
+        source: str | Mapping[str, Any] = self.tool.source
+        return source
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        """Run it."""
+        if _takes_token(self.tool.run):
+            answer = await with_token(lambda token: self.tool.run(arguments, token))
+        else:
+            answer = await self.tool.run(arguments)
+        return ToolAnswer(answer.value, tuple(map(from_autogen, answer.images)))
+
+
+def is_host_tool(thing: object) -> TypeGuard[HostTool]:
+    """Return whether it is a host tool already."""
+    return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
+
+
+def as_host_tool(tool: Any) -> HostTool:
+    """Return the tool as the sandbox library runs it."""
+    return cast(HostTool, tool) if isinstance(tool, StubbedTool | UserHostTool) else UserHostTool(tool)
+
+
+def _takes_token(run: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(run).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return len(parameters) > 1 or any(each.kind == each.VAR_POSITIONAL for each in parameters)
