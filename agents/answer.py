@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.found_code import find_code
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
+from autogen_codeact.executors import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
 MAX_TRIED_PLACES = 200
@@ -76,33 +76,12 @@ class Answer:
         return kind(content=self.value, **more)
 
 
-class Receiver:
-    """Takes the answer that code gives.
-
-    Args:
-        output_type: What it must fit, or None.
-    """
-
-    def __init__(self, output_type: type[BaseModel] | None) -> None:
-        self._output_type = output_type
-        self.answer: Answer | None = None
-
-    def take(self, value: Any) -> None:
-        """Take a value.
-
-        Raises:
-            ValueError: It does not fit, or there is an answer already.
-        """
-        if self.answer is not None:
-            raise ValueError("final_answer has been called before; the first answer counts")
-        self.answer = from_value(value, self._output_type)
-
-
 class FinalAnswerTool:
     """The host tool by which code gives the answer: only a call that reached the host counts, whatever the code prints or raises.
 
     Args:
-        receiver: Takes the answer. None for the tool that a shared session knows: each agent replaces it for its own code.
+        on_answer: Called with the answer, once. None for the tool of a shared session: each agent replaces it for its code.
+        output_type: What the answer must fit, or None.
     """
 
     name = "final_answer"
@@ -110,21 +89,30 @@ class FinalAnswerTool:
     description = "Give the final answer, which ends the code and the task."
     source = STUB
 
-    def __init__(self, receiver: Receiver | None = None) -> None:
-        self._receiver = receiver
+    def __init__(
+        self, on_answer: Callable[[Answer], None] | None = None, output_type: type[BaseModel] | None = None
+    ) -> None:
+        self.called = False
+        """Whether the answer was given."""
+        self._on_answer = on_answer
+        self._output_type = output_type
 
     async def run(self, arguments: Mapping[str, Any], cancellation_token: CancellationToken) -> ToolAnswer:
-        """Take the answer.
+        """Accept the answer.
 
         Raises:
             ToolArgumentError: There is not one argument, the value.
-            ValueError: The value does not fit.
+            ValueError: The value does not fit, or the answer was given before.
         """
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
-        if self._receiver is None:
+        if self._on_answer is None:
             raise ValueError("there is no agent here that could give an answer")
-        self._receiver.take(arguments["value"])
+        if self.called:
+            raise ValueError("final_answer has been called before; the first answer counts")
+        answer = from_value(arguments["value"], self._output_type)
+        self.called = True
+        self._on_answer(answer)
         return ToolAnswer(None)
 
 

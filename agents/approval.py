@@ -20,7 +20,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.sandbox.result import ErrorInfo, ExecutionResult
+from autogen_codeact.executors import ErrorInfo, ExecutionResult
 
 __all__ = [
     "ApprovalFuncType",

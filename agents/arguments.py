@@ -41,6 +41,18 @@ def check_parts(
         )
     if approval_func is not None and not callable(approval_func):
         raise TypeError(f"approval_func must be a function, not {_shown(approval_func)}.")
+    check_lists(**lists)
+
+
+def check_lists(**lists: Iterable[Any] | None) -> None:
+    """Check arguments that are lists, or None.
+
+    Args:
+        lists: The arguments, by their names.
+
+    Raises:
+        TypeError: One of them is something else.
+    """
     for name, given in lists.items():
         if given is not None and (isinstance(given, str | Mapping) or not isinstance(given, Iterable)):
             raise TypeError(f"{name} must be a list, not {_shown(given)}.")

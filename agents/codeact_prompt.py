@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.executors import HostTool
 
 PromptStyle = Literal["markdown", "execute"]
 

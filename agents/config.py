@@ -26,13 +26,11 @@ from pydantic import (
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
-from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
-from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
-from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.executors import ApproveTool, ToolLike, dump_all, dump_approval, dump_tools, loaded
 
 
-class CodeExecutorAgentConfig(BaseModel):
-    """What a `CodeExecutorAgent` is made of; the fields mean what the constructor's arguments mean."""
+class AgentConfig(BaseModel):
+    """What the configurations of both agents have; the fields mean what the constructor's arguments mean."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,12 +39,10 @@ class CodeExecutorAgentConfig(BaseModel):
     model_client: ComponentModel | None = None
     model_context: ComponentModel | None = None
     model_client_stream: bool = False
-    max_retries_on_error: int = Field(default=0, ge=0)
-    description: str | None = None
-    system_message: str | None = CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
-    sources: list[str] | None = None
-    supported_languages: list[str] | None = None
     stream_output: bool = False
+    description: str | None = None
+    system_message: str | None = None
+    supported_languages: list[str] | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None
 
@@ -56,34 +52,27 @@ class CodeExecutorAgentConfig(BaseModel):
         return {**serialise(self), "system_message": self.system_message}
 
 
-class CodeActAgentConfig(BaseModel):
+class CodeExecutorAgentConfig(AgentConfig):
+    """What a `CodeExecutorAgent` is made of; the fields mean what the constructor's arguments mean."""
+
+    max_retries_on_error: int = Field(default=0, ge=0)
+    system_message: str | None = CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
+    sources: list[str] | None = None
+
+
+class CodeActAgentConfig(AgentConfig):
     """What a `CodeActAgent` is made of; the fields mean what the constructor's arguments mean."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    code_executor: ComponentModel
     model_client: ComponentModel
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
-    stream_output: bool = False
     description: str = "Solves tasks by writing code and running it, step by step."
     system_message: str | None = TASK
     prompt_style: PromptStyle = "markdown"
-    supported_languages: list[str] | None = None
     output_type: ComponentModel | None = None
-    tools: list[ComponentModel] = Field(default_factory=list)
-    approve_tool: ComponentModel | None = None
     setup: str | None = None
     max_steps: int = Field(default=20, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     max_output_chars: int = Field(default=20_000, ge=1)
-
-    @model_serializer(mode="wrap")
-    def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # As above.
-        return {**serialise(self), "system_message": self.system_message}
 
 
 class CodeExecutorAgentState(BaseModel):
@@ -198,6 +187,25 @@ def load_type(model: ComponentModel | None) -> type[BaseModel] | None:
     """Make a pydantic model of a configuration; it has the fields of the one that was dumped, not its validators."""
     factory = load_part(StructuredMessageFactory, model, "output_type")
     return factory.ContentModel if factory is not None else None
+
+
+def load_parts(config: AgentConfig) -> dict[str, Any]:
+    """Load the components of an agent's configuration.
+
+    Returns:
+        The constructor's arguments.
+
+    Raises:
+        ModuleNotFoundError: A component's module is missing.
+        TypeError: A component is of a wrong kind.
+    """
+    return {
+        **{name: getattr(config, name) for name in type(config).model_fields},
+        "code_executor": load_part(CodeExecutor, config.code_executor, "code_executor"),
+        "model_client": load_part(ChatCompletionClient, config.model_client, "model_client"),
+        "model_context": load_part(ChatCompletionContext, config.model_context, "model_context"),
+        **loaded(config.tools, config.approve_tool),
+    }
 
 
 def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> Any:

@@ -29,7 +29,6 @@ class Conversation:
         context: Keeps the messages.
         client: The model.
         source: Name of the agent, which signs what it adds.
-        system_message: Put before the conversation; None for no system message.
         stream: Whether the model's answer is also yielded in chunks.
     """
 
@@ -39,13 +38,13 @@ class Conversation:
         client: ChatCompletionClient,
         *,
         source: str,
-        system_message: str | None,
         stream: bool,
     ) -> None:
         self._context = context
         self._client = client
         self._source = source
-        self.system_message = system_message
+        self.system_message: str | None = None
+        """Put before the conversation; None for no system message."""
         self._stream = stream
 
     async def messages(self) -> list[LLMMessage]:
@@ -53,12 +52,12 @@ class Conversation:
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         return [*system, *await self._context.get_messages()]
 
-    async def listen(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
-        """Take in what others said.
+    async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
+        """Add what others said.
 
         Args:
-            messages: It.
-            interruption: What is to be known of turns that were cut short, or None.
+            messages: The messages.
+            interruption: What the model should know of interrupted turns, or None.
 
         Raises:
             ValueError: There is no task: nothing was said, now or before.

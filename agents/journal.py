@@ -15,9 +15,16 @@ from weakref import WeakKeyDictionary
 from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from autogen_codeact.executors import ErrorInfo, ExecutionResult, SandboxCodeExecutor, ToolCall
-from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
-from autogen_codeact.sandbox.result import CallOutcome
+from autogen_codeact.executors import (
+    MAX_FILES,
+    CallOutcome,
+    ErrorInfo,
+    ExecutionResult,
+    Manifest,
+    SessionExecutor,
+    ToolCall,
+    is_safe,
+)
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -179,7 +186,7 @@ class SessionRecord:
 
     def note(
         self,
-        executor: SandboxCodeExecutor,
+        executor: SessionExecutor,
         block: CodeBlock,
         result: ExecutionResult,
         redact: RedactResult | None,
@@ -220,7 +227,7 @@ class SessionRecord:
         else:
             self._bytes -= size_of(self.journal.entries.pop(), MAX_BYTES)
 
-    def see(self, executor: SandboxCodeExecutor) -> None:
+    def see(self, executor: SessionExecutor) -> None:
         """Take note of whether the sandbox is another one than before, and of what others did in it."""
         if executor.starts != self._starts:
             if self._starts:
@@ -246,7 +253,7 @@ class SessionRecord:
         self._bytes = self._unrecorded_before = 0
         self._numbers, self._files = [], {}
 
-    def begin_again(self, executor: SandboxCodeExecutor, journal: Journal) -> None:
+    def begin_again(self, executor: SessionExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""
         self.forget()
         self.journal.session = journal.session
@@ -261,14 +268,12 @@ class SessionRecord:
         self.pending = None if journal.is_beginning_of(self.journal) else journal
 
 
-_RECORDS: WeakKeyDictionary[SandboxCodeExecutor, SessionRecord] = WeakKeyDictionary()
+_RECORDS: WeakKeyDictionary[SessionExecutor, SessionRecord] = WeakKeyDictionary()
 
 
-def record_of(executor: object) -> SessionRecord | None:
-    """The record of an executor's session; None for an executor without one."""
-    if not isinstance(executor, SandboxCodeExecutor) or executor.mode != "session":
-        return None
-    return _RECORDS.setdefault(executor, SessionRecord())
+def record_of(session: SessionExecutor) -> SessionRecord:
+    """Return the record of an executor's session, which all agents that use it share."""
+    return _RECORDS.setdefault(session, SessionRecord())
 
 
 def size_of(entry: JournalEntry, enough: int) -> int:

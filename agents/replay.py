@@ -13,11 +13,16 @@ from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
-from autogen_codeact.executors.scratch import NotSealed, Scratch, scratch_of, start_over
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.tools.broker import NotAllowed
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.executors import (
+    ExecutionResult,
+    NotAllowed,
+    NotSealed,
+    ReplaySandbox,
+    SandboxError,
+    SessionExecutor,
+    ToolAnswer,
+    printable,
+)
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200
@@ -133,7 +138,7 @@ def named(numbers: Sequence[int]) -> str:
 
 
 async def replay(
-    executor: SandboxCodeExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
+    executor: SessionExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
 ) -> Replay:
     """Run the blocks of a journal again, in a new session; it changes nothing outside the sandbox.
 
@@ -157,7 +162,7 @@ async def replay(
     try:
         if journal.entries:
             marks = {mark for entry in journal.entries for mark in (entry.files or {}).values() if mark is not None}
-            async with scratch_of(executor, marks) as scratch:
+            async with executor.scratch(marks) as scratch:
                 await run.all(scratch, cancellation_token)
             record.see(executor)
     except NotSealed as error:
@@ -165,7 +170,8 @@ async def replay(
         run.empty = str(error).format(blocks=f"{count} blocks" if count != 1 else "1 block")
     except SandboxError as error:
         run.empty = f"its sandbox broke at block {run.number} ({type(error).__name__}: {_cut(str(error))})"
-        await start_over(executor)
+        await executor.list_files()  # raises SandboxNotStarted if the executor was stopped meanwhile
+        await executor.restart()
     if run.empty is not None:
         record.begin_again(executor, journal)
         run.keep_all()
@@ -204,7 +210,7 @@ class _Run:
         for entry in self._journal.entries:
             self._record.add(entry, 0)
 
-    async def all(self, scratch: Scratch, token: CancellationToken) -> None:
+    async def all(self, scratch: ReplaySandbox, token: CancellationToken) -> None:
         """Run them."""
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
@@ -232,7 +238,7 @@ class _Run:
             self._record.add(entry, 0)
 
     async def _one(
-        self, scratch: Scratch, entry: JournalEntry, token: CancellationToken, *, files_known: bool
+        self, scratch: ReplaySandbox, entry: JournalEntry, token: CancellationToken, *, files_known: bool
     ) -> tuple[int, str | None]:
         answers = RecordedAnswers(entry.calls)
         result = await scratch.run(entry.block(), token, answers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.executors import HostTool
 
 MAX_FULL_CHARS = 12_000
 MAX_COMPACT_CHARS = 24_000
