@@ -15,18 +15,17 @@ from autogen_core.models import AssistantMessage, UserMessage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_runner import INTERRUPTED
+from autogen_codeact.agents.replay import FILES_UNKNOWN
 from autogen_codeact.executors import SandboxCodeExecutor
 from tests.agents.codeact import me, python, user
+from tests.agents.replay.support import DIFFERENT
 from tests.agents.support import WORKS, contains, scripted, told
 
 GOLDEN = Path(__file__).parent / "golden"
-REBUILT = (
-    "The session was rebuilt: its {blocks} blocks were run again in a fresh sandbox, without network and on a copy of the files. "
-    "Host tools were not called, and what the code had left running (threads, subprocesses) was ended.\n"
-    "It differs from what it was:\n"
-    "- It is not on record which files blocks 1-{blocks} found. They found those of now: where these are others, "
-    "what they defined is, too."
-)
+
+
+def rebuilt(blocks: int) -> str:
+    return DIFFERENT.format(f"{blocks} blocks were") + FILES_UNKNOWN.format(blocks=f"blocks 1-{blocks}")
 
 
 def golden(name: str) -> Any:
@@ -62,7 +61,7 @@ async def test_state_of_a_codeact_agent_has_conversation_session_and_interrupted
         *conversation(state),
         user("Go on."),
         me(f'{INTERRUPTED}\n- pay(to="Bob", euros=5) was done and gave {{"to": "Bob", "receipt": 102}}'),
-        me(REBUILT.format(blocks=4)),
+        me(rebuilt(4)),
         AssistantMessage(content=python("print(json.dumps([area(2), receipt, failed]))"), source="actor"),
         me('[12.57, {"to": "Ann", "receipt": 101}, "nobody"]\n'),
     ]
@@ -80,7 +79,7 @@ async def test_state_of_a_code_executor_agent_has_conversation_and_session(sessi
     await agent.load_state(state)
     replayed = await agent.rebuild_session()
     assert replayed is not None
-    assert replayed.describe() == REBUILT.format(blocks=2)
+    assert replayed.describe() == rebuilt(2)
     result = await agent.run(task="Again.")
 
     assert result.messages[-1].to_text() == "42 again."
