@@ -1,4 +1,4 @@
-"""The answer that ends an agent's work: where it comes from, and whether it fits."""
+"""The answer that ends an agent's work: from code or from a message, and checked against a type."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.agents.extraction import extract_code_blocks, json_values
 from autogen_codeact.agents.found_code import find_code
 from autogen_codeact.executors import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
-MAX_TRIED_PLACES = 200
 
 STUB = '''
 def final_answer(value):
@@ -50,16 +49,16 @@ def final_answer(value):
     _call("final_answer", {"value": plain(value)})
     raise SystemExit
 '''
-"""What `final_answer` is in the session. It ends the block as `sys.exit()` does."""
+"""The function `final_answer` in the session. It ends the block as `sys.exit()` does."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the agent answers.
+    """An answer.
 
     Args:
-        text: In words, or as JSON.
-        value: As the type that was asked for, where one was.
+        text: As text, or as JSON.
+        value: As an instance of the agent's `output_type`; None without one.
     """
 
     text: str
@@ -68,7 +67,7 @@ class Answer:
     def message(
         self, source: str, *, usage: RequestUsage | None = None, metadata: Mapping[str, str] | None = None
     ) -> BaseChatMessage:
-        """Make it a message: a `StructuredMessage` where a type was asked for, else a `TextMessage`."""
+        """Make a message of it: a `StructuredMessage` with a value, else a `TextMessage`."""
         more: dict[str, Any] = {"source": source, "models_usage": usage, "metadata": dict(metadata or {})}
         if self.value is None:
             return TextMessage(content=self.text, **more)
@@ -77,7 +76,7 @@ class Answer:
 
 
 class FinalAnswerTool:
-    """The host tool by which code gives the answer: only a call that reached the host counts, whatever the code prints or raises.
+    """The host tool by which code gives the answer. Only a call that reached the host counts, whatever the code prints or raises.
 
     Args:
         on_answer: Called with the answer, once. None for the tool of a shared session: each agent replaces it for its code.
@@ -93,7 +92,7 @@ class FinalAnswerTool:
         self, on_answer: Callable[[Answer], None] | None = None, output_type: type[BaseModel] | None = None
     ) -> None:
         self.called = False
-        """Whether the answer was given."""
+        """Whether code has given the answer."""
         self._on_answer = on_answer
         self._output_type = output_type
 
@@ -136,15 +135,14 @@ def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
         # As JSON, so that strict types take what JSON can't write otherwise, such as dates.
         return Answer(text, output_type.model_validate_json(json.dumps(value)))
     except ValidationError as error:
-        raise ValueError(_complaint(error)) from None
+        raise ValueError(_describe_errors(error)) from None
 
 
 def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
     """Make an answer of a message without code.
 
     Args:
-        text: The message. Where a type is asked for, the JSON may stand alone, in a fence, or amid words; of several
-            values that fit, the last one counts.
+        text: The message. JSON may stand alone, in a fence, or in prose; of several values that fit, the last one counts.
         output_type: What it must fit, or None.
 
     Raises:
@@ -157,12 +155,12 @@ def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
         try:
             return Answer(text, output_type.model_validate_json(candidate))
         except ValidationError as error:
-            problem = _complaint(error) if problem == "it holds no JSON" else problem
+            problem = _describe_errors(error) if problem == "it holds no JSON" else problem
     raise ValueError(problem)
 
 
-def problem_with(text: str, output_type: type[BaseModel] | None) -> str | None:
-    """Why a message without code is no answer, in words for the model; None where it is one."""
+def problem_of_answer(text: str, output_type: type[BaseModel] | None) -> str | None:
+    """Return why a message without code is no answer, as a message to the model; None if it is one."""
     if not text.strip():
         return prompt.EMPTY
     try:
@@ -175,13 +173,13 @@ def problem_with(text: str, output_type: type[BaseModel] | None) -> str | None:
 def closing_answer(
     text: str, output_type: type[BaseModel] | None, languages: Collection[str], why: str
 ) -> tuple[Answer, str | None]:
-    """Make an answer of what a model said when it was asked to close; there is always one.
+    """Make an answer of the model's closing message; there is always one.
 
     Args:
-        text: What it said.
+        text: The message.
         output_type: What it should fit, or None.
         languages: Languages whose code would have been run.
-        why: Why it had to close.
+        why: Why the model had to close.
 
     Returns:
         The answer, and why it does not fit, or None.
@@ -199,24 +197,10 @@ def closing_answer(
 
 
 def _json_in(text: str) -> list[str]:
-    """Texts that may be the JSON, the likeliest first."""
-    whole = text.strip()
+    """Return the texts that may be the JSON, the likeliest first."""
     fenced = [block.code for block in extract_code_blocks(text) if block.complete]
-    return [candidate for candidate in (whole, *reversed(fenced), *reversed(_amid_words(whole))) if _is_json(candidate)]
-
-
-def _amid_words(text: str) -> list[str]:
-    decoder = json.JSONDecoder()
-    found: list[str] = []
-    parsed_to = 0
-    for at in [at for at, char in enumerate(text) if char in "{["][-MAX_TRIED_PLACES:]:
-        if at >= parsed_to:
-            try:
-                parsed_to = decoder.raw_decode(text, at)[1]
-            except (ValueError, RecursionError):
-                continue
-            found.append(text[at:parsed_to])
-    return found
+    in_prose = [candidate for candidate, _ in json_values(text, "{[")]
+    return [candidate for candidate in (text.strip(), *reversed(fenced), *reversed(in_prose)) if _is_json(candidate)]
 
 
 def _is_json(text: str) -> bool:
@@ -227,6 +211,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _complaint(error: ValidationError) -> str:
-    words = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the value'}: {e['msg']}" for e in error.errors())
-    return words if len(words) <= MAX_PROBLEM_CHARS else words[: MAX_PROBLEM_CHARS - 1] + "…"
+def _describe_errors(error: ValidationError) -> str:
+    text = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the value'}: {e['msg']}" for e in error.errors())
+    return text if len(text) <= MAX_PROBLEM_CHARS else text[: MAX_PROBLEM_CHARS - 1] + "…"

@@ -30,34 +30,23 @@ from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}
-"""Metadata of chunk events that carry what code wrote, and not what a model said."""
+"""Metadata of chunk events with output of code, in contrast to those of models."""
 
 Item = BaseAgentEvent | BaseChatMessage
 
 
 class BaseCodeAgent(BaseChatAgent):
-    """An agent that has a model write code, and runs it. A subclass says in `_solve` how it goes about that.
+    """An agent that has a model write code, and runs it; subclasses implement `_solve`.
 
     Args:
-        name: A Python identifier.
-        code_executor: Runs the code.
-        description: What a team is told about the agent.
-        model_client: Writes the code, or None.
-        model_context: Keeps the conversation; None for an unbounded one.
-        model_client_stream: Whether the model's answer is also yielded in chunks.
-        system_message: Put before the conversation, or None.
-        supported_languages: Languages that are run, or None for those of the class.
-        approval_func: Asked before any code runs, or None.
-        stream_output: Whether what running code writes is also yielded.
-        tools: Host tools of the agent.
-        approve_tool: Asked before each call to a host tool, or None.
-        redact: Returns what a saved state keeps of a host tool's result, or None.
         setup: Python that runs in each new session first, or None.
         answers: Whether code can call `final_answer`.
         output_type: What such an answer must fit, or None.
 
+    The other arguments are those of the subclasses.
+
     Raises:
-        TypeError: An argument is something else than it says above.
+        TypeError: An argument is of a wrong type.
         ValueError: The name is no identifier, or the executor can't offer tools to code.
     """
 
@@ -151,7 +140,7 @@ class BaseCodeAgent(BaseChatAgent):
     # One turn
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Do one turn and return its answer, the events on the way being its `inner_messages`."""
+        """Take a turn, and return its answer, with the events as `inner_messages`."""
         async with aclosing(self.on_messages_stream(messages, cancellation_token)) as items:
             async for item in items:
                 if isinstance(item, Response):
@@ -161,15 +150,15 @@ class BaseCodeAgent(BaseChatAgent):
     def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
-        """Do one turn and yield what happens, last the `Response`.
+        """Take a turn. Yield its events, and at last the `Response`.
 
         Args:
-            messages: What was said since the agent's last turn.
+            messages: The messages since the agent's last turn.
             cancellation_token: Ends the turn: the running code is killed, `CancelledError` is raised. Closing the stream
                 early kills it, too.
 
         Raises:
-            ValueError: There is no task: nothing was said, now or before.
+            ValueError: There is no task: no message, neither now nor from before.
         """
         stream = self._respond(messages, cancellation_token)
         self._open_stream = weakref.ref(stream)
@@ -198,7 +187,7 @@ class BaseCodeAgent(BaseChatAgent):
             await conversation.add_messages(messages, self._runner.interruption)
             if (replayed := await self._runner.rebuild(token)) is not None:
                 if not replayed.same:
-                    await conversation.tell(replayed.describe())
+                    await conversation.notify(replayed.describe())
                 yield replayed.event(self.name)
             async with aclosing(self._solve(conversation, token)) as items:
                 async for item in items:

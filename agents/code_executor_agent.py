@@ -25,7 +25,7 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent, Item
 from autogen_codeact.agents.code_runner import RunEnded
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation
-from autogen_codeact.agents.decision import Decided, RetryAsker
+from autogen_codeact.agents.decision import Decided, RetryDecider
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
@@ -54,22 +54,22 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         model_client: Writes the code. Default: none, only code in incoming messages is run.
         model_context: Keeps the conversation. Default: an unbounded one.
         model_client_stream: Also yield the model's answer in chunks. Default: no.
-        max_retries_on_error: How often code may be tried again. Default: 0.
-        description: What a team is told about the agent. Default: a sentence that fits, with or without a model.
+        max_retries_on_error: Attempts after the first one. Default: 0.
+        description: Describes the agent to a team. Default: a sentence that fits, with or without a model.
         system_message: Put before the conversation; None for no system message.
-        sources: Without a model, names of the agents whose code is run. Default: everybody's.
+        sources: Without a model, names of the agents whose code is run. Default: all.
         supported_languages: Languages that are run, `py` and `python3` counting as `python` and so on.
             Default: `DEFAULT_SUPPORTED_LANGUAGES`.
-        approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
-        stream_output: Also yield what running code writes, as it writes it: in `ModelClientStreamingChunkEvent`s whose
-            metadata have `chunk_of: execution`, because AutoGen's teams take no events of others. Needs one of our
-            executors. Default: no.
-        tools: Functions of this process that the code can call, beside those that the executor has: typed functions, AutoGen
-            tools, workbenches. The model is told of them all. Needs one of our executors. Default: none.
-        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`. Default: whom the executor
-            asks, if anybody.
-        redact: Given a host tool's name and a result of it, or the text of its error, gives what the saved state keeps of that,
-            without secrets; arguments, code and conversation are kept as they are. Default: all of it. It can't be dumped.
+        approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
+        stream_output: Also yield what running code writes, as it writes it, in `ModelClientStreamingChunkEvent`s with
+            `chunk_of: execution` in their metadata, because AutoGen's teams accept no other events. Needs an executor that
+            can stream. Default: no.
+        tools: Functions of this process that code can call, in addition to those of the executor: typed functions, AutoGen
+            tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
+        approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
+            executor, if any.
+        redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
+            that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
     Raises:
         TypeError: An argument is something else than it says above.
@@ -131,7 +131,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         )
         self._max_retries_on_error = max_retries_on_error
         self._sources = list(sources) if sources is not None else None
-        self._asker = RetryAsker(model_client, name) if model_client is not None else None
+        self._decider = RetryDecider(model_client, name) if model_client is not None else None
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -163,7 +163,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                         yield item
             code = find_code([str(generated.content)], self._languages)
             if code.cut_off:
-                await conversation.tell(CUT_OFF)
+                await conversation.notify(CUT_OFF)
             if not code.blocks and (is_last or not code.cut_off):
                 yield self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
                 return
@@ -183,8 +183,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             yield self._decision_event(attempt, decided)
             if not decided.decision.retry:
                 break
-            await conversation.note_plan(decided.decision.reason)
-            await conversation.tell(CARRY_ON)
+            await conversation.add_plan(decided.decision.reason)
+            await conversation.notify(CARRY_ON)
 
         async with aclosing(conversation.generate(token)) as items:
             async for item in items:
@@ -203,7 +203,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 if event.error is not None and attempt == self._max_retries_on_error:
                     raise event.error
                 result, session = event.result, self._runner.in_session
-                await conversation.observe(result, limit=self.MAX_OUTPUT_CHARS, session=session)
+                await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session)
                 yield CodeExecutionEvent(
                     retry_attempt=attempt, result=result, source=self.name, metadata=metadata_of(result)
                 )
@@ -280,8 +280,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         return self._code_in_messages(messages).blocks
 
     async def _decide(self, conversation: Conversation, token: CancellationToken) -> Decided:
-        assert self._asker is not None
-        return await self._asker.ask(await conversation.messages(), token)
+        assert self._decider is not None
+        return await self._decider.ask(await conversation.messages(), token)
 
     def _code_in_messages(self, messages: Sequence[BaseChatMessage]) -> FoundCode:
         texts = [

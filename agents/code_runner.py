@@ -17,13 +17,13 @@ from autogen_core.model_context import ChatCompletionContext
 from pydantic import BaseModel
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, Answer, FinalAnswerTool
-from autogen_codeact.agents.approval import ApprovalFuncType, ask_approval, denied
+from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
     RedactResult,
     SessionRecord,
-    interrupted,
+    record_calls,
     record_of,
 )
 from autogen_codeact.agents.model import awaited
@@ -226,7 +226,7 @@ class CodeRunner:
     async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
         if self._approval_func is not None:
             context = await self._context.get_messages()
-            answer = await ask_approval(self._approval_func, blocks, context, token)
+            answer = await request_approval(self._approval_func, blocks, context, token)
             if not answer.approved:
                 return denied(answer.reason)
         self._ran_code = True
@@ -251,7 +251,7 @@ class CodeRunner:
         results: list[ExecutionResult] = []
         for block in blocks:
             result = await self._execute([block], token, emit, final_answer)
-            note = partial(self._record.note, self._session, block, result, self._redact, result.files_before)
+            note = partial(self._record.add_block, self._session, block, result, self._redact, result.files_before)
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
             results.append(result)
@@ -403,28 +403,28 @@ class CodeRunner:
             ) from error
         self._prepared_for = None
         if self._record is not None:
-            self._record.forget()
+            self._record.clear()
 
     # State
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self._journal(), "interrupted": interrupted(self._interrupted, self._redact)}
+        return {"journal": self._journal(), "interrupted": record_calls(self._interrupted, self._redact)}
 
     def _journal(self) -> Journal | None:
         if self._session is None or self._record is None:
             return None
         if self._record.pending is None:
-            self._record.see(self._session)
+            self._record.check_sandbox(self._session)
         return self._record.pending or self._record.journal
 
     def load(self, journal: Journal | None, calls: Sequence[RecordedCall]) -> None:
         """Have the session rebuilt before its next use, unless it is the journal's own; keep the calls."""
         if self._session is not None and self._record is not None and journal is not None:
-            self._record.see(self._session)  # it may have been restarted meanwhile
+            self._record.check_sandbox(self._session)  # it may have been restarted meanwhile
             self._record.load(journal)
         # A team loads a state from before an interrupted turn; what that turn has done stays done.
-        known = interrupted(self._interrupted, self._redact)
+        known = record_calls(self._interrupted, self._redact)
         for call in calls:
             if call in known:
                 known.remove(call)

@@ -20,11 +20,11 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import Answer, closing_answer, from_text, problem_with
+from autogen_codeact.agents.answer import Answer, closing_answer, from_text, problem_of_answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent, Item
-from autogen_codeact.agents.budget import Budget, TimeIsUp, limited
+from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
 from autogen_codeact.agents.code_runner import AnswerGiven, RunEnded
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
 from autogen_codeact.agents.conversation import Conversation
@@ -39,47 +39,47 @@ CLOSING_DEADLINE_S = 120.0
 class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     """Acts in code, step by step in one live session, until the task is done.
 
-    In a step the model speaks, the code in its message runs, and the model is told what came out. A message without code
-    is the answer, and so is the value that code gives to `final_answer`, a function in the session that the agent brings
-    along. The session lives on after the answer: what code has defined is there in the next run. A turn that raises or is
-    cancelled leaves the conversation as it was before; what its code did in the session stays done.
+    In each step the model writes a message, its code runs, and the result goes back to the model. A message without code
+    is the answer, and so is the value that code passes to `final_answer`, a function that the agent adds to the session. The
+    session lives on after the answer: what code has defined is there in the next run. A turn that raises or is cancelled
+    leaves the conversation as it was before; what its code did in the session stays done.
 
     Args:
         name: A Python identifier.
-        code_executor: Runs the code, in `mode="session"`; start it before the first turn and stop it after the last. With
-            an executor that isn't ours there is no `final_answer`.
+        code_executor: Runs the code, in `mode="session"`; start it before the first turn and stop it after the last. An
+            executor without host tools, such as AutoGen's own, has no `final_answer`.
         model_client: Writes the code.
         model_context: Keeps the conversation. Default: an unbounded one.
-        model_client_stream: Also yield the model's words in chunks. Default: no.
+        model_client_stream: Also yield the model's answer in chunks. Default: no.
         stream_output: Also yield what running code writes, as `CodeExecutorAgent` does. Default: no.
-        description: What a team is told about the agent.
+        description: Describes the agent to a team.
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
-        prompt_style: How the model writes code: `markdown` fences, or `execute` tags, between which alone code is run then.
+        prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
         supported_languages: Languages that are run. Default: Python.
         output_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it. What
-            does not fit is sent back to the model. Default: none, the answer is text.
-        tools: Functions of this process that the code can call, beside those that the executor has: typed functions, AutoGen
-            tools, workbenches. The model is told of them all. Needs one of our executors. Default: none.
-        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`. Default: whom the executor
-            asks, if anybody.
+            does not fit is sent back to the model. Default: the answer is text.
+        tools: Functions of this process that code can call, in addition to those of the executor: typed functions, AutoGen
+            tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
+        approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
+            executor, if any.
         setup: Python that runs in the session before the first block, such as `import numpy as np`, and again in each new
-            session. The model is told of it.
+            session. The system message shows it. Default: nothing.
         max_steps: Messages of the model in a turn, at least 1. Default 20.
         max_tokens: Tokens that the model may read and write in a turn, as its client counts them; looked at before each
             step. Default: no limit.
         max_seconds: Wall-clock seconds of a turn; what runs then is stopped. Default: no limit.
-        max_output_chars: Characters of an output that the model sees, head and tail together; a longer one is put into a
-            file in the sandbox, whose name the model is told, as far as the executor kept it. Default 20,000.
-        approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
-        redact: Given a host tool's name and a result of it, or the text of its error, gives what the saved state keeps of that,
-            without secrets; arguments, code and conversation are kept as they are. Default: all of it. It can't be dumped.
+        max_output_chars: Characters of an output that the model sees, head and tail together. A longer output is written into
+            a file in the sandbox, as far as the executor kept it, and the model gets its name. Default 20,000.
+        approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
+        redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
+            that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
-    When a limit is reached, the model is asked once for an answer without code, which then is the agent's, with
-    `stopped` and the name of the limit in its metadata. That request comes on top of the limit.
+    When a limit is reached, one more request to the model gets an answer without code. It is the agent's answer, with the name
+    of the limit as `stopped` in its metadata.
 
     Raises:
         TypeError: An argument is something else than it says above.
-        ValueError: A limit is below 1, or the executor is one of ours without a session.
+        ValueError: A limit is below 1, or the executor has host tools but no session.
     """
 
     DEFAULT_DESCRIPTION: ClassVar[str] = "Solves tasks by writing code and running it, step by step."
@@ -176,24 +176,24 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     async def _solve(self, conversation: Conversation, token: CancellationToken) -> AsyncGenerator[Item, None]:
         """Take step after step, and at a limit a last one without code. The last item is the answer."""
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
-        limit = budget.used_up
+        limit = budget.reached_limit
         self._broke = False
         while True:
             if limit is not None:
-                await conversation.tell(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
+                await conversation.notify(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
             try:
-                with budget.timed(token) if limit is None else limited(token, CLOSING_DEADLINE_S) as inner:
+                with budget.timed(token) if limit is None else with_deadline(token, CLOSING_DEADLINE_S) as inner:
                     async with aclosing(self._step(conversation, budget, limit, inner)) as items:
                         async for item in items:
                             yield item
                             if isinstance(item, BaseChatMessage):
                                 return
-                limit = budget.used_up
-            except TimeIsUp:
+                limit = budget.reached_limit
+            except DeadlineExpired:
                 if limit is not None:
                     yield self._closing_answer(limit, budget.steps, None)
                     return
-                limit = budget.used_up or "max_seconds"
+                limit = budget.reached_limit or "max_seconds"
 
     async def _step(
         self, conversation: Conversation, budget: Budget, limit: str | None, token: CancellationToken
@@ -214,12 +214,12 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         problem = None
         if not code.blocks:
-            problem = CUT_OFF if code.cut_off else problem_with(text, self._output_type)
+            problem = CUT_OFF if code.cut_off else problem_of_answer(text, self._output_type)
             if problem is None:
                 answer = from_text(text, self._output_type)
                 yield answer.message(self.name, usage=generated.usage, metadata={"steps": str(budget.steps)})
                 return
-            await conversation.tell(problem)
+            await conversation.notify(problem)
         yield self._generation_event(budget.steps, generated, code, problem)
         if code.blocks:
             async with aclosing(self._run_step(conversation, budget.steps, code.blocks, token)) as events:
@@ -246,7 +246,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if len(result.output) > self._max_output_chars:
             whole = await self._runner.keep_output(result)
         session = self._runner.in_session
-        await conversation.observe(result, limit=self._max_output_chars, whole=whole, session=session)
+        await conversation.add_result(result, limit=self._max_output_chars, whole=whole, session=session)
         metadata = metadata_of(result) | {"step": str(step)}
         yield CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata)
         if answer is not None:

@@ -1,4 +1,4 @@
-"""What the model of a `CodeActAgent` is told about acting in code."""
+"""The prompts of a `CodeActAgent`."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def system_message(
     output_type: type[BaseModel] | None = None,
     by_call: bool = True,
 ) -> str:
-    """Put together the system message.
+    """Make the system message.
 
     Args:
         task: What the agent is for, in the user's words.
         style: How code is written.
-        tools: What host tools there are.
-        setup: Code that has been run ahead.
+        tools: The host tools.
+        setup: Code that runs first in each session.
         output_type: What the answer must fit.
         by_call: Whether code can give the answer.
     """

@@ -30,7 +30,7 @@ from autogen_codeact.executors import ApproveTool, ToolLike, dump_all, dump_appr
 
 
 class AgentConfig(BaseModel):
-    """What the configurations of both agents have; the fields mean what the constructor's arguments mean."""
+    """The fields that both configurations have; they mean what the constructor's arguments mean."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,7 +53,7 @@ class AgentConfig(BaseModel):
 
 
 class CodeExecutorAgentConfig(AgentConfig):
-    """What a `CodeExecutorAgent` is made of; the fields mean what the constructor's arguments mean."""
+    """The configuration of a `CodeExecutorAgent`."""
 
     max_retries_on_error: int = Field(default=0, ge=0)
     system_message: str | None = CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
@@ -61,7 +61,7 @@ class CodeExecutorAgentConfig(AgentConfig):
 
 
 class CodeActAgentConfig(AgentConfig):
-    """What a `CodeActAgent` is made of; the fields mean what the constructor's arguments mean."""
+    """The configuration of a `CodeActAgent`."""
 
     model_client: ComponentModel
     description: str = "Solves tasks by writing code and running it, step by step."
@@ -76,7 +76,7 @@ class CodeActAgentConfig(AgentConfig):
 
 
 class CodeExecutorAgentState(BaseModel):
-    """What `save_state` keeps: the conversation, what was run in the session, if any, and the calls of turns cut short."""
+    """The state of a `CodeExecutorAgent`: conversation, journal of the session, if any, and calls of interrupted turns."""
 
     type: str = Field(default="CodeExecutorAgentState", max_length=MAX_NAME)
     version: str = Field(default="1.0.0", max_length=MAX_NAME)
@@ -86,7 +86,7 @@ class CodeExecutorAgentState(BaseModel):
 
 
 class CodeActAgentState(CodeExecutorAgentState):
-    """The same of a `CodeActAgent`."""
+    """The state of a `CodeActAgent`."""
 
     type: str = Field(default="CodeActAgentState", max_length=MAX_NAME)
 
@@ -130,11 +130,11 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
 
 
 def problems(error: ValidationError) -> str:
-    """Name the invalid fields and what is wrong with them, without their values, which may be large."""
+    """List the invalid fields and what is wrong with them, without their values, which may be large."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    words = [f"{'.'.join(map(str, each['loc'])) or 'the state'}: {each['msg']}"[:MAX_NAME] for each in found]
-    more = f"; and {len(words) - MAX_PROBLEMS} more" if len(words) > MAX_PROBLEMS else ""
-    return "; ".join(words[:MAX_PROBLEMS]) + more
+    lines = [f"{'.'.join(map(str, each['loc'])) or 'the state'}: {each['msg']}"[:MAX_NAME] for each in found]
+    more = f"; and {len(lines) - MAX_PROBLEMS} more" if len(lines) > MAX_PROBLEMS else ""
+    return "; ".join(lines[:MAX_PROBLEMS]) + more
 
 
 def dump_parts(

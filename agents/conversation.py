@@ -1,4 +1,4 @@
-"""What is said between an agent and its model."""
+"""The conversation between an agent and its model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from autogen_codeact.agents.observation import as_message
 
 
 class Conversation:
-    """An agent's model and what it has been told so far.
+    """An agent's model, and the messages that it has been sent.
 
     Args:
         context: Keeps the messages.
@@ -48,43 +48,45 @@ class Conversation:
         self._stream = stream
 
     async def messages(self) -> list[LLMMessage]:
-        """All that the model is told when it is asked next."""
+        """Return all messages of the next request to the model."""
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         return [*system, *await self._context.get_messages()]
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
-        """Add what others said.
+        """Add the messages of others.
 
         Args:
             messages: The messages.
-            interruption: What the model should know of interrupted turns, or None.
+            interruption: A note about interrupted turns, or None.
 
         Raises:
-            ValueError: There is no task: nothing was said, now or before.
+            ValueError: There is no message, neither now nor from before.
         """
         for message in messages:
             if isinstance(message, HandoffMessage):
-                for said_before in message.context:
-                    await self._context.add_message(said_before)
-            told = message.to_model_message()
-            if says_something(told):  # as below in generate: providers refuse empty messages
-                await self._context.add_message(told)
-        if not any(map(says_something, await self._context.get_messages())):
+                for earlier in message.context:
+                    await self._context.add_message(earlier)
+            received = message.to_model_message()
+            if has_content(received):  # as below in generate: providers refuse empty messages
+                await self._context.add_message(received)
+        if not any(map(has_content, await self._context.get_messages())):
             raise ValueError("There is no task: give the agent a message that says what to do.")
         if interruption is not None:
-            await self.tell(interruption)
+            await self.notify(interruption)
 
-    async def tell(self, words: str) -> None:
-        """Tell the model something in the agent's name."""
-        await self._context.add_message(UserMessage(content=words, source=self._source))
+    async def notify(self, text: str) -> None:
+        """Add a message from the agent to its model."""
+        await self._context.add_message(UserMessage(content=text, source=self._source))
 
-    async def note_plan(self, plan: str) -> None:
-        """Keep in mind what the model means to do, in its own name."""
+    async def add_plan(self, plan: str) -> None:
+        """Add what the model plans to do, as a message of its own."""
         if plan.strip():
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
 
-    async def observe(self, result: CodeResult, *, limit: int, whole: str | None = None, session: bool = False) -> None:
-        """Tell the model what came out of its code.
+    async def add_result(
+        self, result: CodeResult, *, limit: int, whole: str | None = None, session: bool = False
+    ) -> None:
+        """Add a message about the result of the model's code.
 
         Args:
             result: The result.
@@ -99,9 +101,9 @@ class Conversation:
     async def generate(
         self, token: CancellationToken
     ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        """Let the model speak; yields chunks, its thought, last the result, which is then in the context."""
-        told = await self.messages()
-        async with aclosing(converse(self._client, told, token, stream=self._stream)) as answer:
+        """Call the model. Yield chunks, its thought, and at last the result, which is added to the context."""
+        messages = await self.messages()
+        async with aclosing(converse(self._client, messages, token, stream=self._stream)) as answer:
             async for item in answer:
                 if isinstance(item, str):
                     yield ModelClientStreamingChunkEvent(content=item, source=self._source)
@@ -109,14 +111,14 @@ class Conversation:
                 if item.thought:
                     yield ThoughtEvent(content=item.thought, source=self._source)
                 if str(item.content).strip():  # several providers refuse a conversation with an empty message in it
-                    said = AssistantMessage(content=item.content, thought=item.thought, source=self._source)
-                    await self._context.add_message(said)
+                    message = AssistantMessage(content=item.content, thought=item.thought, source=self._source)
+                    await self._context.add_message(message)
                 yield item
 
     @asynccontextmanager
     async def restored_on_error(self) -> AsyncIterator[None]:
-        """Put the context back to how it was if what is done inside raises or is cancelled."""
-        # Teams hand an interrupted agent the same messages again; they must not be in the context twice.
+        """Restore the context if the body raises or is cancelled."""
+        # Teams send an interrupted agent the same messages again; they must not be in the context twice.
         before = await self._context.save_state()
         try:
             yield
@@ -125,6 +127,6 @@ class Conversation:
             raise
 
 
-def says_something(message: LLMMessage) -> bool:
-    """Whether there is anything in a message."""
+def has_content(message: LLMMessage) -> bool:
+    """Return whether a message is not empty."""
     return bool(message.content.strip() if isinstance(message.content, str) else message.content)

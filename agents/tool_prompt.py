@@ -1,4 +1,4 @@
-"""How host tools are described to a model: as the Python that it may call."""
+"""Describes host tools to a model, as Python functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = (
 
 
 def describe_tools(tools: Sequence[HostTool]) -> str:
-    """Show the model what host tools there are: signature, docstring, and the classes that they take and give.
+    """Describe host tools to a model: signatures, docstrings, and the classes of arguments and results.
 
     Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
     has the rest; where that is more than 24,000 characters still, names alone.
@@ -32,7 +32,7 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
         tools: The tools.
 
     Returns:
-        The words; "" for no tools.
+        The description; "" for no tools.
     """
     if not tools:
         return ""
@@ -46,7 +46,7 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
 
 
 def _fenced(head: str, code: str) -> str:
-    # What a server says of its tools must not end the fence.
+    # A description that comes from a server must not end the fence.
     return "{}\n```python\n{}\n```".format(head, code.replace("```", "'''"))
 
 
@@ -57,13 +57,13 @@ def _classes(tools: Sequence[HostTool]) -> list[str]:
 
 def _whole(tool: HostTool) -> str:
     head = f"def {tool.name}{tool.signature}:"
-    words = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
-    end = "\n    " if "\n" in words else ""
-    return f'{head}\n    """{words}{end}"""' if words else f"{head} ..."
+    text = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
+    end = "\n    " if "\n" in text else ""
+    return f'{head}\n    """{text}{end}"""' if text else f"{head} ..."
 
 
 def _summary(tool: HostTool) -> str:
-    words = " ".join(tool.description.strip().partition("\n")[0].split())
-    if len(words) > MAX_SUMMARY_CHARS:
-        words = words[: MAX_SUMMARY_CHARS - 1] + "…"
-    return f"def {tool.name}{tool.signature}: ...{f'  # {words}' if words else ''}"
+    text = " ".join(tool.description.strip().partition("\n")[0].split())
+    if len(text) > MAX_SUMMARY_CHARS:
+        text = text[: MAX_SUMMARY_CHARS - 1] + "…"
+    return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"

@@ -230,7 +230,7 @@ async def test_secrets_are_kept_out_of_errors_too_and_the_hook_changes_nothing_l
         ({"key": "***"}, ""),
         (None, "no nobody; the key is ***"),
     ]
-    failed = journal.recorded(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
+    failed = journal.record_call(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
     assert failed.result == "withheld, because the redact hook failed on it (TypeError)"
 
 
