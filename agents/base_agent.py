@@ -7,6 +7,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -16,17 +17,14 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import ChatCompletionClient
-from pydantic import BaseModel
 
-from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded
+from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
 from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import runnable_languages
-from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
+from autogen_codeact.executors import HostTool
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}
@@ -39,11 +37,7 @@ class BaseCodeAgent(BaseChatAgent):
     """An agent that has a model write code, and runs it; subclasses implement `_solve`.
 
     Args:
-        setup: Python that runs in each new session first, or None.
-        answers: Whether code can call `final_answer`.
-        output_type: What such an answer must fit, or None.
-
-    The other arguments are those of the subclasses.
+        options: How code runs. The other arguments are those of the subclasses.
 
     Raises:
         TypeError: An argument is of a wrong type.
@@ -71,20 +65,13 @@ class BaseCodeAgent(BaseChatAgent):
         model_client_stream: bool,
         system_message: str | None,
         supported_languages: list[str] | None,
-        approval_func: ApprovalFuncType | None,
-        stream_output: bool,
-        tools: Sequence[ToolLike],
-        approve_tool: ApproveTool | None,
-        redact: RedactResult | None,
-        setup: str | None = None,
-        answers: bool = False,
-        output_type: type[BaseModel] | None = None,
+        options: RunOptions,
     ) -> None:
         check_parts(
             code_executor,
             model_client,
-            approval_func=approval_func,
-            tools=tools,
+            approval_func=options.approval_func,
+            tools=options.tools,
             supported_languages=supported_languages,
         )
         super().__init__(name=name, description=description)
@@ -96,29 +83,11 @@ class BaseCodeAgent(BaseChatAgent):
         self._supported_languages = list(supported_languages) if supported_languages is not None else None
         languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
         self._languages = runnable_languages(languages)
-        self._approval_func = approval_func
-        self._stream_output = stream_output
-        self._tools = tuple(tools)
-        self._approve_tool = approve_tool
-        self._redact = redact
-        self._runner = CodeRunner(
-            code_executor,
-            source=name,
-            context=self._model_context,
-            approval_func=approval_func,
-            stream=stream_output,
-            setup=setup,
-            tools=self._tools,
-            approve_tool=approve_tool,
-            answers=answers,
-            output_type=output_type,
-            redact=redact,
-        )
+        self._options = replace(options, tools=tuple(options.tools))
+        self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
         self._conversation: Conversation | None = None
         if model_client is not None:
-            self._conversation = Conversation(
-                self._model_context, model_client, source=name, stream=model_client_stream
-            )
+            self._conversation = Conversation(self._model_context, model_client, name, stream=model_client_stream)
         self._owns_parts = False
         self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
 
@@ -306,19 +275,14 @@ class BaseCodeAgent(BaseChatAgent):
         Raises:
             ValueError: Some part of the agent can't be dumped; the message names all of them.
         """
-        parts = dump_parts(
-            (self._code_executor, self._model_client, self._model_context),
-            self._tools,
-            self._approve_tool,
-            {"approval_func": self._approval_func, "redact": self._redact},
-            agent=self._state_class.__name__.removesuffix("State"),
-        )
+        components = (self._code_executor, self._model_client, self._model_context)
+        kind = self._state_class.__name__.removesuffix("State")
         return {
-            **parts,
+            **dump_parts(components, self._options, agent=kind),
             "name": self.name,
             "description": self.description,
             "model_client_stream": self._model_client_stream,
-            "stream_output": self._stream_output,
+            "stream_output": self._options.stream_output,
             "system_message": self._system_message,
             "supported_languages": self._supported_languages,
         }

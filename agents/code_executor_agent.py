@@ -22,7 +22,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists
 from autogen_codeact.agents.base_agent import BaseCodeAgent, Item
-from autogen_codeact.agents.code_runner import RunEnded
+from autogen_codeact.agents.code_runner import RunEnded, RunOptions
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.decision import Decided, RetryDecider
@@ -123,11 +123,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             model_client_stream=model_client_stream,
             system_message=system_message,
             supported_languages=supported_languages,
-            approval_func=approval_func,
-            stream_output=stream_output,
-            tools=tools,
-            approve_tool=approve_tool,
-            redact=redact,
+            options=RunOptions(approval_func, stream_output, tools, approve_tool, redact),
         )
         self._max_retries_on_error = max_retries_on_error
         self._sources = list(sources) if sources is not None else None

@@ -61,46 +61,54 @@ MANY_CALLS = 100
 
 
 @dataclass(frozen=True)
-class OutputWritten:
-    """Code has written something.
+class RunOptions:
+    """How an agent runs code.
 
     Args:
-        text: What it has written since the last event of this kind.
+        approval_func: Decides whether code may run; None if all code may.
+        stream_output: Whether there are events about output, if the executor can stream it.
+        tools: Host tools of the agent.
+        approve_tool: Called before each call to a host tool; None for that of the executor, if any.
+        redact: Returns what is recorded of a tool's result or error; None for all of it.
+        setup: Python that runs first in each new session; None for nothing.
+        answers: Whether code can call `final_answer`, if the executor has host tools.
+        output_type: What such an answer must fit, or None.
     """
+
+    approval_func: ApprovalFuncType | None
+    stream_output: bool
+    tools: Sequence[ToolLike]
+    approve_tool: ApproveTool | None
+    redact: RedactResult | None
+    setup: str | None = None
+    answers: bool = False
+    output_type: type[BaseModel] | None = None
+
+
+@dataclass(frozen=True)
+class OutputWritten:
+    """Code has written `text` since the last event of this kind."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class CallEnded:
-    """A call to a host tool has ended.
-
-    Args:
-        call: The call.
-    """
+    """A call to a host tool has ended."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True)
 class AnswerGiven:
-    """Code has called `final_answer`.
-
-    Args:
-        answer: The answer.
-    """
+    """Code has called `final_answer`."""
 
     answer: Answer
 
 
 @dataclass(frozen=True)
 class RunEnded:
-    """The run is over.
-
-    Args:
-        result: The executor's own result, untouched; or one with the outcome `denied`, or that of a sandbox that broke.
-        error: How the sandbox broke, or None.
-    """
+    """The run is over, with the executor's own result, or that of a refused run or a sandbox that broke with `error`."""
 
     result: CodeResult
     error: SandboxError | None = None
@@ -116,48 +124,25 @@ class CodeRunner:
     Args:
         executor: Executes it.
         source: Name of the agent.
-        context: The conversation, shown to who approves.
-        approval_func: Asked before any code runs; None for nobody.
-        stream: Whether there are events about output, if the executor can stream it.
-        setup: Python that runs in each new session before anything else; None for nothing.
-        tools: Host tools of the agent.
-        approve_tool: Asked before each call to a host tool; None for who is asked by the executor, if anybody.
-        answers: Whether code can call `final_answer`, if the executor has host tools.
-        output_type: What such an answer must fit, or None.
-        redact: Returns what is recorded of a tool's result or error; None for all of it.
+        context: The conversation, passed to the approval.
+        options: How to run it.
 
     Raises:
         ValueError: There are tools, and the executor can't offer them to code.
     """
 
     def __init__(
-        self,
-        executor: CodeExecutor,
-        *,
-        source: str,
-        context: ChatCompletionContext,
-        approval_func: ApprovalFuncType | None = None,
-        stream: bool = False,
-        setup: str | None = None,
-        tools: Sequence[ToolLike] = (),
-        approve_tool: ApproveTool | None = None,
-        answers: bool = False,
-        output_type: type[BaseModel] | None = None,
-        redact: RedactResult | None = None,
+        self, executor: CodeExecutor, source: str, context: ChatCompletionContext, options: RunOptions
     ) -> None:
         can = capabilities_of(executor)
         self._executor = executor
         self._with_tools = can.tools
         self._session = can.session
-        self.in_session = can.session is not None
-        self.takes_answers = answers and can.tools is not None
         self._source = source
         self._context = context
-        self._approval_func = approval_func
-        self._stream = stream
-        self._setup = setup
-        self._output_type = output_type
-        self._redact = redact
+        self._options = options
+        self.in_session = can.session is not None
+        self.takes_answers = options.answers and can.tools is not None
         self._record = record_of(can.session) if can.session is not None else None
         self._ran_code = False
         self._prepared_for: int | None = None
@@ -165,7 +150,7 @@ class CodeRunner:
         self._outputs_kept = 0
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
-        self._add_tools(tools, approve_tool)
+        self._add_tools(options.tools, options.approve_tool)
 
     def _add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None) -> None:
         if self._with_tools is not None:
@@ -224,9 +209,9 @@ class CodeRunner:
             return RunEnded(broken(error, session=self.in_session), error)
 
     async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
-        if self._approval_func is not None:
+        if self._options.approval_func is not None:
             context = await self._context.get_messages()
-            answer = await request_approval(self._approval_func, blocks, context, token)
+            answer = await request_approval(self._options.approval_func, blocks, context, token)
             if not answer.approved:
                 return denied(answer.reason)
         self._ran_code = True
@@ -242,7 +227,7 @@ class CodeRunner:
         return result
 
     async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
-        final_answer = FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._output_type)
+        final_answer = FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type)
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
@@ -251,7 +236,9 @@ class CodeRunner:
         results: list[ExecutionResult] = []
         for block in blocks:
             result = await self._execute([block], token, emit, final_answer)
-            note = partial(self._record.add_block, self._session, block, result, self._redact, result.files_before)
+            note = partial(
+                self._record.add_block, self._session, block, result, self._options.redact, result.files_before
+            )
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
             results.append(result)
@@ -271,7 +258,7 @@ class CodeRunner:
 
         tools = {final_answer.name: final_answer} if self.takes_answers else {}
         context = RunContext(journalled=True, on_call=on_call, tools=tools)
-        if not self._stream:
+        if not self._options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
@@ -334,9 +321,9 @@ class CodeRunner:
         Raises:
             ValueError: It failed.
         """
-        if self._setup is None or self._prepared_for == self._session_number():
+        if self._options.setup is None or self._prepared_for == self._session_number():
             return None
-        code = [CodeBlock(code=self._setup, language="python")]
+        code = [CodeBlock(code=self._options.setup, language="python")]
         if self._with_tools is not None:
             result: CodeResult = await self._with_tools.run_blocks(code, token, RunContext(journalled=True))
         else:
@@ -409,7 +396,7 @@ class CodeRunner:
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self._journal(), "interrupted": record_calls(self._interrupted, self._redact)}
+        return {"journal": self._journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
 
     def _journal(self) -> Journal | None:
         if self._session is None or self._record is None:
@@ -424,7 +411,7 @@ class CodeRunner:
             self._record.check_sandbox(self._session)  # it may have been restarted meanwhile
             self._record.load(journal)
         # A team loads a state from before an interrupted turn; what that turn has done stays done.
-        known = record_calls(self._interrupted, self._redact)
+        known = record_calls(self._interrupted, self._options.redact)
         for call in calls:
             if call in known:
                 known.remove(call)

@@ -25,7 +25,7 @@ from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent, Item
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
-from autogen_codeact.agents.code_runner import AnswerGiven, RunEnded
+from autogen_codeact.agents.code_runner import AnswerGiven, RunEnded, RunOptions
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
 from autogen_codeact.agents.conversation import Conversation
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
@@ -135,18 +135,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             model_client_stream=model_client_stream,
             system_message=system_message,
             supported_languages=supported_languages or None,
-            approval_func=approval_func,
-            stream_output=stream_output,
-            tools=tools,
-            approve_tool=approve_tool,
-            redact=redact,
-            setup=setup,
-            answers=True,
-            output_type=output_type,
+            options=RunOptions(
+                approval_func, stream_output, tools, approve_tool, redact, setup, answers=True, output_type=output_type
+            ),
         )
         self._prompt_style: prompt.PromptStyle = prompt_style
-        self._output_type = output_type
-        self._setup = setup
         self._max_steps = max_steps
         self._max_tokens = max_tokens
         self._max_seconds = max_seconds
@@ -159,17 +152,17 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             self._system_message,
             style=self._prompt_style,
             tools=tools,
-            setup=self._setup,
-            output_type=self._output_type,
+            setup=self._options.setup,
+            output_type=self._options.output_type,
             by_call=self._runner.takes_answers,
         )
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         """The types of the agent's answers."""
-        if self._output_type is None:
+        if self._options.output_type is None:
             return (TextMessage,)
-        return (StructuredMessage[self._output_type], TextMessage)  # type: ignore[name-defined]
+        return (StructuredMessage[self._options.output_type], TextMessage)  # type: ignore[name-defined]
 
     # One turn
 
@@ -214,9 +207,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
         problem = None
         if not code.blocks:
-            problem = CUT_OFF if code.cut_off else problem_of_answer(text, self._output_type)
+            problem = CUT_OFF if code.cut_off else problem_of_answer(text, self._options.output_type)
             if problem is None:
-                answer = from_text(text, self._output_type)
+                answer = from_text(text, self._options.output_type)
                 yield answer.message(self.name, usage=generated.usage, metadata={"steps": str(budget.steps)})
                 return
             await conversation.notify(problem)
@@ -255,7 +248,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
         why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}"))
-        answer, misfit = closing_answer(text, self._output_type, self._languages, why)
+        answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         return answer.message(self.name, usage=generated.usage if generated is not None else None, metadata=metadata)
 
@@ -282,8 +275,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         return CodeActAgentConfig(
             **self._config_fields(),
             prompt_style=self._prompt_style,
-            output_type=dump_type(self._output_type),
-            setup=self._setup,
+            output_type=dump_type(self._options.output_type),
+            setup=self._options.setup,
             max_steps=self._max_steps,
             max_tokens=self._max_tokens,
             max_seconds=self._max_seconds,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeVar
 
 from autogen_agentchat.agents import CodeExecutorAgent
@@ -23,10 +23,11 @@ from pydantic import (
     model_serializer,
 )
 
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
-from autogen_codeact.executors import ApproveTool, ToolLike, dump_all, dump_approval, dump_tools, loaded
+from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded
 
 
 class AgentConfig(BaseModel):
@@ -139,32 +140,29 @@ def problems(error: ValidationError) -> str:
 
 def dump_parts(
     components: tuple[CodeExecutor, ChatCompletionClient | None, ChatCompletionContext],
-    tools: Sequence[ToolLike],
-    approve_tool: ApproveTool | None,
-    functions: Mapping[str, object],
+    options: RunOptions,
     *,
     agent: str,
 ) -> dict[str, Any]:
     """Make the fields of an agent's configuration that are components.
 
     Args:
-        components: What runs the code, the model, and what keeps the conversation.
-        tools: The agent's tools.
-        approve_tool: Who approves their calls.
-        functions: What may be a function, which no configuration holds, by argument.
-        agent: The agent's class, for the message.
+        components: Executor, model and conversation.
+        options: The agent's options.
+        agent: Name of the agent's class, for the message.
 
     Raises:
         ValueError: Some of it can't be dumped; the message names all of that.
     """
     executor, client, context = components
+    functions = {"approval_func": options.approval_func, "redact": options.redact}
     parts = dump_all(
         functions=lambda: _refuse_functions(agent, functions),
         code_executor=executor.dump_component,
         model_client=lambda: client.dump_component() if client is not None else None,
         model_context=context.dump_component,
-        tools=lambda: dump_tools(tools),
-        approve_tool=lambda: dump_approval(approve_tool),
+        tools=lambda: dump_tools(options.tools),
+        approve_tool=lambda: dump_approval(options.approve_tool),
     )
     return {name: part for name, part in parts.items() if name != "functions"}
 

@@ -36,8 +36,8 @@ class Conversation:
         self,
         context: ChatCompletionContext,
         client: ChatCompletionClient,
-        *,
         source: str,
+        *,
         stream: bool,
     ) -> None:
         self._context = context
