@@ -13,8 +13,9 @@ from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.extraction import extract_code_blocks, json_values
+from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.found_code import find_code
+from autogen_codeact.agents.text import json_values, shorten
 from autogen_codeact.executors import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
@@ -213,4 +214,4 @@ def _is_json(text: str) -> bool:
 
 def _describe_errors(error: ValidationError) -> str:
     text = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the value'}: {e['msg']}" for e in error.errors())
-    return text if len(text) <= MAX_PROBLEM_CHARS else text[: MAX_PROBLEM_CHARS - 1] + "…"
+    return shorten(text, MAX_PROBLEM_CHARS)

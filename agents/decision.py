@@ -18,15 +18,14 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents.extraction import json_values
 from autogen_codeact.agents.model import (
     awaited,
     explain_unreadable_answer,
     is_refusal,
     messages_for,
     total,
-    well_formed,
 )
+from autogen_codeact.agents.text import json_values, shorten, well_formed
 
 __all__ = ["Decided", "RetryDecider", "RetryDecision", "parse_decision"]
 
@@ -163,7 +162,7 @@ class RetryDecider:
     def _correction(self, reply: _Reply) -> list[LLMMessage]:
         quoted: list[LLMMessage] = []
         if reply.text.strip():
-            quoted.append(AssistantMessage(content=_cut(reply.text, MAX_QUOTED_CHARS), source=self._source))
+            quoted.append(AssistantMessage(content=shorten(reply.text, MAX_QUOTED_CHARS), source=self._source))
         complaint = f"That is not a decision: {reply.problem}. {QUESTION.partition('? ')[2]}"
         return [*quoted, UserMessage(content=complaint, source=self._source)]
 
@@ -191,8 +190,8 @@ def parse_decision(text: str) -> RetryDecision:
         except ValidationError as error:
             problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
     if found is None:
-        raise ValueError(_cut(problem, MAX_QUOTED_CHARS))
-    return RetryDecision(reason=_cut(well_formed(found.reason), MAX_REASON_CHARS), retry=found.retry)
+        raise ValueError(shorten(problem, MAX_QUOTED_CHARS))
+    return RetryDecision(reason=shorten(well_formed(found.reason), MAX_REASON_CHARS), retry=found.retry)
 
 
 class _UnusableAnswer(Exception):
@@ -218,7 +217,3 @@ def _unusable(error: Exception) -> _UnusableAnswer | None:
 
 def _no(reason: str) -> RetryDecision:
     return RetryDecision(reason=reason, retry=False)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

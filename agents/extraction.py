@@ -20,12 +20,10 @@ Markdown-it-py is the reference in the tests and not used here: on model text it
 items over three hundred times. Here every character is looked at a bounded number of times.
 """
 
-import json
 import re
 import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
 
 from autogen_codeact.executors import find_language
 
@@ -61,7 +59,6 @@ OUTPUT_LABELS = frozenset(
 DOCUMENT_LABELS = frozenset(("markdown", "mdx", "rst"))
 """Labels (normalised) of blocks that hold prose, which may show code of its own that nobody asked to run."""
 
-MAX_JSON_OPENINGS = 200
 _ALIASES = {"md": "markdown"}
 _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
 
@@ -128,27 +125,6 @@ def normalise_language(label: str) -> str:
     name = match[1] if match else ""
     known = find_language(name)
     return known.name if known is not None else _ALIASES.get(name, name)
-
-
-def json_values(text: str, openings: str) -> list[tuple[str, Any]]:
-    """Find the JSON values that begin with one of the `openings` in a text, in the order written.
-
-    Only the last 200 places where one could begin are tried.
-
-    Returns:
-        Each value, as written and parsed.
-    """
-    decoder = json.JSONDecoder()
-    found: list[tuple[str, Any]] = []
-    parsed_to = 0
-    for at in [at for at, char in enumerate(text) if char in openings][-MAX_JSON_OPENINGS:]:
-        if at >= parsed_to:
-            try:
-                value, parsed_to = decoder.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                continue
-            found.append((text[at:parsed_to], value))
-    return found
 
 
 @dataclass(slots=True)

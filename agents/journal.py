@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import (
     MAX_FILES,
     CallOutcome,
@@ -347,16 +348,12 @@ def record_calls(calls: Sequence[ToolCall], redact: RedactResult | None) -> list
     for call in made:
         text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
         if len(text) > MAX_INTERRUPTED_CHARS:
-            call.result = _beginning(text)
-        cut = {"…": _beginning(json.dumps(call.arguments, default=str))}
+            call.result = shorten(text, MAX_INTERRUPTED_CHARS)
+        cut = {"…": shorten(json.dumps(call.arguments, default=str), MAX_INTERRUPTED_CHARS)}
         if len(cut["…"]) == MAX_INTERRUPTED_CHARS and call.arguments.keys() != cut.keys():
             call.arguments = cut
-        call.error_message = _beginning(call.error_message)
+        call.error_message = shorten(call.error_message, MAX_INTERRUPTED_CHARS)
     return made
-
-
-def _beginning(text: str) -> str:
-    return text if len(text) <= MAX_INTERRUPTED_CHARS else f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
 
 
 def digest(output: str) -> str:

@@ -15,6 +15,8 @@ from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 
+from autogen_codeact.agents.text import well_formed
+
 T = TypeVar("T")
 
 _REFUSED = frozenset({400, 415, 422, 501})
@@ -146,16 +148,6 @@ def messages_for(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -
     """Return the messages without lone surrogates and, for a model without vision, without images."""
     seen = list(messages) if client.model_info.get("vision") else remove_images(list(messages))
     return [_sendable(message) for message in seen]
-
-
-def well_formed(text: str) -> str:
-    """Return the text in a form that can be encoded: surrogate pairs joined, each lone surrogate as U+FFFD.
-
-    Some servers cut a character in two, and a `str` from JSON can hold such halves; HTTP clients then raise.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _sendable(message: LLMMessage) -> LLMMessage:

@@ -13,6 +13,7 @@ from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import (
     ExecutionResult,
     NotAllowed,
@@ -343,5 +344,4 @@ def _shown(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"
+    return shorten(" ".join(text.split()), MAX_SHOWN_CHARS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import HostTool
 
 MAX_FULL_CHARS = 12_000
@@ -63,7 +64,5 @@ def _whole(tool: HostTool) -> str:
 
 
 def _summary(tool: HostTool) -> str:
-    text = " ".join(tool.description.strip().partition("\n")[0].split())
-    if len(text) > MAX_SUMMARY_CHARS:
-        text = text[: MAX_SUMMARY_CHARS - 1] + "…"
+    text = shorten(" ".join(tool.description.strip().partition("\n")[0].split()), MAX_SUMMARY_CHARS)
     return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.config import problems
 from autogen_codeact.agents.pictures import with_encoded_images
+from autogen_codeact.agents.text import shorten
 from autogen_codeact.teams.participants import AgentProxy, TeamProxy
 
 MAX_REASON = 300
@@ -80,4 +81,4 @@ async def set_states(proxies: Sequence[AgentProxy | TeamProxy], states: Mapping[
 
 def _reason(error: Exception) -> str:
     text = problems(error) if isinstance(error, ValidationError) else str(error) or type(error).__name__
-    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
+    return shorten(text, MAX_REASON)
