@@ -18,11 +18,13 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 
+from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
 from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
-from autogen_codeact.agents.conversation import Conversation
+from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.found_code import runnable_languages
+from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.executors import HostTool
 
@@ -137,18 +139,27 @@ class BaseCodeAgent(BaseChatAgent):
         self, messages: Sequence[BaseChatMessage], token: CancellationToken
     ) -> AsyncGenerator[Item | Response, None]:
         events: list[Item] = []
-        async with aclosing(self._act(messages, token)) as items:
-            async for item in items:
-                if isinstance(item, BaseChatMessage):
-                    answer = item
-                    continue
+        items: asyncio.Queue[BaseAgentEvent | None] = asyncio.Queue()
+
+        async def emit(event: BaseAgentEvent) -> None:
+            items.put_nowait(event)
+            await items.join()
+
+        turn = asyncio.ensure_future(self._act(messages, token, emit))
+        turn.add_done_callback(lambda _: items.put_nowait(None))
+        try:
+            while (item := await items.get()) is not None:
                 if not isinstance(item, ModelClientStreamingChunkEvent):
                     events.append(item)
                 yield item
+                items.task_done()
+            answer = await turn
+        finally:
+            await cancel_and_wait(turn)
         yield Response(chat_message=answer, inner_messages=events)
 
-    async def _act(self, messages: Sequence[BaseChatMessage], token: CancellationToken) -> AsyncGenerator[Item, None]:
-        """Yield the events of a turn, and at last its answer."""
+    async def _act(self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        """Take a turn, and return the answer."""
         conversation = self._conversation
         assert conversation is not None
         async with conversation.restored_on_error(), self._runner.keep_calls_on_error():
@@ -157,32 +168,40 @@ class BaseCodeAgent(BaseChatAgent):
             if (replayed := await self._runner.rebuild(token)) is not None:
                 if not replayed.same:
                     await conversation.notify(replayed.describe())
-                yield replayed.event(self.name)
-            async with aclosing(self._solve(conversation, token)) as items:
-                async for item in items:
-                    yield item
+                await emit(replayed.event(self.name))
+            return await self._solve(conversation, token, emit)
 
     @abstractmethod
     def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
         """Return the system message, with a description of the host tools."""
 
     @abstractmethod
-    def _solve(self, conversation: Conversation, token: CancellationToken) -> AsyncGenerator[Item, None]:
-        """Have the model write code, and run it. Yield the events, and at last the answer."""
+    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        """Have the model write code, run it, and return the answer."""
 
     async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | AnswerGiven | RunEnded, None]:
-        """Run code. Yield its output as chunk events, and at last a `RunEnded`.
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
+    ) -> tuple[RunEnded, Answer | None]:
+        """Run code, and emit its output as chunk events.
 
         AutoGen's teams and `Console` know chunks of models only, and refuse events of other types. The metadata tells them apart.
+
+        Returns:
+            How the run ended, and the answer that the code gave, or None.
         """
+        answer = None
         async with aclosing(self._runner.run(blocks, token)) as events:
             async for event in events:
-                if isinstance(event, OutputWritten):
-                    yield ModelClientStreamingChunkEvent(content=event.text, source=self.name, metadata=OUTPUT_CHUNK)
-                elif isinstance(event, AnswerGiven | RunEnded):
-                    yield event
+                match event:
+                    case OutputWritten(text):
+                        await emit(
+                            ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK)
+                        )
+                    case AnswerGiven():
+                        answer = event.answer
+                    case RunEnded():
+                        ended = event
+        return ended, answer
 
     async def run_stream(
         self,

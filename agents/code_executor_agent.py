@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
@@ -11,7 +10,6 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
-    ModelClientStreamingChunkEvent,
     TextMessage,
 )
 from autogen_core import CancellationToken, Component
@@ -21,10 +19,10 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists
-from autogen_codeact.agents.base_agent import BaseCodeAgent, Item
+from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.code_runner import RunEnded, RunOptions
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
-from autogen_codeact.agents.conversation import Conversation
+from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import Decided, RetryDecider
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
 from autogen_codeact.agents.journal import RedactResult
@@ -141,99 +139,61 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
 
     # One turn
 
-    async def _act(self, messages: Sequence[BaseChatMessage], token: CancellationToken) -> AsyncGenerator[Item, None]:
-        turn = self._run_code_of_others if self._conversation is None else super()._act
-        async with aclosing(turn(messages, token)) as items:
-            async for item in items:
-                yield item
+    async def _act(self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        if self._conversation is None:
+            return await self._run_code_of_others(messages, token, emit)
+        return await super()._act(messages, token, emit)
 
-    async def _solve(self, conversation: Conversation, token: CancellationToken) -> AsyncGenerator[Item, None]:
-        """Generate, extract, approve, execute, decide, again or reflect. The last item is the answer."""
+    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> TextMessage:
+        """Generate, extract, approve, execute, decide, again or reflect."""
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
-            async with aclosing(conversation.generate(token)) as items:
-                async for item in items:
-                    if isinstance(item, CreateResult):
-                        generated = item
-                    else:
-                        yield item
+            generated = await conversation.generate(token, emit)
             code = find_code([str(generated.content)], self._languages)
             if code.cut_off:
                 await conversation.notify(CUT_OFF)
             if not code.blocks and (is_last or not code.cut_off):
-                yield self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
-                return
-            yield self._generation_event(attempt, generated, code)
+                return self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
+            await emit(self._generation_event(attempt, generated, code))
             if code.cut_off:
                 continue
 
-            async with aclosing(self._run_attempt(conversation, attempt, code.blocks, token)) as events:
-                async for event in events:
-                    yield event
-                    if isinstance(event, CodeExecutionEvent):
-                        result = event.result
+            ended = await self._run_blocks(code.blocks, token, emit)
+            # A block that broke its sandbox is never sent again by itself: the model decides.
+            if ended.error is not None and is_last:
+                raise ended.error
+            result, session = ended.result, self._runner.in_session
+            await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session)
+            await emit(self._execution_event(attempt, result))
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
 
             decided = await self._decide(conversation, token)
-            yield self._decision_event(attempt, decided)
+            await emit(self._decision_event(attempt, decided))
             if not decided.decision.retry:
                 break
             await conversation.add_plan(decided.decision.reason)
             await conversation.notify(CARRY_ON)
 
-        async with aclosing(conversation.generate(token)) as items:
-            async for item in items:
-                yield self._answer(item) if isinstance(item, CreateResult) else item
+        return self._answer(await conversation.generate(token, emit))
 
-    async def _run_attempt(
-        self, conversation: Conversation, attempt: int, blocks: list[CodeBlock], token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | CodeExecutionEvent, None]:
-        """Run code, and tell the model the result. The last item is the event about it."""
-        async with aclosing(self._run_blocks(blocks, token)) as events:
-            async for event in events:
-                if isinstance(event, ModelClientStreamingChunkEvent):
-                    yield event
-                    continue
-                # A block that broke its sandbox is never sent again by itself: the model decides.
-                if event.error is not None and attempt == self._max_retries_on_error:
-                    raise event.error
-                result, session = event.result, self._runner.in_session
-                await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session)
-                yield CodeExecutionEvent(
-                    retry_attempt=attempt, result=result, source=self.name, metadata=metadata_of(result)
-                )
-
-    async def _run_blocks(
-        self, blocks: list[CodeBlock], token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | RunEnded, None]:
+    async def _run_blocks(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
         if type(self).execute_code_block is not CodeExecutorAgent.execute_code_block:
-            yield await self._runner.ended(self.execute_code_block(blocks, token))
-            return
-        async with aclosing(self._run(blocks, token)) as events:
-            async for event in events:
-                if isinstance(event, ModelClientStreamingChunkEvent | RunEnded):
-                    yield event
+            return await self._runner.ended(self.execute_code_block(blocks, token))
+        ended, _ = await self._run(blocks, token, emit)
+        return ended
 
     async def _run_code_of_others(
-        self, messages: Sequence[BaseChatMessage], token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
+        self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit
+    ) -> TextMessage:
         code = self._code_in_messages(messages)
         if code.cut_off:
-            yield TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
-        elif not code.blocks:
-            yield TextMessage(content=self._nothing_to_run(messages), source=self.name)
-        else:
-            if (replayed := await self._runner.rebuild(token)) is not None:
-                yield replayed.event(self.name)
-            async with aclosing(self._run_blocks(code.blocks, token)) as events:
-                async for event in events:
-                    if isinstance(event, RunEnded):
-                        yield self._report(event)
-                    else:
-                        yield event
-
-    def _report(self, ended: RunEnded) -> TextMessage:
+            return TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
+        if not code.blocks:
+            return TextMessage(content=self._nothing_to_run(messages), source=self.name)
+        if (replayed := await self._runner.rebuild(token)) is not None:
+            await emit(replayed.event(self.name))
+        ended = await self._run_blocks(code.blocks, token, emit)
         if ended.error is not None:
             raise ended.error
         result, session = ended.result, self._runner.in_session
@@ -263,10 +223,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         Raises:
             SandboxError: The sandbox broke.
         """
-        async with aclosing(self._run(code_blocks, cancellation_token)) as events:
-            async for event in events:
-                if isinstance(event, RunEnded):
-                    ended = event
+
+        async def emit(_: object) -> None:
+            return None
+
+        ended, _ = await self._run(code_blocks, cancellation_token, emit)
         if ended.error is not None:
             raise ended.error
         return ended.result
@@ -298,6 +259,9 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             models_usage=generated.usage,
             metadata={"cut_off": "true"} if code.cut_off else {},
         )
+
+    def _execution_event(self, attempt: int, result: CodeResult) -> CodeExecutionEvent:
+        return CodeExecutionEvent(retry_attempt=attempt, result=result, source=self.name, metadata=metadata_of(result))
 
     def _decision_event(self, attempt: int, decided: Decided) -> CodeGenerationEvent:
         retry, reason = decided.decision.retry, decided.decision.reason

@@ -26,7 +26,7 @@ from autogen_codeact.agents.journal import (
     record_calls,
     record_of,
 )
-from autogen_codeact.agents.model import awaited
+from autogen_codeact.agents.model import awaited, cancel_and_wait
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
 from autogen_codeact.executors import (
@@ -197,9 +197,7 @@ class CodeRunner:
                 raise asyncio.CancelledError
             yield ended
         finally:
-            if not running.done():
-                running.cancel()
-                await asyncio.wait({running})
+            await cancel_and_wait(running)
 
     async def ended(self, run: Awaitable[CodeResult]) -> RunEnded:
         """Await the result of a run, also if the sandbox breaks."""

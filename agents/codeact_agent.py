@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import ClassVar, Self
 
 from autogen_agentchat.messages import (
@@ -20,14 +20,14 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import Answer, closing_answer, from_text, problem_of_answer
+from autogen_codeact.agents.answer import closing_answer, from_text, problem_of_answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_output_type
-from autogen_codeact.agents.base_agent import BaseCodeAgent, Item
+from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
-from autogen_codeact.agents.code_runner import AnswerGiven, RunEnded, RunOptions
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
-from autogen_codeact.agents.conversation import Conversation
+from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
@@ -166,84 +166,62 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     # One turn
 
-    async def _solve(self, conversation: Conversation, token: CancellationToken) -> AsyncGenerator[Item, None]:
-        """Take step after step, and at a limit a last one without code. The last item is the answer."""
+    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        """Take step after step, up to an answer or a limit."""
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
-        limit = budget.reached_limit
         self._broke = False
-        while True:
-            if limit is not None:
-                await conversation.notify(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
+        while (limit := budget.reached_limit) is None:
             try:
-                with budget.timed(token) if limit is None else with_deadline(token, CLOSING_DEADLINE_S) as inner:
-                    async with aclosing(self._step(conversation, budget, limit, inner)) as items:
-                        async for item in items:
-                            yield item
-                            if isinstance(item, BaseChatMessage):
-                                return
-                limit = budget.reached_limit
+                with budget.timed(token) as inner:
+                    answer = await self._step(conversation, budget, inner, emit)
             except DeadlineExpired:
-                if limit is not None:
-                    yield self._closing_answer(limit, budget.steps, None)
-                    return
-                limit = budget.reached_limit or "max_seconds"
+                limit = "max_seconds"
+                break
+            if answer is not None:
+                return answer
+        await conversation.notify(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
+        generated = None
+        with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
+            generated = await conversation.generate(inner, emit)
+        return self._closing_answer(limit, budget.steps, generated)
 
     async def _step(
-        self, conversation: Conversation, budget: Budget, limit: str | None, token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Have the model write a message, and run its code, unless a limit was reached. The last item is the answer, if any."""
-        budget.steps += limit is None
-        async with aclosing(conversation.generate(token)) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    generated = item
-                else:
-                    yield item
-        if limit is not None:
-            yield self._closing_answer(limit, budget.steps, generated)
-            return
+        self, conversation: Conversation, budget: Budget, token: CancellationToken, emit: Emit
+    ) -> BaseChatMessage | None:
+        """Have the model write a message, and run its code. Return the answer, or None if there is none yet."""
+        budget.steps += 1
+        generated = await conversation.generate(token, emit)
         budget.count(generated.usage)
         text = str(generated.content)
         code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
-        problem = None
-        if not code.blocks:
-            problem = CUT_OFF if code.cut_off else problem_of_answer(text, self._options.output_type)
-            if problem is None:
-                answer = from_text(text, self._options.output_type)
-                yield answer.message(self.name, usage=generated.usage, metadata={"steps": str(budget.steps)})
-                return
-            await conversation.notify(problem)
-        yield self._generation_event(budget.steps, generated, code, problem)
         if code.blocks:
-            async with aclosing(self._run_step(conversation, budget.steps, code.blocks, token)) as events:
-                async for event in events:
-                    yield event
+            await emit(self._generation_event(budget.steps, generated, code, None))
+            return await self._run_step(conversation, budget.steps, code.blocks, token, emit)
+        problem = CUT_OFF if code.cut_off else problem_of_answer(text, self._options.output_type)
+        if problem is None:
+            answer = from_text(text, self._options.output_type)
+            return answer.message(self.name, usage=generated.usage, metadata={"steps": str(budget.steps)})
+        await conversation.notify(problem)
+        await emit(self._generation_event(budget.steps, generated, code, problem))
+        return None
 
     async def _run_step(
-        self, conversation: Conversation, step: int, blocks: list[CodeBlock], token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Run code, and tell the model the result. The last item is the answer, if the code gave one."""
-        answer: Answer | None = None
-        async with aclosing(self._run(blocks, token)) as events:
-            async for event in events:
-                if isinstance(event, AnswerGiven):
-                    answer = event.answer
-                elif isinstance(event, RunEnded):
-                    ended = event
-                else:
-                    yield event
+        self, conversation: Conversation, step: int, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
+    ) -> BaseChatMessage | None:
+        """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
+        ended, answer = await self._run(blocks, token, emit)
         if ended.error is not None and self._broke:  # a second time is no accident
             raise ended.error
         self._broke = ended.error is not None
-        result, whole = ended.result, None
+        result, whole, session = ended.result, None, self._runner.in_session
         if len(result.output) > self._max_output_chars:
             whole = await self._runner.keep_output(result)
-        session = self._runner.in_session
         await conversation.add_result(result, limit=self._max_output_chars, whole=whole, session=session)
         metadata = metadata_of(result) | {"step": str(step)}
-        yield CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata)
-        if answer is not None:
-            yield answer.message(self.name, metadata={"steps": str(step), "answered_by": "final_answer"})
+        await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
+        if answer is None:
+            return None
+        return answer.message(self.name, metadata={"steps": str(step), "answered_by": "final_answer"})
 
     def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent, ThoughtEvent
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    ThoughtEvent,
+)
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeResult
 from autogen_core.model_context import ChatCompletionContext
@@ -20,6 +26,9 @@ from autogen_core.models import (
 
 from autogen_codeact.agents.model import converse
 from autogen_codeact.agents.observation import as_message
+
+Emit = Callable[[BaseAgentEvent], Awaitable[None]]
+"""Passes an event on, and waits until the reader of the agent's stream asks for the next one."""
 
 
 class Conversation:
@@ -98,22 +107,29 @@ class Conversation:
         message = await as_message(result, self._source, vision=vision, limit=limit, whole=whole, session=session)
         await self._context.add_message(message)
 
-    async def generate(
-        self, token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        """Call the model. Yield chunks, its thought, and at last the result, which is added to the context."""
+    async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
+        """Call the model, and add its answer to the context.
+
+        Args:
+            token: Cancels the call.
+            emit: Called with chunks, and with the model's thought.
+
+        Returns:
+            The answer.
+        """
         messages = await self.messages()
         async with aclosing(converse(self._client, messages, token, stream=self._stream)) as answer:
             async for item in answer:
                 if isinstance(item, str):
-                    yield ModelClientStreamingChunkEvent(content=item, source=self._source)
-                    continue
-                if item.thought:
-                    yield ThoughtEvent(content=item.thought, source=self._source)
-                if str(item.content).strip():  # several providers refuse a conversation with an empty message in it
-                    message = AssistantMessage(content=item.content, thought=item.thought, source=self._source)
-                    await self._context.add_message(message)
-                yield item
+                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
+                else:
+                    result = item
+        if result.thought:
+            await emit(ThoughtEvent(content=result.thought, source=self._source))
+        if str(result.content).strip():  # several providers refuse a conversation with an empty message in it
+            message = AssistantMessage(content=result.content, thought=result.thought, source=self._source)
+            await self._context.add_message(message)
+        return result
 
     @asynccontextmanager
     async def restored_on_error(self) -> AsyncIterator[None]:

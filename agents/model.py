@@ -44,6 +44,15 @@ async def awaited(call: Coroutine[Any, Any, T], cancellation_token: Cancellation
     return value
 
 
+async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
+    """Cancel a task that has not ended, and wait for its end. What it raised is dropped."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # else asyncio reports it as never retrieved
+
+
 async def converse(
     client: ChatCompletionClient,
     messages: Sequence[LLMMessage],
