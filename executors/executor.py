@@ -16,6 +16,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.cancellation import CancelScope
 from autogen_codeact.executors.checkpoints import Checkpoints
+from autogen_codeact.executors.scratch import Scratch, scratch_of
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
@@ -45,7 +46,6 @@ from autogen_codeact.sandbox.tools.tool import HostTool
 
 if TYPE_CHECKING:
     from autogen_codeact.executors.pool import SandboxPool
-    from autogen_codeact.executors.scratch import Scratch
 
 INIT_TIMEOUT_S = 60.0
 WORKSPACE = "/workspace"
@@ -77,6 +77,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         write_back: Names such as ".git" that are written to `work_dir` although programs act on them automatically.
     """
 
+    scratch = scratch_of
     resolve_name: Resolver = staticmethod(resolve_by_system)
     """Finds the addresses of the hosts in `allow_domains`, in a thread."""
 

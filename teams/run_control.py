@@ -1,4 +1,4 @@
-"""Ending a run early: what a team, its guards and its termination condition share while one run lasts."""
+"""Ends a run early: what a team, its proxies and its termination condition share during one run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-# asyncio itself holds tasks weakly; one that nobody waits for any more must not be collected half-way.
+# asyncio itself holds tasks weakly; one that nobody awaits any longer must not be garbage-collected.
 _abandoned: set[asyncio.Task[Any]] = set()
 
 
@@ -28,58 +28,58 @@ class Turn:
 
     Args:
         speaker: The participant's name.
-        given: The messages that it was given.
+        given: The messages that it received.
     """
 
     speaker: str
     given: tuple[BaseChatMessage, ...]
 
 
-class Brake:
-    """Ends one run of a team: whoever holds it may pull it, the first pull counts."""
+class RunControl:
+    """Ends one run of a team; the first call of `stop` counts."""
 
     def __init__(self) -> None:
-        self.pulled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.error: BaseException | None = None
         self.turn: Turn | None = None
-        # Stands where the answer of the interrupted turn would: AutoGen's team then ends by itself, in order.
+        # Replaces the answer of the interrupted turn, so that AutoGen's team ends by itself, in order.
         self.marker = StopMessage(content="The run was cut short.", source="team")
 
     @property
-    def is_pulled(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether the run is to end."""
-        return self.pulled.done()
+        return self.stopped.done()
 
-    def pull(self, error: BaseException | None = None) -> None:
+    def stop(self, error: BaseException | None = None) -> None:
         """End the run.
 
         Args:
-            error: What the run is to raise. Default: nothing, its caller has gone.
+            error: What the run raises. Default: nothing, its caller has left.
         """
-        if not self.is_pulled:
+        if not self.is_stopped:
             self.error = error
-            self.pulled.set_result(None)
+            self.stopped.set_result(None)
 
-    def obey(self, token: CancellationToken) -> None:
-        """Let a token pull the brake, from whatever thread it is cancelled in.
+    def stop_with(self, token: CancellationToken) -> None:
+        """End the run when a token is cancelled, in any thread.
 
-        A token keeps its callbacks for as long as it lives and holds its lock while it calls them. So this one holds
-        the run weakly, does next to nothing, and does not mind that the loop may be closed by then.
+        A token keeps its callbacks for as long as it lives, and holds its lock while it calls them. So this callback references
+        the run weakly, only schedules the rest, and ignores a closed event loop.
         """
-        loop, brake = asyncio.get_running_loop(), weakref.ref(self)
+        loop, control = asyncio.get_running_loop(), weakref.ref(self)
 
-        def pull() -> None:
-            if (live := brake()) is not None:
-                live.pull(asyncio.CancelledError("The cancellation token was cancelled."))
+        def stop() -> None:
+            if (live := control()) is not None:
+                live.stop(asyncio.CancelledError("The cancellation token was cancelled."))
 
-        def pull_in_the_loop() -> None:
+        def stop_on_loop() -> None:
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(pull)
+                loop.call_soon_threadsafe(stop)
 
-        token.add_callback(pull_in_the_loop)
+        token.add_callback(stop_on_loop)
 
 
-async def settle(task: asyncio.Task[Any], grace_s: float, what: str) -> bool:
+async def cancel_and_wait(task: asyncio.Task[Any], grace_s: float, what: str) -> bool:
     """Cancel a task and wait for its end, within bounds.
 
     Args:
@@ -104,11 +104,11 @@ async def settle(task: asyncio.Task[Any], grace_s: float, what: str) -> bool:
 def _forget(task: asyncio.Task[Any]) -> None:
     _abandoned.discard(task)
     if not task.cancelled():
-        task.exception()  # asyncio complains about an exception that nobody looked at
+        task.exception()  # else asyncio reports it as never retrieved
 
 
-class BrakedTermination(TerminationCondition):
-    """The team's own condition, which also ends the run when the brake is pulled or when the condition itself fails.
+class StoppableTermination(TerminationCondition):
+    """The team's own condition, which also ends when the run is stopped, and stops the run when it fails.
 
     Args:
         condition: The team's own condition; None for none.
@@ -118,7 +118,7 @@ class BrakedTermination(TerminationCondition):
     def __init__(self, condition: TerminationCondition | None, grace_s: float) -> None:
         self._condition = condition
         self._grace_s = grace_s
-        self.brake: Brake | None = None
+        self.control: RunControl | None = None
 
     @property
     def terminated(self) -> bool:
@@ -127,27 +127,27 @@ class BrakedTermination(TerminationCondition):
 
     async def __call__(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
         """Return why the run ends, or None."""
-        assert self.brake is not None
+        assert self.control is not None
         stop: StopMessage | None = None
-        if self._condition is not None and not self.brake.is_pulled:
-            stop = await self._heeding(self.brake, self._condition(messages))
-        return self.brake.marker if self.brake.is_pulled else stop
+        if self._condition is not None and not self.control.is_stopped:
+            stop = await self._unless_stopped(self.control, self._condition(messages))
+        return self.control.marker if self.control.is_stopped else stop
 
     async def reset(self) -> None:
-        """Reset the team's own condition, unless the run is being cut short: the team does it then."""
-        if self._condition is not None and self.brake is not None and not self.brake.is_pulled:
-            await self._heeding(self.brake, self._condition.reset())
+        """Reset the team's own condition, unless the run was stopped: then the team does it."""
+        if self._condition is not None and self.control is not None and not self.control.is_stopped:
+            await self._unless_stopped(self.control, self._condition.reset())
 
-    async def _heeding(self, brake: Brake, work: Coroutine[Any, Any, T]) -> T | None:
+    async def _unless_stopped(self, control: RunControl, work: Coroutine[Any, Any, T]) -> T | None:
         task = asyncio.create_task(work)
-        either: set[asyncio.Future[Any]] = {task, brake.pulled}
+        either: set[asyncio.Future[Any]] = {task, control.stopped}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not await settle(task, self._grace_s, "The termination condition"):
+        if not await cancel_and_wait(task, self._grace_s, "The termination condition"):
             return None
         if task.cancelled():
-            brake.pull(asyncio.CancelledError("The termination condition was cancelled."))
+            control.stop(asyncio.CancelledError("The termination condition was cancelled."))
         elif error := task.exception():
-            brake.pull(error)
+            control.stop(error)
         else:
             return task.result()
         return None

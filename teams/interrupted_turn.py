@@ -1,4 +1,4 @@
-"""A round robin's saved state, put back to before the turn that was cut short."""
+"""Undoes an interrupted turn in the saved state of a round robin."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from autogen_agentchat.state import ChatAgentContainerState, RoundRobinManagerState, TeamState
 
-from autogen_codeact.teams.brake import Turn
+from autogen_codeact.teams.run_control import Turn
 
 
-def rewind(
+def state_before_turn(
     state: Mapping[str, Any],
     speakers: Sequence[str],
     turn: Turn | None,
@@ -19,14 +19,14 @@ def rewind(
 ) -> TeamState:
     """Make the state from which the next run goes on as if the interrupted turn had not begun.
 
-    What was said before that turn stays said, and is delivered to those who have not heard it.
+    Messages from before that turn stay, and are delivered to those who have not received them.
 
     Args:
         state: What AutoGen's round robin saved.
         speakers: The participants' names, in their order.
-        turn: The turn that was cut short, whose speaker is next; None when nobody was speaking.
-        markers: Ids of messages that stand for an interrupted turn and were never said.
-        next_speaker: Who is next where no turn was cut short. Default: who would have been.
+        turn: The interrupted turn, whose speaker is next; None if nobody was speaking.
+        markers: Ids of messages that replaced the answer of an interrupted turn.
+        next_speaker: Who is next if no turn was interrupted. Default: who would have been.
 
     Returns:
         The new state; the old one is left as it is.
