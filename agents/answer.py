@@ -1,9 +1,9 @@
-"""The answer that ends an agent's work: where it comes from, and whether it fits."""
+"""The answer that ends an agent's work: from code or from a message, and checked against a type."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,10 +14,10 @@ from pydantic import BaseModel, ValidationError
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.found_code import find_code
-from autogen_codeact.sandbox.tools.tool import ToolAnswer, ToolArgumentError
+from autogen_codeact.agents.text import json_values, shorten
+from autogen_codeact.executors import ToolAnswer, ToolArgumentError
 
 MAX_PROBLEM_CHARS = 2_000
-MAX_TRIED_PLACES = 200
 
 STUB = '''
 def final_answer(value):
@@ -49,16 +49,16 @@ def final_answer(value):
     _call("final_answer", {"value": plain(value)})
     raise SystemExit
 '''
-"""What `final_answer` is in the session. It ends the block as `sys.exit()` does."""
+"""The function `final_answer` in the session. It ends the block as `sys.exit()` does."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the agent answers.
+    """An answer.
 
     Args:
-        text: In words, or as JSON.
-        value: As the type that was asked for, where one was.
+        text: As text, or as JSON.
+        value: As an instance of the agent's `output_type`; None without one.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Answer:
     def message(
         self, source: str, *, usage: RequestUsage | None = None, metadata: Mapping[str, str] | None = None
     ) -> BaseChatMessage:
-        """Make it a message: a `StructuredMessage` where a type was asked for, else a `TextMessage`."""
+        """Make a message of it: a `StructuredMessage` with a value, else a `TextMessage`."""
         more: dict[str, Any] = {"source": source, "models_usage": usage, "metadata": dict(metadata or {})}
         if self.value is None:
             return TextMessage(content=self.text, **more)
@@ -75,33 +75,12 @@ class Answer:
         return kind(content=self.value, **more)
 
 
-class Receiver:
-    """Takes the answer that code gives.
-
-    Args:
-        output_type: What it must fit, or None.
-    """
-
-    def __init__(self, output_type: type[BaseModel] | None) -> None:
-        self._output_type = output_type
-        self.answer: Answer | None = None
-
-    def take(self, value: Any) -> None:
-        """Take a value.
-
-        Raises:
-            ValueError: It does not fit, or there is an answer already.
-        """
-        if self.answer is not None:
-            raise ValueError("final_answer has been called before; the first answer counts")
-        self.answer = from_value(value, self._output_type)
-
-
 class FinalAnswerTool:
-    """The host tool by which code gives the answer: only a call that reached the host counts, whatever the code prints or raises.
+    """The host tool by which code gives the answer. Only a call that reached the host counts, whatever the code prints or raises.
 
     Args:
-        receiver: Takes the answer. None for the tool that a shared session knows: each agent replaces it for its own code.
+        on_answer: Called with the answer, once. None for the tool of a shared session: each agent replaces it for its code.
+        output_type: What the answer must fit, or None.
     """
 
     name = "final_answer"
@@ -109,21 +88,30 @@ class FinalAnswerTool:
     description = "Give the final answer, which ends the code and the task."
     source = STUB
 
-    def __init__(self, receiver: Receiver | None = None) -> None:
-        self._receiver = receiver
+    def __init__(
+        self, on_answer: Callable[[Answer], None] | None = None, output_type: type[BaseModel] | None = None
+    ) -> None:
+        self.called = False
+        """Whether code has given the answer."""
+        self._on_answer = on_answer
+        self._output_type = output_type
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Take the answer.
+        """Accept the answer.
 
         Raises:
             ToolArgumentError: There is not one argument, the value.
-            ValueError: The value does not fit.
+            ValueError: The value does not fit, or the answer was given before.
         """
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
-        if self._receiver is None:
+        if self._on_answer is None:
             raise ValueError("there is no agent here that could give an answer")
-        self._receiver.take(arguments["value"])
+        if self.called:
+            raise ValueError("final_answer has been called before; the first answer counts")
+        answer = from_value(arguments["value"], self._output_type)
+        self.called = True
+        self._on_answer(answer)
         return ToolAnswer(None)
 
 
@@ -147,15 +135,14 @@ def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
         # As JSON, so that strict types take what JSON can't write otherwise, such as dates.
         return Answer(text, output_type.model_validate_json(json.dumps(value)))
     except ValidationError as error:
-        raise ValueError(_complaint(error)) from None
+        raise ValueError(_describe_errors(error)) from None
 
 
 def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
     """Make an answer of a message without code.
 
     Args:
-        text: The message. Where a type is asked for, the JSON may stand alone, in a fence, or amid words; of several
-            values that fit, the last one counts.
+        text: The message. JSON may stand alone, in a fence, or in prose; of several values that fit, the last one counts.
         output_type: What it must fit, or None.
 
     Raises:
@@ -168,12 +155,12 @@ def from_text(text: str, output_type: type[BaseModel] | None) -> Answer:
         try:
             return Answer(text, output_type.model_validate_json(candidate))
         except ValidationError as error:
-            problem = _complaint(error) if problem == "it holds no JSON" else problem
+            problem = _describe_errors(error) if problem == "it holds no JSON" else problem
     raise ValueError(problem)
 
 
-def problem_with(text: str, output_type: type[BaseModel] | None) -> str | None:
-    """Why a message without code is no answer, in words for the model; None where it is one."""
+def problem_of_answer(text: str, output_type: type[BaseModel] | None) -> str | None:
+    """Return why a message without code is no answer, as a message to the model; None if it is one."""
     if not text.strip():
         return prompt.EMPTY
     try:
@@ -186,13 +173,13 @@ def problem_with(text: str, output_type: type[BaseModel] | None) -> str | None:
 def closing_answer(
     text: str, output_type: type[BaseModel] | None, languages: Collection[str], why: str
 ) -> tuple[Answer, str | None]:
-    """Make an answer of what a model said when it was asked to close; there is always one.
+    """Make an answer of the model's closing message; there is always one.
 
     Args:
-        text: What it said.
+        text: The message.
         output_type: What it should fit, or None.
         languages: Languages whose code would have been run.
-        why: Why it had to close.
+        why: Why the model had to close.
 
     Returns:
         The answer, and why it does not fit, or None.
@@ -210,24 +197,10 @@ def closing_answer(
 
 
 def _json_in(text: str) -> list[str]:
-    """Texts that may be the JSON, the likeliest first."""
-    whole = text.strip()
+    """Return the texts that may be the JSON, the likeliest first."""
     fenced = [block.code for block in extract_code_blocks(text) if block.complete]
-    return [candidate for candidate in (whole, *reversed(fenced), *reversed(_amid_words(whole))) if _is_json(candidate)]
-
-
-def _amid_words(text: str) -> list[str]:
-    decoder = json.JSONDecoder()
-    found: list[str] = []
-    parsed_to = 0
-    for at in [at for at, char in enumerate(text) if char in "{["][-MAX_TRIED_PLACES:]:
-        if at >= parsed_to:
-            try:
-                parsed_to = decoder.raw_decode(text, at)[1]
-            except (ValueError, RecursionError):
-                continue
-            found.append(text[at:parsed_to])
-    return found
+    in_prose = [candidate for candidate, _ in json_values(text, "{[")]
+    return [candidate for candidate in (text.strip(), *reversed(fenced), *reversed(in_prose)) if _is_json(candidate)]
 
 
 def _is_json(text: str) -> bool:
@@ -238,6 +211,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _complaint(error: ValidationError) -> str:
-    words = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the value'}: {e['msg']}" for e in error.errors())
-    return words if len(words) <= MAX_PROBLEM_CHARS else words[: MAX_PROBLEM_CHARS - 1] + "…"
+def _describe_errors(error: ValidationError) -> str:
+    text = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the value'}: {e['msg']}" for e in error.errors())
+    return shorten(text, MAX_PROBLEM_CHARS)

@@ -1,4 +1,4 @@
-"""Asking somebody whether code may run."""
+"""Approval of code before it runs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import LLMMessage
 
 from autogen_codeact.agents.model import awaited
-from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.sandbox.result import ErrorInfo
+from autogen_codeact.executors import ErrorInfo, ExecutionResult
 
 __all__ = [
     "ApprovalFuncType",
@@ -29,24 +28,24 @@ __all__ = [
     "ApprovalResponse",
     "AsyncApprovalFunc",
     "SyncApprovalFunc",
-    "ask_approval",
     "denied",
+    "request_approval",
 ]
 
 
-async def ask_approval(
+async def request_approval(
     func: ApprovalFuncType,
     blocks: Sequence[CodeBlock],
     context: list[LLMMessage],
     cancellation_token: CancellationToken,
 ) -> ApprovalResponse:
-    """Ask `func` whether the blocks may run.
+    """Call `func` to decide whether the blocks may run.
 
     Args:
         func: Sync (called in a thread, so that it may wait for a person) or async, of any callable kind.
         blocks: The code, shown to `func` as markdown.
-        context: What the model has seen so far.
-        cancellation_token: Ends the waiting.
+        context: The conversation with the model so far.
+        cancellation_token: Ends the wait.
 
     Returns:
         Its answer.

@@ -1,4 +1,4 @@
-"""What an agent is made of, checked before its first turn: a mistake is named where it was made."""
+"""Checks of constructor arguments: a mistake is reported where it was made, not in the first turn."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def check_parts(
     approval_func: Callable[..., Any] | None,
     **lists: Iterable[Any] | None,
 ) -> None:
-    """Check what an agent was given.
+    """Check the arguments that all agents have.
 
     Args:
         code_executor: Runs code.
-        model_client: Asks a model, or None.
+        model_client: Calls a model, or None.
         approval_func: Can be called, or None.
         lists: Arguments that are lists, by their names.
 
@@ -41,6 +41,18 @@ def check_parts(
         )
     if approval_func is not None and not callable(approval_func):
         raise TypeError(f"approval_func must be a function, not {_shown(approval_func)}.")
+    check_lists(**lists)
+
+
+def check_lists(**lists: Iterable[Any] | None) -> None:
+    """Check arguments that are lists, or None.
+
+    Args:
+        lists: The arguments, by their names.
+
+    Raises:
+        TypeError: One of them is something else.
+    """
     for name, given in lists.items():
         if given is not None and (isinstance(given, str | Mapping) or not isinstance(given, Iterable)):
             raise TypeError(f"{name} must be a list, not {_shown(given)}.")
@@ -64,7 +76,7 @@ def _has(part: object, method: str) -> bool:
 
 
 def _shown(given: object) -> str:
-    """Name what was given, but show only what is short and plain: an object may hold a key."""
+    """Describe a value, and show only short, plain ones: an object may hold a key."""
     if isinstance(given, type):
         return f"the class {given.__name__}"
     if (

@@ -1,4 +1,4 @@
-"""How much a turn may take."""
+"""Limits of one turn."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
 
-class TimeIsUp(Exception):
-    """The turn's time is over, and what ran has been cancelled."""
+class DeadlineExpired(Exception):
+    """A deadline has expired, and what ran was cancelled."""
 
 
 class Budget:
@@ -32,11 +32,11 @@ class Budget:
         self._tokens = 0
 
     def count(self, usage: RequestUsage) -> None:
-        """Take note of what an answer cost."""
+        """Add the tokens of an answer."""
         self._tokens += usage.prompt_tokens + usage.completion_tokens
 
     @property
-    def used_up(self) -> str | None:
+    def reached_limit(self) -> str | None:
         """Name of the limit that has been reached, such as `max_steps`, or None."""
         if self._until is not None and time.monotonic() >= self._until:
             return "max_seconds"
@@ -48,26 +48,26 @@ class Budget:
 
     @contextmanager
     def timed(self, token: CancellationToken) -> Iterator[CancellationToken]:
-        """Give what is done inside a token that is cancelled with `token`, and when the time is over.
+        """Give the body a token that is cancelled with `token`, and when `max_seconds` are over.
 
         Raises:
-            TimeIsUp: The time was over.
+            DeadlineExpired: They were over.
         """
         if self._until is None:
             yield token
             return
-        with limited(token, self._until - time.monotonic()) as inner:
+        with with_deadline(token, self._until - time.monotonic()) as inner:
             yield inner
 
 
 @contextmanager
-def limited(token: CancellationToken, seconds: float) -> Iterator[CancellationToken]:
-    """Give what is done inside a token that is cancelled with `token`, and after some seconds.
+def with_deadline(token: CancellationToken, seconds: float) -> Iterator[CancellationToken]:
+    """Give the body a token that is cancelled with `token`, and after some seconds.
 
-    A deadline of asyncio's own would strike who consumes a generator as well as the generator.
+    `asyncio.timeout` in a generator would cancel its consumer, too.
 
     Raises:
-        TimeIsUp: They were over, and it ended because of that.
+        DeadlineExpired: They were over, and it ended because of that.
     """
     inner = CancellationToken()
     expired = False
@@ -86,6 +86,6 @@ def limited(token: CancellationToken, seconds: float) -> Iterator[CancellationTo
     except asyncio.CancelledError:
         if not expired or token.is_cancelled() or (me and me.cancelling() > cancels_before):
             raise
-        raise TimeIsUp from None
+        raise DeadlineExpired from None
     finally:
         timer.cancel()

@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import ClassVar, Self
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.agents import CodeExecutorAgent as _Upstream
-from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
-    ModelClientStreamingChunkEvent,
     TextMessage,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
 
 from autogen_codeact.agents.approval import ApprovalFuncType
-from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import RESTART_DEADLINE_S, CodeRunner, RebuildsSession
-from autogen_codeact.agents.config import (
-    CodeExecutorAgentConfig,
-    CodeExecutorAgentState,
-    dump_parts,
-    load_part,
-    read_state,
-)
-from autogen_codeact.agents.conversation import Conversation
-from autogen_codeact.agents.decision import Decided, RetryAsker
-from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code, runnable_languages
+from autogen_codeact.agents.arguments import check_lists
+from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.agents.code_runner import RunEnded, RunOptions
+from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
+from autogen_codeact.agents.conversation import Conversation, Emit
+from autogen_codeact.agents.decision import Decided, RetryDecider
+from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
 from autogen_codeact.agents.journal import RedactResult
-from autogen_codeact.agents.leaving import EndsItsTurn, ends_with_its_reader
-from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, broken, describe, metadata_of, outcome_of
+from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import SandboxDied, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.executors.tools.host_tools import ToolLike
-from autogen_codeact.executors.tools.policies import loaded
-from autogen_codeact.sandbox.tools.approval import ApproveTool
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
@@ -55,7 +39,7 @@ CODE_OF_OTHERS = (
 CARRY_ON = "Do that now: send the whole corrected code in one code block."
 
 
-class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
     """Writes code, runs it, repairs it and reflects on what came out; AutoGen's agent of that name, made sound.
 
     With a model, a turn is: the model answers; the code blocks in its answer run; if they fail and attempts are left,
@@ -68,22 +52,22 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
         model_client: Writes the code. Default: none, only code in incoming messages is run.
         model_context: Keeps the conversation. Default: an unbounded one.
         model_client_stream: Also yield the model's answer in chunks. Default: no.
-        max_retries_on_error: How often code may be tried again. Default: 0.
-        description: What a team is told about the agent. Default: a sentence that fits, with or without a model.
+        max_retries_on_error: Attempts after the first one. Default: 0.
+        description: Describes the agent to a team. Default: a sentence that fits, with or without a model.
         system_message: Put before the conversation; None for no system message.
-        sources: Without a model, names of the agents whose code is run. Default: everybody's.
+        sources: Without a model, names of the agents whose code is run. Default: all.
         supported_languages: Languages that are run, `py` and `python3` counting as `python` and so on.
             Default: `DEFAULT_SUPPORTED_LANGUAGES`.
-        approval_func: Asked before any code runs, sync or async. Default: nobody is asked. It can't be dumped.
-        stream_output: Also yield what running code writes, as it writes it: in `ModelClientStreamingChunkEvent`s whose
-            metadata have `chunk_of: execution`, because AutoGen's teams take no events of others. Needs one of our
-            executors. Default: no.
-        tools: Functions of this process that the code can call, beside those that the executor has: typed functions, AutoGen
-            tools, workbenches. The model is told of them all. Needs one of our executors. Default: none.
-        approve_tool: Asked before each call to a tool, a function or a policy such as `AskPerson()`. Default: whom the executor
-            asks, if anybody.
-        redact: Given a host tool's name and a result of it, or the text of its error, gives what the saved state keeps of that,
-            without secrets; arguments, code and conversation are kept as they are. Default: all of it. It can't be dumped.
+        approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
+        stream_output: Also yield what running code writes, as it writes it, in `ModelClientStreamingChunkEvent`s with
+            `chunk_of: execution` in their metadata, because AutoGen's teams accept no other events. Needs an executor that
+            can stream. Default: no.
+        tools: Functions of this process that code can call, in addition to those of the executor: typed functions, AutoGen
+            tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
+        approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
+            executor, if any.
+        redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
+            that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
     Raises:
         TypeError: An argument is something else than it says above.
@@ -99,11 +83,8 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
 
     component_config_schema = CodeExecutorAgentConfig
     component_provider_override: ClassVar[str | None] = "autogen_codeact.agents.CodeExecutorAgent"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "component_provider_override" not in cls.__dict__:
-            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
+    _state_class = CodeExecutorAgentState
+    _state_names = frozenset({"CodeExecutorAgentState", "BaseState"})  # AutoGen's own agent saves a `BaseState`
 
     def __init__(
         self,
@@ -124,207 +105,100 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
         approve_tool: ApproveTool | None = None,
         redact: RedactResult | None = None,
     ) -> None:
-        check_parts(
-            code_executor,
-            model_client,
-            approval_func=approval_func,
-            tools=tools,
-            sources=sources,
-            supported_languages=supported_languages,
-        )
+        check_lists(sources=sources)
         if max_retries_on_error < 0:
             raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
         if max_retries_on_error and model_client is None:
             raise ValueError("max_retries_on_error needs a model_client: without a model nothing can be repaired.")
         if description is None:
             description = self.DEFAULT_AGENT_DESCRIPTION if model_client else self.DEFAULT_TERMINAL_DESCRIPTION
-        super().__init__(name=name, description=description)
-        self._code_executor = code_executor
-        self._model_client = model_client
-        self._model_context = model_context if model_context is not None else UnboundedChatCompletionContext()
-        self._model_client_stream = model_client_stream
-        self._max_retries_on_error = max_retries_on_error
-        self._system_message = system_message
-        self._stream_output = stream_output
-        self._sources = list(sources) if sources is not None else None
-        self._supported_languages = list(supported_languages) if supported_languages is not None else None
-        languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
-        self._languages = runnable_languages(languages)
-        self._approval_func = approval_func
-        self._redact = redact
-        self._tools = tuple(tools)
-        self._approve_tool = approve_tool
-        self._runner = CodeRunner(
+        super().__init__(
+            name,
             code_executor,
-            source=name,
-            context=self._model_context,
-            approval_func=approval_func,
-            stream=stream_output,
-            tools=self._tools,
-            approve_tool=approve_tool,
-            redact=redact,
+            description=description,
+            model_client=model_client,
+            model_context=model_context,
+            model_client_stream=model_client_stream,
+            system_message=system_message,
+            supported_languages=supported_languages,
+            options=RunOptions(approval_func, stream_output, tools, approve_tool, redact),
         )
-        self._conversation = self._asker = None
-        if model_client is not None:
-            self._asker = RetryAsker(model_client, name)
-            self._conversation = Conversation(
-                self._model_context,
-                model_client,
-                source=name,
-                system_message=system_message,
-                stream=model_client_stream,
-            )
-        self._owns_parts = False
+        self._max_retries_on_error = max_retries_on_error
+        self._sources = list(sources) if sources is not None else None
+        self._decider = RetryDecider(model_client, name) if model_client is not None else None
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
         """The type of the agent's answers."""
         return (TextMessage,)
 
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """The conversation with the model."""
-        return self._model_context
-
-    @property
-    def code_executor(self) -> CodeExecutor:
-        """What runs the code."""
-        return self._code_executor
-
-    @property
-    def model_client(self) -> ChatCompletionClient | None:
-        """What writes the code, or None."""
-        return self._model_client
-
-    # One turn
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Do one turn and return its answer, the events on the way being its `inner_messages`."""
-        async with aclosing(self.on_messages_stream(messages, cancellation_token)) as turn:
-            async for item in turn:
-                if isinstance(item, Response):
-                    return item
-        raise AssertionError("a turn ends with a Response")
-
-    @ends_with_its_reader
-    async def on_messages_stream(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
-        """Do one turn and yield what happens, last the `Response`.
-
-        Args:
-            messages: What was said since the agent's last turn.
-            cancellation_token: Ends the turn: the running code is killed, `CancelledError` is raised. Closing the stream
-                early kills it, too.
-
-        Raises:
-            ValueError: There is no task: nothing was said, now or before.
-        """
-        events: list[BaseAgentEvent | BaseChatMessage] = []
-        turn = self._run_code_of_others if self._conversation is None else self._act
-        async with aclosing(turn(messages, cancellation_token)) as items:
-            async for item in items:
-                if not isinstance(item, ModelClientStreamingChunkEvent):
-                    events.append(item)
-                if not isinstance(item, TextMessage):
-                    yield item
-        answer = events.pop()
-        assert isinstance(answer, TextMessage)
-        yield Response(chat_message=answer, inner_messages=events)
-
-    async def _act(
-        self, messages: Sequence[BaseChatMessage], token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
-        conversation = self._conversation
-        assert conversation is not None
-        async with conversation.restored_on_error(), self._runner.turn():
-            conversation.system_message = self._whole_system_message(await self._runner.list_tools())
-            await conversation.listen(messages, self._runner.interruption)
-            if (replayed := await self._runner.rebuild(token)) is not None:
-                if not replayed.same:
-                    await conversation.tell(replayed.describe())
-                yield replayed.event(self.name)
-            async with aclosing(self._solve(conversation, token)) as steps:
-                async for item in steps:
-                    yield item
-
     def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
         if self._system_message is None or not tools:
             return self._system_message
         return f"{self._system_message}\n\n{describe_tools(tools)}"
 
-    async def _solve(
-        self, conversation: Conversation, token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
-        """Generate, extract, approve, execute, decide, again or reflect. The last item is the answer."""
+    # One turn
+
+    async def _act(self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        if self._conversation is None:
+            return await self._run_code_of_others(messages, token, emit)
+        return await super()._act(messages, token, emit)
+
+    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> TextMessage:
+        """Generate, extract, approve, execute, decide, again or reflect."""
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
-            async with aclosing(conversation.generate(token)) as words:
-                async for item in words:
-                    if isinstance(item, CreateResult):
-                        generated = item
-                    else:
-                        yield item
+            generated = await conversation.generate(token, emit)
             code = find_code([str(generated.content)], self._languages)
             if code.cut_off:
-                await conversation.tell(CUT_OFF)
+                await conversation.notify(CUT_OFF)
             if not code.blocks and (is_last or not code.cut_off):
-                yield self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
-                return
-            yield self._generation_event(attempt, generated, code)
+                return self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
+            await emit(self._generation_event(attempt, generated, code))
             if code.cut_off:
                 continue
 
-            async with aclosing(self._run(code.blocks, token, is_last=is_last)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            result = self._runner.result
-            await conversation.observe(result, limit=self.MAX_OUTPUT_CHARS, session=self._runner.in_session)
-            yield self._execution_event(attempt, result)
+            ended = await self._run_blocks(code.blocks, token, emit)
+            # A block that broke its sandbox is never sent again by itself: the model decides.
+            if ended.error is not None and is_last:
+                raise ended.error
+            result, session = ended.result, self._runner.in_session
+            await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session)
+            await emit(self._execution_event(attempt, result))
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
 
             decided = await self._decide(conversation, token)
-            yield self._decision_event(attempt, decided)
+            await emit(self._decision_event(attempt, decided))
             if not decided.decision.retry:
                 break
-            await conversation.note_plan(decided.decision.reason)
-            await conversation.tell(CARRY_ON)
+            await conversation.add_plan(decided.decision.reason)
+            await conversation.notify(CARRY_ON)
 
-        async with aclosing(conversation.generate(token)) as words:
-            async for item in words:
-                yield self._answer(item) if isinstance(item, CreateResult) else item
+        return self._answer(await conversation.generate(token, emit))
 
-    async def _run(
-        self, blocks: list[CodeBlock], token: CancellationToken, *, is_last: bool
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        try:
-            async with aclosing(self._runner.following(self.execute_code_block(blocks, token))) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
-            if is_last:
-                raise
-            # It is never sent again by itself: the model decides, and is told what had been done by then.
-            self._runner.result = broken(error, session=self._runner.in_session)
+    async def _run_blocks(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
+        if type(self).execute_code_block is not CodeExecutorAgent.execute_code_block:
+            return await self._runner.ended(self.execute_code_block(blocks, token))
+        ended, _ = await self._run(blocks, token, emit)
+        return ended
 
     async def _run_code_of_others(
-        self, messages: Sequence[BaseChatMessage], token: CancellationToken
-    ) -> AsyncGenerator[BaseAgentEvent | TextMessage, None]:
+        self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit
+    ) -> TextMessage:
         code = self._code_in_messages(messages)
         if code.cut_off:
-            yield TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
-        elif not code.blocks:
-            yield TextMessage(content=self._nothing_to_run(messages), source=self.name)
-        else:
-            if (replayed := await self._runner.rebuild(token)) is not None:
-                yield replayed.event(self.name)
-            async with aclosing(self._runner.following(self.execute_code_block(code.blocks, token))) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            result = self._runner.result
-            words = describe(result, limit=self.MAX_OUTPUT_CHARS, session=self._runner.in_session, vision=False)
-            yield TextMessage(content=words, source=self.name, metadata=metadata_of(result))
+            return TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
+        if not code.blocks:
+            return TextMessage(content=self._nothing_to_run(messages), source=self.name)
+        if (replayed := await self._runner.rebuild(token)) is not None:
+            await emit(replayed.event(self.name))
+        ended = await self._run_blocks(code.blocks, token, emit)
+        if ended.error is not None:
+            raise ended.error
+        result, session = ended.result, self._runner.in_session
+        content = describe(result, limit=self.MAX_OUTPUT_CHARS, session=session, vision=False)
+        return TextMessage(content=content, source=self.name, metadata=metadata_of(result))
 
     def _nothing_to_run(self, messages: Sequence[BaseChatMessage]) -> str:
         texts = [message.content for message in messages if isinstance(message, TextMessage)]
@@ -337,7 +211,7 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
     async def execute_code_block(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
     ) -> CodeResult:
-        """Run the blocks, if they are approved.
+        """Run the blocks, if they are approved. In a subclass that overrides this, no output is streamed.
 
         Args:
             code_blocks: The code.
@@ -345,16 +219,26 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
 
         Returns:
             The executor's own result, untouched, or one with the outcome `denied`.
+
+        Raises:
+            SandboxError: The sandbox broke.
         """
-        return await self._runner.run(code_blocks, cancellation_token)
+
+        async def emit(_: object) -> None:
+            return None
+
+        ended, _ = await self._run(code_blocks, cancellation_token, emit)
+        if ended.error is not None:
+            raise ended.error
+        return ended.result
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
         """Return the code that would be run for these messages; none, where a block is cut off."""
         return self._code_in_messages(messages).blocks
 
     async def _decide(self, conversation: Conversation, token: CancellationToken) -> Decided:
-        assert self._asker is not None
-        return await self._asker.ask(await conversation.messages(), token)
+        assert self._decider is not None
+        return await self._decider.ask(await conversation.messages(), token)
 
     def _code_in_messages(self, messages: Sequence[BaseChatMessage]) -> FoundCode:
         texts = [
@@ -396,88 +280,13 @@ class CodeExecutorAgent(RebuildsSession, EndsItsTurn, BaseChatAgent, Component[C
         content = str(generated.content) if note is None else f"{generated.content}\n\n{note}"
         return TextMessage(content=content, source=self.name, models_usage=generated.usage)
 
-    # State
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the conversation and, if the agent ran code, restart the executor.
-
-        Raises:
-            TimeoutError: The executor did not restart within 120 s.
-        """
-        await self._model_context.clear()
-        await self._runner.reset(cancellation_token)
-
-    async def close(self) -> None:
-        """Stop the executor, with what its tools have started, and the model of an agent that was loaded from a config.
-
-        What was given to the constructor belongs to whoever gave it and is left alone.
-
-        Raises:
-            TimeoutError: They did not stop within 120 s.
-        """
-        if not self._owns_parts:
-            return
-        async with asyncio.timeout(RESTART_DEADLINE_S):
-            try:
-                await self._code_executor.stop()
-            finally:
-                if self._model_client is not None:
-                    await self._model_client.close()
-
-    async def save_state(self) -> Mapping[str, Any]:
-        """Return the conversation with the model and, where there is one, the session's journal, ready for JSON."""
-        context = await self._model_context.save_state()
-        return CodeExecutorAgentState(llm_context=context, **self._runner.save()).model_dump()
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take up a conversation from `save_state`; a state of AutoGen's own agent (it keeps none) empties it.
-
-        The session, where there is one, is rebuilt at the beginning of the next turn, or by `rebuild_session`: its blocks are
-        run again in a fresh sandbox, and calls to host tools get the recorded results.
-
-        Raises:
-            ValueError: The state is of another kind of component, or invalid; nothing has changed.
-        """
-        names = {"CodeExecutorAgentState", "BaseState"}
-        loaded = await read_state(CodeExecutorAgentState, state, names, self._model_context)
-        self._runner.load(loaded.journal, loaded.interrupted)
-
     # Configuration
 
     def _to_config(self) -> CodeExecutorAgentConfig:
-        functions = {"approval_func": self._approval_func, "redact": self._redact}
-        components = (self._code_executor, self._model_client, self._model_context)
-        parts = dump_parts(components, self._tools, self._approve_tool, functions, agent="CodeExecutorAgent")
         return CodeExecutorAgentConfig(
-            **parts,
-            name=self.name,
-            model_client_stream=self._model_client_stream,
-            max_retries_on_error=self._max_retries_on_error,
-            description=self.description,
-            system_message=self._system_message,
-            sources=self._sources,
-            supported_languages=self._supported_languages,
-            stream_output=self._stream_output,
+            **self._config_fields(), max_retries_on_error=self._max_retries_on_error, sources=self._sources
         )
 
     @classmethod
     def _from_config(cls, config: CodeExecutorAgentConfig) -> Self:
-        executor = load_part(CodeExecutor, config.code_executor, "code_executor")
-        client = load_part(ChatCompletionClient, config.model_client, "model_client")
-        context = load_part(ChatCompletionContext, config.model_context, "model_context")
-        agent = cls(
-            config.name,
-            executor,
-            model_client=client,
-            model_context=context,
-            model_client_stream=config.model_client_stream,
-            max_retries_on_error=config.max_retries_on_error,
-            description=config.description,
-            system_message=config.system_message,
-            sources=config.sources,
-            supported_languages=config.supported_languages,
-            stream_output=config.stream_output,
-            **loaded(config.tools, config.approve_tool),
-        )
-        agent._owns_parts = True
-        return agent
+        return cls._load(config)

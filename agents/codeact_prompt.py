@@ -1,4 +1,4 @@
-"""What the model of a `CodeActAgent` is told about acting in code."""
+"""The prompts of a `CodeActAgent`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.executors import HostTool
 
 PromptStyle = Literal["markdown", "execute"]
 
@@ -70,13 +70,13 @@ def system_message(
     output_type: type[BaseModel] | None = None,
     by_call: bool = True,
 ) -> str:
-    """Put together the system message.
+    """Make the system message.
 
     Args:
         task: What the agent is for, in the user's words.
         style: How code is written.
-        tools: What host tools there are.
-        setup: Code that has been run ahead.
+        tools: The host tools.
+        setup: Code that runs first in each session.
         output_type: What the answer must fit.
         by_call: Whether code can give the answer.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeVar
 
 from autogen_agentchat.agents import CodeExecutorAgent
@@ -23,16 +23,15 @@ from pydantic import (
     model_serializer,
 )
 
+from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
-from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
-from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
-from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded
 
 
-class CodeExecutorAgentConfig(BaseModel):
-    """What a `CodeExecutorAgent` is made of; the fields mean what the constructor's arguments mean."""
+class AgentConfig(BaseModel):
+    """The fields that both configurations have; they mean what the constructor's arguments mean."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -41,12 +40,10 @@ class CodeExecutorAgentConfig(BaseModel):
     model_client: ComponentModel | None = None
     model_context: ComponentModel | None = None
     model_client_stream: bool = False
-    max_retries_on_error: int = Field(default=0, ge=0)
-    description: str | None = None
-    system_message: str | None = CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
-    sources: list[str] | None = None
-    supported_languages: list[str] | None = None
     stream_output: bool = False
+    description: str | None = None
+    system_message: str | None = None
+    supported_languages: list[str] | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None
 
@@ -56,38 +53,31 @@ class CodeExecutorAgentConfig(BaseModel):
         return {**serialise(self), "system_message": self.system_message}
 
 
-class CodeActAgentConfig(BaseModel):
-    """What a `CodeActAgent` is made of; the fields mean what the constructor's arguments mean."""
+class CodeExecutorAgentConfig(AgentConfig):
+    """The configuration of a `CodeExecutorAgent`."""
 
-    model_config = ConfigDict(extra="forbid")
+    max_retries_on_error: int = Field(default=0, ge=0)
+    system_message: str | None = CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE
+    sources: list[str] | None = None
 
-    name: str
-    code_executor: ComponentModel
+
+class CodeActAgentConfig(AgentConfig):
+    """The configuration of a `CodeActAgent`."""
+
     model_client: ComponentModel
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
-    stream_output: bool = False
     description: str = "Solves tasks by writing code and running it, step by step."
     system_message: str | None = TASK
     prompt_style: PromptStyle = "markdown"
-    supported_languages: list[str] | None = None
     output_type: ComponentModel | None = None
-    tools: list[ComponentModel] = Field(default_factory=list)
-    approve_tool: ComponentModel | None = None
     setup: str | None = None
     max_steps: int = Field(default=20, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     max_output_chars: int = Field(default=20_000, ge=1)
 
-    @model_serializer(mode="wrap")
-    def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # As above.
-        return {**serialise(self), "system_message": self.system_message}
-
 
 class CodeExecutorAgentState(BaseModel):
-    """What `save_state` keeps: the conversation, what was run in the session, if any, and the calls of turns cut short."""
+    """The state of a `CodeExecutorAgent`: conversation, journal of the session, if any, and calls of interrupted turns."""
 
     type: str = Field(default="CodeExecutorAgentState", max_length=MAX_NAME)
     version: str = Field(default="1.0.0", max_length=MAX_NAME)
@@ -97,7 +87,7 @@ class CodeExecutorAgentState(BaseModel):
 
 
 class CodeActAgentState(CodeExecutorAgentState):
-    """The same of a `CodeActAgent`."""
+    """The state of a `CodeActAgent`."""
 
     type: str = Field(default="CodeActAgentState", max_length=MAX_NAME)
 
@@ -141,41 +131,38 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
 
 
 def problems(error: ValidationError) -> str:
-    """Name the invalid fields and what is wrong with them, without their values, which may be large."""
+    """List the invalid fields and what is wrong with them, without their values, which may be large."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    words = [f"{'.'.join(map(str, each['loc'])) or 'the state'}: {each['msg']}"[:MAX_NAME] for each in found]
-    more = f"; and {len(words) - MAX_PROBLEMS} more" if len(words) > MAX_PROBLEMS else ""
-    return "; ".join(words[:MAX_PROBLEMS]) + more
+    lines = [f"{'.'.join(map(str, each['loc'])) or 'the state'}: {each['msg']}"[:MAX_NAME] for each in found]
+    more = f"; and {len(lines) - MAX_PROBLEMS} more" if len(lines) > MAX_PROBLEMS else ""
+    return "; ".join(lines[:MAX_PROBLEMS]) + more
 
 
 def dump_parts(
     components: tuple[CodeExecutor, ChatCompletionClient | None, ChatCompletionContext],
-    tools: Sequence[ToolLike],
-    approve_tool: ApproveTool | None,
-    functions: Mapping[str, object],
+    options: RunOptions,
     *,
     agent: str,
 ) -> dict[str, Any]:
     """Make the fields of an agent's configuration that are components.
 
     Args:
-        components: What runs the code, the model, and what keeps the conversation.
-        tools: The agent's tools.
-        approve_tool: Who approves their calls.
-        functions: What may be a function, which no configuration holds, by argument.
-        agent: The agent's class, for the message.
+        components: Executor, model and conversation.
+        options: The agent's options.
+        agent: Name of the agent's class, for the message.
 
     Raises:
         ValueError: Some of it can't be dumped; the message names all of that.
     """
     executor, client, context = components
+    functions = {"approval_func": options.approval_func, "redact": options.redact}
     parts = dump_all(
         functions=lambda: _refuse_functions(agent, functions),
         code_executor=executor.dump_component,
         model_client=lambda: client.dump_component() if client is not None else None,
         model_context=context.dump_component,
-        tools=lambda: dump_tools(tools),
-        approve_tool=lambda: dump_approval(approve_tool),
+        tools=lambda: dump_tools(options.tools),
+        approve_tool=lambda: dump_approval(options.approve_tool),
     )
     return {name: part for name, part in parts.items() if name != "functions"}
 
@@ -198,6 +185,25 @@ def load_type(model: ComponentModel | None) -> type[BaseModel] | None:
     """Make a pydantic model of a configuration; it has the fields of the one that was dumped, not its validators."""
     factory = load_part(StructuredMessageFactory, model, "output_type")
     return factory.ContentModel if factory is not None else None
+
+
+def load_parts(config: AgentConfig) -> dict[str, Any]:
+    """Load the components of an agent's configuration.
+
+    Returns:
+        The constructor's arguments.
+
+    Raises:
+        ModuleNotFoundError: A component's module is missing.
+        TypeError: A component is of a wrong kind.
+    """
+    return {
+        **{name: getattr(config, name) for name in type(config).model_fields},
+        "code_executor": load_part(CodeExecutor, config.code_executor, "code_executor"),
+        "model_client": load_part(ChatCompletionClient, config.model_client, "model_client"),
+        "model_context": load_part(ChatCompletionContext, config.model_context, "model_context"),
+        **loaded(config.tools, config.approve_tool),
+    }
 
 
 def load_part(expected: type[Any], model: ComponentModel | None, field: str) -> Any:

@@ -1,11 +1,17 @@
-"""What is said between an agent and its model."""
+"""The conversation between an agent and its model."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, ModelClientStreamingChunkEvent, ThoughtEvent
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    ThoughtEvent,
+)
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeResult
 from autogen_core.model_context import ChatCompletionContext
@@ -21,15 +27,17 @@ from autogen_core.models import (
 from autogen_codeact.agents.model import converse
 from autogen_codeact.agents.observation import as_message
 
+Emit = Callable[[BaseAgentEvent], Awaitable[None]]
+"""Passes an event on, and waits until the reader of the agent's stream asks for the next one."""
+
 
 class Conversation:
-    """An agent's model and what it has been told so far.
+    """An agent's model, and the messages that it has been sent.
 
     Args:
         context: Keeps the messages.
         client: The model.
         source: Name of the agent, which signs what it adds.
-        system_message: Put before the conversation; None for no system message.
         stream: Whether the model's answer is also yielded in chunks.
     """
 
@@ -37,55 +45,57 @@ class Conversation:
         self,
         context: ChatCompletionContext,
         client: ChatCompletionClient,
-        *,
         source: str,
-        system_message: str | None,
+        *,
         stream: bool,
     ) -> None:
         self._context = context
         self._client = client
         self._source = source
-        self.system_message = system_message
+        self.system_message: str | None = None
+        """Put before the conversation; None for no system message."""
         self._stream = stream
 
     async def messages(self) -> list[LLMMessage]:
-        """All that the model is told when it is asked next."""
+        """Return all messages of the next request to the model."""
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
         return [*system, *await self._context.get_messages()]
 
-    async def listen(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
-        """Take in what others said.
+    async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
+        """Add the messages of others.
 
         Args:
-            messages: It.
-            interruption: What is to be known of turns that were cut short, or None.
+            messages: The messages.
+            interruption: A note about interrupted turns, or None.
 
         Raises:
-            ValueError: There is no task: nothing was said, now or before.
+            ValueError: There is no message, neither now nor from before.
         """
         for message in messages:
             if isinstance(message, HandoffMessage):
-                for said_before in message.context:
-                    await self._context.add_message(said_before)
-            told = message.to_model_message()
-            if says_something(told):  # as below in generate: providers refuse empty messages
-                await self._context.add_message(told)
-        if not any(map(says_something, await self._context.get_messages())):
+                for earlier in message.context:
+                    await self._context.add_message(earlier)
+            received = message.to_model_message()
+            if has_content(received):  # as below in generate: providers refuse empty messages
+                await self._context.add_message(received)
+        if not any(map(has_content, await self._context.get_messages())):
             raise ValueError("There is no task: give the agent a message that says what to do.")
         if interruption is not None:
-            await self.tell(interruption)
+            await self.notify(interruption)
 
-    async def tell(self, words: str) -> None:
-        """Tell the model something in the agent's name."""
-        await self._context.add_message(UserMessage(content=words, source=self._source))
+    async def notify(self, text: str) -> None:
+        """Add a message from the agent to its model."""
+        await self._context.add_message(UserMessage(content=text, source=self._source))
 
-    async def note_plan(self, plan: str) -> None:
-        """Keep in mind what the model means to do, in its own name."""
+    async def add_plan(self, plan: str) -> None:
+        """Add what the model plans to do, as a message of its own."""
         if plan.strip():
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
 
-    async def observe(self, result: CodeResult, *, limit: int, whole: str | None = None, session: bool = False) -> None:
-        """Tell the model what came out of its code.
+    async def add_result(
+        self, result: CodeResult, *, limit: int, whole: str | None = None, session: bool = False
+    ) -> None:
+        """Add a message about the result of the model's code.
 
         Args:
             result: The result.
@@ -97,27 +107,34 @@ class Conversation:
         message = await as_message(result, self._source, vision=vision, limit=limit, whole=whole, session=session)
         await self._context.add_message(message)
 
-    async def generate(
-        self, token: CancellationToken
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
-        """Let the model speak; yields chunks, its thought, last the result, which is then in the context."""
-        told = await self.messages()
-        async with aclosing(converse(self._client, told, token, stream=self._stream)) as answer:
+    async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
+        """Call the model, and add its answer to the context.
+
+        Args:
+            token: Cancels the call.
+            emit: Called with chunks, and with the model's thought.
+
+        Returns:
+            The answer.
+        """
+        messages = await self.messages()
+        async with aclosing(converse(self._client, messages, token, stream=self._stream)) as answer:
             async for item in answer:
                 if isinstance(item, str):
-                    yield ModelClientStreamingChunkEvent(content=item, source=self._source)
-                    continue
-                if item.thought:
-                    yield ThoughtEvent(content=item.thought, source=self._source)
-                if str(item.content).strip():  # several providers refuse a conversation with an empty message in it
-                    said = AssistantMessage(content=item.content, thought=item.thought, source=self._source)
-                    await self._context.add_message(said)
-                yield item
+                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
+                else:
+                    result = item
+        if result.thought:
+            await emit(ThoughtEvent(content=result.thought, source=self._source))
+        if str(result.content).strip():  # several providers refuse a conversation with an empty message in it
+            message = AssistantMessage(content=result.content, thought=result.thought, source=self._source)
+            await self._context.add_message(message)
+        return result
 
     @asynccontextmanager
     async def restored_on_error(self) -> AsyncIterator[None]:
-        """Put the context back to how it was if what is done inside raises or is cancelled."""
-        # Teams hand an interrupted agent the same messages again; they must not be in the context twice.
+        """Restore the context if the body raises or is cancelled."""
+        # Teams send an interrupted agent the same messages again; they must not be in the context twice.
         before = await self._context.save_state()
         try:
             yield
@@ -126,6 +143,6 @@ class Conversation:
             raise
 
 
-def says_something(message: LLMMessage) -> bool:
-    """Whether there is anything in a message."""
+def has_content(message: LLMMessage) -> bool:
+    """Return whether a message is not empty."""
     return bool(message.content.strip() if isinstance(message.content, str) else message.content)

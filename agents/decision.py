@@ -1,12 +1,10 @@
-"""Deciding whether code that failed is worth another attempt, with any model."""
+"""Decides whether code that failed is worth another attempt, with any model."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from autogen_agentchat.agents._code_executor_agent import RetryDecision  # exported nowhere else
 from autogen_core import CancellationToken
@@ -20,9 +18,16 @@ from autogen_core.models import (
 )
 from pydantic import BaseModel, ValidationError
 
-from autogen_codeact.agents.model import awaited, is_refusal, seen_by, total, unreadable_explained, well_formed
+from autogen_codeact.agents.model import (
+    awaited,
+    explain_unreadable_answer,
+    is_refusal,
+    messages_for,
+    total,
+)
+from autogen_codeact.agents.text import json_values, shorten, well_formed
 
-__all__ = ["Decided", "RetryAsker", "RetryDecision", "parse_decision"]
+__all__ = ["Decided", "RetryDecider", "RetryDecision", "parse_decision"]
 
 QUESTION = (
     "That code did not succeed. Is another attempt worth it? Answer with one JSON object and nothing else:\n"
@@ -31,7 +36,6 @@ QUESTION = (
 MAX_ANSWER_CHARS = 100_000
 MAX_REASON_CHARS = 4_000
 MAX_QUOTED_CHARS = 2_000
-MAX_TRIED_BRACES = 200
 DEADLINE_S = 300.0
 
 JsonForm = type[BaseModel] | bool | None
@@ -44,7 +48,7 @@ class Decided:
 
     Args:
         decision: Retry or not, and why.
-        usage: Tokens of every answer that the client let us see.
+        usage: Tokens of all answers, as far as the client returned them.
     """
 
     decision: RetryDecision
@@ -59,12 +63,12 @@ class _Reply:
     decision: RetryDecision | None = None
 
 
-class RetryAsker:
-    """Asks one model for retry decisions, in the strictest form that the model and its server accept.
+class RetryDecider:
+    """Gets retry decisions from one model, in the strictest form that the model and its server accept.
 
     Args:
         client: The model.
-        source: Name that signs the question.
+        source: Source of the question's message.
         deadline: Seconds for one answer; after that the decision is "no".
     """
 
@@ -75,7 +79,7 @@ class RetryAsker:
         self._refused: set[JsonForm] = set()
 
     async def ask(self, messages: Sequence[LLMMessage], cancellation_token: CancellationToken) -> Decided:
-        """Ask whether the failure at the end of `messages` is worth another attempt.
+        """Decide whether the failure at the end of `messages` is worth another attempt.
 
         An answer that is no decision is sent back once with what is wrong; after that it counts as "no".
 
@@ -86,18 +90,18 @@ class RetryAsker:
         Returns:
             The decision; its reason is at most 4,000 characters long.
         """
-        asked = [*messages, UserMessage(content=QUESTION, source=self._source)]
+        request = [*messages, UserMessage(content=QUESTION, source=self._source)]
         forms = self._forms()
         # The second time in a looser form: where a server ignores the schema, the client hides the answer from us.
-        first = await self._reply(forms, asked, cancellation_token)
+        first = await self._answer_once(forms, request, cancellation_token)
         if first.decision is not None:
             return Decided(first.decision, first.usage)
-        asked += self._sent_back(first)
-        second = await self._reply(forms[1:] or forms, asked, cancellation_token)
+        request += self._correction(first)
+        second = await self._answer_once(forms[1:] or forms, request, cancellation_token)
         decision = second.decision or _no(f"the model gave no usable decision ({second.problem})")
         return Decided(decision, total(first.usage, second.usage))
 
-    async def _reply(
+    async def _answer_once(
         self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
     ) -> _Reply:
         try:
@@ -144,10 +148,10 @@ class RetryAsker:
     ) -> CreateResult:
         # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
         call = self._client.create(
-            seen_by(self._client, messages), json_output=form, cancellation_token=cancellation_token
+            messages_for(self._client, messages), json_output=form, cancellation_token=cancellation_token
         )
         try:
-            with unreadable_explained():
+            with explain_unreadable_answer():
                 async with asyncio.timeout(self._deadline):
                     return await awaited(call, cancellation_token)
         except Exception as error:
@@ -155,10 +159,10 @@ class RetryAsker:
                 raise unusable from error
             raise
 
-    def _sent_back(self, reply: _Reply) -> list[LLMMessage]:
+    def _correction(self, reply: _Reply) -> list[LLMMessage]:
         quoted: list[LLMMessage] = []
         if reply.text.strip():
-            quoted.append(AssistantMessage(content=_cut(reply.text, MAX_QUOTED_CHARS), source=self._source))
+            quoted.append(AssistantMessage(content=shorten(reply.text, MAX_QUOTED_CHARS), source=self._source))
         complaint = f"That is not a decision: {reply.problem}. {QUESTION.partition('? ')[2]}"
         return [*quoted, UserMessage(content=complaint, source=self._source)]
 
@@ -180,18 +184,18 @@ def parse_decision(text: str) -> RetryDecision:
     if len(text) > MAX_ANSWER_CHARS:
         raise ValueError(f"the answer is {len(text)} characters long")
     found, problem = None, "it holds no JSON object"
-    for candidate in _objects(text):
+    for _, candidate in json_values(text, "{"):
         try:
             found = RetryDecision.model_validate(candidate)
         except ValidationError as error:
             problem = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
     if found is None:
-        raise ValueError(_cut(problem, MAX_QUOTED_CHARS))
-    return RetryDecision(reason=_cut(well_formed(found.reason), MAX_REASON_CHARS), retry=found.retry)
+        raise ValueError(shorten(problem, MAX_QUOTED_CHARS))
+    return RetryDecision(reason=shorten(well_formed(found.reason), MAX_REASON_CHARS), retry=found.retry)
 
 
 class _UnusableAnswer(Exception):
-    """The client got an answer and would not give it to us."""
+    """The client received an answer and raised instead of returning it."""
 
     def __init__(self, problem: str, usage: RequestUsage) -> None:
         super().__init__(problem)
@@ -211,25 +215,5 @@ def _unusable(error: Exception) -> _UnusableAnswer | None:
     return None
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
-    decoder = json.JSONDecoder()
-    objects: list[dict[str, Any]] = []
-    parsed_to = 0
-    starts = [at for at, char in enumerate(text) if char == "{"]
-    for at in starts[-MAX_TRIED_BRACES:]:
-        if at < parsed_to:
-            continue
-        try:
-            value, parsed_to = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            continue
-        objects.append(value)
-    return objects
-
-
 def _no(reason: str) -> RetryDecision:
     return RetryDecision(reason=reason, retry=False)
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -25,7 +25,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from autogen_codeact.sandbox.host.languages import find_language
+from autogen_codeact.executors import find_language
 
 OUTPUT_LABELS = frozenset(
     (
@@ -213,7 +213,7 @@ class _Scanner:
             return end
         close = self._find("</" + match[0][1:], end)
         limit = close if close >= 0 else len(self.text)
-        spoken = self._is_spoken_of(start, end)
+        spoken = self._is_mentioned(start, end)
         again = self._next_tag(match[0], end, limit, anywhere=spoken)
         if again < 0 <= close:
             self._emit_tag(match, close, complete=True)
@@ -224,7 +224,7 @@ class _Scanner:
         self._emit_tag(match, stop, complete=False)
         return stop
 
-    def _is_spoken_of(self, start: int, end: int) -> bool:
+    def _is_mentioned(self, start: int, end: int) -> bool:
         """Say whether words stand before and after a tag on its line, as in a sentence about tags."""
         if start == self.line_indent:
             return False

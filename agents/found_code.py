@@ -1,4 +1,4 @@
-"""The code of a message that an agent is to run."""
+"""Finds the code to run in messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CUT_OFF = (
 
 @dataclass(frozen=True)
 class FoundCode:
-    """What was found.
+    """The code in some messages.
 
     Args:
         blocks: The blocks to run.
@@ -29,12 +29,12 @@ class FoundCode:
 
 
 def runnable_languages(labels: Iterable[str]) -> frozenset[str]:
-    """Return the languages that these labels stand for, without what is only ever shown."""
+    """Return the languages of some labels, without those of output."""
     return frozenset(map(normalise_language, labels)) - OUTPUT_LABELS - {""}
 
 
 def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bool = False) -> FoundCode:
-    """Find the code to run.
+    """Find the code to run in messages.
 
     Args:
         texts: Messages, as written.

@@ -1,4 +1,4 @@
-"""What was run in a session, so that it can be run again in another one."""
+"""The journal of a session: the blocks that ran in it, so that it can be rebuilt in another sandbox."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from weakref import WeakKeyDictionary
 from autogen_core.code_executor import CodeBlock
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from autogen_codeact.executors import ErrorInfo, ExecutionResult, SandboxCodeExecutor, ToolCall
-from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
-from autogen_codeact.sandbox.result import CallOutcome
+from autogen_codeact.agents.text import shorten
+from autogen_codeact.executors import (
+    MAX_FILES,
+    CallOutcome,
+    ErrorInfo,
+    ExecutionResult,
+    Manifest,
+    SessionExecutor,
+    ToolCall,
+    is_safe,
+)
 
 MAX_BLOCKS = 1_000
 MAX_BYTES = 4 * 1024 * 1024
@@ -31,7 +39,7 @@ MAX_INTERRUPTED_CHARS = 1_000
 WITHHELD = "withheld, because the redact hook failed on it ({kind})"
 
 RedactResult = Callable[[str, Any], Any]
-"""Given a tool's name and its result, or the text of its error, gives what is recorded of that."""
+"""Returns what is recorded of a tool's result, or of the text of its error, given the tool's name and that."""
 
 logger = logging.getLogger("autogen_codeact")
 
@@ -50,7 +58,7 @@ class RecordedCall(BaseModel):
     error_bases: list[str] = Field(default_factory=list, max_length=MAX_NAME)
 
     def call(self) -> ToolCall:
-        """The call, as far as it is on record."""
+        """Return the call, as far as it was recorded."""
         error = ErrorInfo(self.error_type, self.error_message) if self.error_type is not None else None
         bases = tuple(self.error_bases)
         return ToolCall(self.name, self.arguments, self.outcome, self.result, error, error_bases=bases)
@@ -92,7 +100,7 @@ class JournalEntry(BaseModel):
         return files
 
     def block(self) -> CodeBlock:
-        """The block."""
+        """Return the block."""
         return CodeBlock(code=self.code, language=self.language)
 
 
@@ -126,8 +134,8 @@ def bounded(entries: Any) -> Any:
 class Journal(BaseModel):
     """The blocks of one session that left something in it, in the order run.
 
-    At most 1,000 blocks and 4 MiB of JSON are kept; later ones are counted only. So are blocks that were run in the session
-    behind the agents' back, and rollbacks.
+    At most 1,000 blocks and 4 MiB of JSON are kept; later ones are counted only. So are rollbacks, and blocks that others than
+    the agents ran in the session.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -145,15 +153,15 @@ class Journal(BaseModel):
         return self
 
     def manifests(self) -> Iterator[Manifest | None]:
-        """The files that each block has found; None if not known."""
+        """Return the files that each block has found; None if not known."""
         files: Manifest = {}
         for entry in self.entries:
             if entry.files is not None:
                 files = merged(files, entry.files)
             yield files if entry.files is not None else None
 
-    def is_beginning_of(self, other: Journal) -> bool:
-        """Whether the other one is of the same session and goes on from this one."""
+    def is_prefix_of(self, other: Journal) -> bool:
+        """Return whether the other journal is of the same session and has all entries of this one."""
         if self.session != other.session or len(self.entries) > len(other.entries):
             return False
         # As JSON too, because NaN is not equal to itself.
@@ -164,7 +172,7 @@ class Journal(BaseModel):
 
 
 class SessionRecord:
-    """What is known of the session in one executor, whichever agents use it."""
+    """The journal of the session in one executor, for all agents that use it."""
 
     def __init__(self) -> None:
         self.journal = Journal()
@@ -177,37 +185,36 @@ class SessionRecord:
         self._numbers: list[int] = []
         self._unrecorded_before = 0
 
-    def note(
+    def add_block(
         self,
-        executor: SandboxCodeExecutor,
+        executor: SessionExecutor,
         block: CodeBlock,
         result: ExecutionResult,
         redact: RedactResult | None,
         files: Manifest | None = None,
     ) -> None:
-        """Write down a block.
+        """Add a block to the journal.
 
-        A block that failed is written down too, because what it did before its error stays. One that was killed has left
-        nothing in the session.
+        A failed block is added, too, because what it did before its error stays. A killed one has left nothing in the session.
 
         Args:
-            executor: Where it ran.
+            executor: The executor that ran it.
             block: The block.
-            result: What came of it.
+            result: Its result.
             redact: Gives what is kept of a tool's result; None for all of it.
             files: The files that it has found; None if not known.
         """
-        self.see(executor)
-        self.see_state(result)
+        self.check_sandbox(executor)
+        self.apply_state(result)
         if result.outcome in ("ok", "error"):
             entry = entry_of(block, result, redact)
             entry.files = None if files is None else difference(self._files, files)
             self.add(entry, result.number)
 
-    def see_state(self, result: ExecutionResult) -> None:
-        """Take out what has left nothing in the session after all."""
+    def apply_state(self, result: ExecutionResult) -> None:
+        """Remove the blocks whose effects on the session were undone."""
         if result.state == "lost":
-            self.forget()
+            self.clear()
         elif result.restored_before:
             while self._numbers and max(self._numbers) >= result.restored_before:
                 self._take_out_last()
@@ -220,16 +227,16 @@ class SessionRecord:
         else:
             self._bytes -= size_of(self.journal.entries.pop(), MAX_BYTES)
 
-    def see(self, executor: SandboxCodeExecutor) -> None:
-        """Take note of whether the sandbox is another one than before, and of what others did in it."""
+    def check_sandbox(self, executor: SessionExecutor) -> None:
+        """Begin a new journal if the sandbox was replaced, and count the blocks that others ran in it."""
         if executor.starts != self._starts:
             if self._starts:
-                self.forget()
+                self.clear()
             self._starts = executor.starts
         self.journal.unrecorded = self._unrecorded_before + executor.unrecorded
 
     def add(self, entry: JournalEntry, number: int) -> None:
-        """Add an entry, if there is room, and none was left out before it; with the block's number in its sandbox."""
+        """Add an entry with the block's number in its sandbox, if there is room and none was left out before it."""
         self._numbers.append(number)
         size = size_of(entry, MAX_BYTES)
         if self.journal.left_out or len(self.journal.entries) >= MAX_BLOCKS or self._bytes + size > MAX_BYTES:
@@ -240,39 +247,37 @@ class SessionRecord:
         if entry.files is not None:
             self._files = merged(self._files, entry.files)
 
-    def forget(self) -> None:
-        """Begin anew: the session is an empty one."""
+    def clear(self) -> None:
+        """Begin the journal of an empty session."""
         self.journal = Journal()
         self._bytes = self._unrecorded_before = 0
         self._numbers, self._files = [], {}
 
-    def begin_again(self, executor: SandboxCodeExecutor, journal: Journal) -> None:
+    def start_rebuilding(self, executor: SessionExecutor, journal: Journal) -> None:
         """Begin the journal of a session that is rebuilt."""
-        self.forget()
+        self.clear()
         self.journal.session = journal.session
         self._unrecorded_before = journal.unrecorded
         self._starts = executor.starts
-        self.see(executor)
+        self.check_sandbox(executor)
 
     def load(self, journal: Journal) -> None:
         """Have the session rebuilt before it is used next, unless it is the one that the journal is about."""
-        if self.pending is not None and journal.is_beginning_of(self.pending):
+        if self.pending is not None and journal.is_prefix_of(self.pending):
             return  # another agent on this session knew more
-        self.pending = None if journal.is_beginning_of(self.journal) else journal
+        self.pending = None if journal.is_prefix_of(self.journal) else journal
 
 
-_RECORDS: WeakKeyDictionary[SandboxCodeExecutor, SessionRecord] = WeakKeyDictionary()
+_RECORDS: WeakKeyDictionary[SessionExecutor, SessionRecord] = WeakKeyDictionary()
 
 
-def record_of(executor: object) -> SessionRecord | None:
-    """The record of an executor's session; None for an executor without one."""
-    if not isinstance(executor, SandboxCodeExecutor) or executor.mode != "session":
-        return None
-    return _RECORDS.setdefault(executor, SessionRecord())
+def record_of(session: SessionExecutor) -> SessionRecord:
+    """Return the record of an executor's session, which all agents that use it share."""
+    return _RECORDS.setdefault(session, SessionRecord())
 
 
 def size_of(entry: JournalEntry, enough: int) -> int:
-    """Bytes that an entry takes as JSON.
+    """Return the bytes that an entry takes as JSON.
 
     They are counted call by call, because serializing many large results at once would stall every thread.
 
@@ -290,7 +295,7 @@ def size_of(entry: JournalEntry, enough: int) -> int:
 
 def entry_of(block: CodeBlock, result: ExecutionResult, redact: RedactResult | None) -> JournalEntry:
     """Make the entry of a block that was not killed."""
-    calls = [recorded(call, redact) for call in result.tool_calls]
+    calls = [record_call(call, redact) for call in result.tool_calls]
     return JournalEntry.model_construct(
         language=block.language,
         code=block.code,
@@ -312,11 +317,11 @@ def difference(before: Manifest, after: Manifest) -> dict[str, str | None]:
     return changed | dict.fromkeys(before.keys() - after.keys())
 
 
-def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
+def record_call(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
     """Make the record of a call."""
     result, message = call.result, call.error.message if call.error is not None else ""
     if redact is not None:
-        # With a copy, because the hook may change it in place, and the result itself goes elsewhere.
+        # With a copy, because the hook may change it in place, and the result is used elsewhere.
         try:
             if call.outcome == "ok":
                 result = json.loads(json.dumps(redact(call.name, deepcopy(result))))
@@ -337,27 +342,22 @@ def recorded(call: ToolCall, redact: RedactResult | None) -> RecordedCall:
     )
 
 
-def interrupted(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
-    """Record the calls of turns that were cut short: the last 1,000 of them, with long values cut."""
-    made = [recorded(call, redact) for call in calls[-MAX_INTERRUPTED:]]
+def record_calls(calls: Sequence[ToolCall], redact: RedactResult | None) -> list[RecordedCall]:
+    """Make records of the calls of interrupted turns: the last 1,000, with long values cut."""
+    made = [record_call(call, redact) for call in calls[-MAX_INTERRUPTED:]]
     for call in made:
         text = call.result if isinstance(call.result, str) else json.dumps(call.result, default=str)
         if len(text) > MAX_INTERRUPTED_CHARS:
-            call.result = _beginning(text)
-        cut = {"…": _beginning(json.dumps(call.arguments, default=str))}
+            call.result = shorten(text, MAX_INTERRUPTED_CHARS)
+        cut = {"…": shorten(json.dumps(call.arguments, default=str), MAX_INTERRUPTED_CHARS)}
         if len(cut["…"]) == MAX_INTERRUPTED_CHARS and call.arguments.keys() != cut.keys():
             call.arguments = cut
-        call.error_message = _beginning(call.error_message)
+        call.error_message = shorten(call.error_message, MAX_INTERRUPTED_CHARS)
     return made
 
 
-def _beginning(text: str) -> str:
-    return text if len(text) <= MAX_INTERRUPTED_CHARS else f"{text[: MAX_INTERRUPTED_CHARS - 1]}…"
-
-
 def digest(output: str) -> str:
-    """What is kept of an output, enough to see whether another one is the same."""
-    # A session counts its blocks, and names them so in tracebacks; in another one they have other numbers, and objects other
-    # addresses.
+    """Return a digest of an output, to compare it with another one."""
+    # In another session, blocks have other numbers in tracebacks, and objects other addresses.
     same = re.sub(r"\b0x[0-9a-f]{8,}\b", "0x", re.sub(r"<block \d+>", "<block>", output))
     return hashlib.sha256(same.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Talking to a model client: whole or in chunks, always cancellable."""
+"""Calls to a model client: whole or in chunks, always cancellable."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 
+from autogen_codeact.agents.text import well_formed
+
 T = TypeVar("T")
 
 _REFUSED = frozenset({400, 415, 422, 501})
-_UNREADABLE = (AttributeError, LookupError, TypeError, json.JSONDecodeError)
-"""What clients raise over a web page, an empty body or JSON without the fields that they take for granted."""
+_UNREADABLE_ANSWER = (AttributeError, LookupError, TypeError, json.JSONDecodeError)
+"""What clients raise for a web page, an empty body or JSON without required fields."""
 
 _NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
-"""Clients to stream from without asking for token counts: they give them unasked, or their server refused."""
+"""Clients that send token counts without a request, or whose server refused such a request."""
 
 
 async def awaited(call: Coroutine[Any, Any, T], cancellation_token: CancellationToken) -> T:
@@ -36,10 +38,19 @@ async def awaited(call: Coroutine[Any, Any, T], cancellation_token: Cancellation
     task = asyncio.ensure_future(call)
     cancellation_token.link_future(task)
     value = await task
-    # AutoGen's local executor turns a cancel into an exit code; going on would run what nobody waits for.
+    # AutoGen's local executor returns an exit code when it is cancelled; the caller must not continue.
     if cancellation_token.is_cancelled() or (me and me.cancelling() > cancels_before):
         raise asyncio.CancelledError
     return value
+
+
+async def cancel_and_wait(task: asyncio.Future[Any]) -> None:
+    """Cancel a task that has not ended, and wait for its end. What it raised is dropped."""
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # else asyncio reports it as never retrieved
 
 
 async def converse(
@@ -53,15 +64,17 @@ async def converse(
 
     Args:
         client: The model.
-        messages: What it is told; images are taken out for a model that can't see.
+        messages: The conversation; images are removed for a model without vision.
         cancellation_token: Ends the call.
         stream: Ask for chunks; otherwise the result is all that is yielded.
 
     Raises:
         RuntimeError: The stream ended without an answer, the client can't read the answer, or it is not text.
     """
-    with unreadable_explained():
-        async with aclosing(_answer(client, seen_by(client, messages), cancellation_token, stream=stream)) as answer:
+    with explain_unreadable_answer():
+        async with aclosing(
+            _answer(client, messages_for(client, messages), cancellation_token, stream=stream)
+        ) as answer:
             async for item in answer:
                 yield item
 
@@ -76,7 +89,7 @@ async def _answer(
     result: CreateResult | None = None
     joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
     async with aclosing(_chunks(client, messages, cancellation_token)) as chunks:
-        async for chunk in chunks:  # to its very end: some clients do their bookkeeping after the result
+        async for chunk in chunks:  # to the end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
             if isinstance(chunk, CreateResult):
@@ -95,7 +108,7 @@ async def _answer(
 async def _chunks(
     client: ChatCompletionClient, messages: list[LLMMessage], cancellation_token: CancellationToken
 ) -> AsyncGenerator[str | CreateResult, None]:
-    """Stream, with token counts where they have to be asked for and the server does not refuse to be asked."""
+    """Stream, and request token counts from clients that need that, if the server does not refuse."""
     begun = False
     if client not in _NO_USAGE and "include_usage" in inspect.signature(client.create_stream).parameters:
         counted = cast(Any, client).create_stream(messages, cancellation_token=cancellation_token, include_usage=True)
@@ -118,15 +131,15 @@ async def _chunks(
 
 
 @contextmanager
-def unreadable_explained() -> Iterator[None]:
-    """Say what happened where a client stumbles over an answer that is not in its server's format.
+def explain_unreadable_answer() -> Iterator[None]:
+    """Replace the exception of a client that can't parse its server's answer by one that explains it.
 
     Raises:
-        RuntimeError: It did; the client's own exception is the cause.
+        RuntimeError: The client's own exception is its cause.
     """
     try:
         yield
-    except _UNREADABLE as error:
+    except _UNREADABLE_ANSWER as error:
         raise RuntimeError(
             "The model's server sent an answer that its client can't read; check the address and the server's log. "
             f"The client said: {type(error).__name__}: {error}"
@@ -134,26 +147,16 @@ def unreadable_explained() -> Iterator[None]:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the server or its client said no to the form of a request, as opposed to failing at it."""
-    if isinstance(error, _UNREADABLE):
+    """Return whether the server or its client refused the form of a request, rather than failed."""
+    if isinstance(error, _UNREADABLE_ANSWER):
         return False
     return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
 
 
-def seen_by(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
-    """Return the messages without what can't be taken in: lone surrogates and, by a model without vision, images."""
+def messages_for(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+    """Return the messages without lone surrogates and, for a model without vision, without images."""
     seen = list(messages) if client.model_info.get("vision") else remove_images(list(messages))
     return [_sendable(message) for message in seen]
-
-
-def well_formed(text: str) -> str:
-    """Return the text in a form that can be encoded: surrogate pairs joined, each lone surrogate as U+FFFD.
-
-    Some servers cut a character in two, and a `str` from JSON can hold such halves; HTTP clients then raise.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _sendable(message: LLMMessage) -> LLMMessage:

@@ -1,4 +1,4 @@
-"""From a result to what the model is told about it. The result itself is never touched."""
+"""Describes results to a model. The result itself is never changed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents.pictures import pictures_of
-from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
-from autogen_codeact.sandbox.host.block_request import REFUSALS
-from autogen_codeact.sandbox.result import Artifact, ErrorInfo, ToolCall, written_by_code
+from autogen_codeact.executors import (
+    REFUSALS,
+    Artifact,
+    ErrorInfo,
+    ExecutionResult,
+    SandboxDied,
+    SandboxError,
+    SandboxProtocolError,
+    SandboxTimeout,
+    ToolCall,
+    written_by_code,
+)
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10
@@ -25,8 +33,8 @@ MAX_CALLS_SHOWN = 40
 MAX_CALL_CHARS = 500
 
 _BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
-MAX_CALLS_TOLD = 100
-MAX_TOLD_BYTES = 64 * 1024
+MAX_METADATA_CALLS = 100
+MAX_METADATA_BYTES = 64 * 1024
 MAX_ITEMS = 50
 MAX_CUT_DEPTH = 6
 CALLS_MADE = "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:"
@@ -62,26 +70,26 @@ def describe(
     session: bool = False,
     vision: bool = True,
 ) -> str:
-    """Put a result into words for a model; a plain success is its output and nothing else.
+    """Describe a result to a model; a plain success is its output and nothing else.
 
     Args:
         result: Result of any AutoGen code executor.
         limit: Characters of output to keep; of more than that, head and tail. Default 20,000.
         whole: File in the sandbox that holds all of the result's output. Default: none.
-        session: Whether there is a session, of which is said after an error that it was kept. Default: no.
-        vision: Whether pictures of host tools follow; if not, it is said that there are some. Default: yes.
+        session: Whether the code ran in a session; after an error, the text says that it was kept. Default: no.
+        vision: Whether pictures of host tools follow; if not, the text mentions them. Default: yes.
 
     Returns:
-        The words, never empty.
+        The text, never empty.
     """
     output = bounded(written_by_code(result), limit, whole, complete=not getattr(result, "truncated", 0))
-    words, remarks = output, _remarks(result, session=session, vision=vision)
+    text, remarks = output, _remarks(result, session=session, vision=vision)
     silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
-        words = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
+        text = f"{headline}\nIts output was:\n{output}" if output.strip() else f"{headline}\n{silent}"
     elif not output.strip():
-        words = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else silent
-    return "{}\n\n{}".format(words.rstrip("\n"), remarks) if words and remarks else words or remarks
+        text = _NOT_RUN if _is_denied(result) else "" if _hidden_value(result) else silent
+    return "{}\n\n{}".format(text.rstrip("\n"), remarks) if text and remarks else text or remarks
 
 
 def outcome_of(result: CodeResult) -> str:
@@ -98,28 +106,28 @@ def metadata_of(result: CodeResult) -> dict[str, str]:
         metadata |= {"state": result.state, "duration_s": f"{result.duration_s:.3f}"}
         if result.error is not None:
             metadata["error"] = result.error.type
-        metadata |= _calls_told(result.tool_calls) if result.tool_calls else {}
+        metadata |= _calls_in_metadata(result.tool_calls) if result.tool_calls else {}
     return metadata
 
 
-def _calls_told(calls: Sequence[ToolCall]) -> dict[str, str]:
-    """The first and the last calls within bounds, and how many are left out."""
-    half = MAX_CALLS_TOLD // 2
+def _calls_in_metadata(calls: Sequence[ToolCall]) -> dict[str, str]:
+    """Return the first and the last calls within bounds, and the number of those left out."""
+    half = MAX_METADATA_CALLS // 2
     shown = [*calls[:half], *calls[max(half, len(calls) - half) :]]
     kept: list[str] = []
-    room = MAX_TOLD_BYTES
+    room = MAX_METADATA_BYTES
     for call in shown:
         kept.append(json.dumps(_as_object(call), ensure_ascii=False))
         room -= len(kept[-1].encode("utf-8", "replace"))
         if room < 0:
             kept.pop()
             break
-    told = {"tool_calls": f"[{', '.join(kept)}]"}
-    return told if len(kept) == len(calls) else {**told, "tool_calls_left_out": str(len(calls) - len(kept))}
+    metadata = {"tool_calls": f"[{', '.join(kept)}]"}
+    return metadata if len(kept) == len(calls) else {**metadata, "tool_calls_left_out": str(len(calls) - len(kept))}
 
 
 def _as_object(call: ToolCall) -> dict[str, Any]:
-    # A ledger in a message is for people and logs; the result itself has all of it.
+    # Metadata are for people and logs; the result itself has all of it.
     ended: dict[str, Any] = {"result": _json(call.result)} if call.outcome == "ok" else {}
     if call.error is not None:
         ended = {"error": _shortened(f"{call.error.type}: {call.error.message}")}
@@ -144,26 +152,26 @@ async def as_message(
     whole: str | None = None,
     session: bool = False,
 ) -> UserMessage:
-    """Make the message that tells a model about a result.
+    """Make the message about a result for a model.
 
     Args:
         result: The result.
         source: Name of the agent that ran the code.
-        vision: Whether the model can see; if so, images that the code made, or host tools gave, follow the words.
+        vision: Whether the model can see; if so, images that the code made, or host tools gave, follow the text.
         limit: Characters of output to keep.
         whole: File in the sandbox that holds all of the output, or None.
         session: Whether the code ran in a session.
     """
-    words = describe(result, limit=limit, whole=whole, session=session, vision=vision)
+    text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
     images, left_out = await asyncio.to_thread(pictures_of, result) if vision else ([], [])
     if left_out:
         not_shown = _listed([f"{name[:MAX_PICTURE_NAME_CHARS]} ({why})" for name, why in left_out])
-        words = f"{words.rstrip()}\nPictures that you are not shown: {not_shown}."
-    return UserMessage(content=[words, *images] if images else words, source=source)
+        text = f"{text.rstrip()}\nPictures that you are not shown: {not_shown}."
+    return UserMessage(content=[text, *images] if images else text, source=source)
 
 
 def describe_calls(calls: Sequence[ToolCall]) -> str:
-    """Put calls to host tools into words, one a line, so that it is plain which of them took effect.
+    """Describe calls to host tools, one a line, and which of them took effect.
 
     Args:
         calls: The calls; the first and the last are shown where they are many.
@@ -246,7 +254,7 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
 
 
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
-    """Return `text`, or where it is longer than `limit` characters its head and tail with a word on what is missing.
+    """Return `text`, or where it is longer than `limit` characters its head and tail and a note on what is missing.
 
     Args:
         text: The text.

@@ -15,8 +15,7 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
-from autogen_codeact.executors.result import ExecutionResult
-from autogen_codeact.executors.tools.adapters import to_image
+from autogen_codeact.executors import ExecutionResult, to_image
 
 MAX_PICTURES = 4
 MAX_PIXELS = 10_000_000
@@ -42,7 +41,7 @@ _STEP = 256 * 1024
 _BROKEN = "it is broken or cut off"
 
 
-class NotShown(ValueError):
+class PictureRefused(ValueError):
     """A picture can't be shown to a model; the message completes a sentence that begins with its name."""
 
 
@@ -97,7 +96,7 @@ def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]
             data = _read(artifact.path, room)
             images.append(read_picture(data))
             room -= len(data)
-        except NotShown as error:
+        except PictureRefused as error:
             left_out.append((artifact.name, str(error)))
     of_tools = [to_image(picture) for call in result.tool_calls for picture in call.images]
     rest = MAX_PICTURES - len(images)
@@ -110,9 +109,9 @@ def _read(path: Path, room: int) -> bytes:
         with path.open("rb") as file:
             data = file.read(room + 1)
     except OSError:
-        raise NotShown("it can't be read") from None
+        raise PictureRefused("it can't be read") from None
     if len(data) > room:
-        raise NotShown(f"with it there would be more than {MAX_BYTES // 2**20} MiB of pictures")
+        raise PictureRefused(f"with it there would be more than {MAX_BYTES // 2**20} MiB of pictures")
     return data
 
 
@@ -134,7 +133,7 @@ def read_picture(data: bytes) -> EncodedImage:
         The picture; for an animated GIF its first frame.
 
     Raises:
-        NotShown: It is too large, broken or of another kind.
+        PictureRefused: It is too large, broken or of another kind.
     """
     try:
         if data.startswith(_PNG):
@@ -146,13 +145,13 @@ def read_picture(data: bytes) -> EncodedImage:
         elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
             made = EncodedImage(_webp(data), "image/webp")
         else:
-            raise NotShown("it is not a PNG, JPEG, GIF or WebP file")
+            raise PictureRefused("it is not a PNG, JPEG, GIF or WebP file")
     except (IndexError, struct.error, zlib.error):
-        raise NotShown(_BROKEN) from None
+        raise PictureRefused(_BROKEN) from None
     try:
         made.image.close()
     except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: clients open it, too, and must not meet that
-        raise NotShown(_BROKEN) from None
+        raise PictureRefused(_BROKEN) from None
     return made
 
 
@@ -185,7 +184,7 @@ def _saved(part: Any) -> Any:
     try:
         data = base64.b64decode(text)
         return read_picture(data)
-    except NotShown:
+    except PictureRefused:
         pass  # a large one of the user's own, perhaps
     except ValueError:
         return part
@@ -201,25 +200,25 @@ def _saved(part: Any) -> Any:
 
 def _check_size(width: int, height: int) -> None:
     if not (width and height):
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
         most = f"at most {MAX_PIXELS // 1_000_000} million, and {MAX_SIDE:,} a side, are shown"
-        raise NotShown(f"it has {width:,} x {height:,} pixels; {most}")
+        raise PictureRefused(f"it has {width:,} x {height:,} pixels; {most}")
 
 
 def _png(data: bytes) -> bytes:
     """The file without its metadata."""
     chunks = list(islice(_png_chunks(data), _MOST_CHUNKS))
     if chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[0][1][8:-4])
     _check_size(width, height)
     if colour not in _PNG_CHANNELS or depth not in (1, 2, 4, 8, 16):
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     needed = height * (1 + (width * _PNG_CHANNELS[colour] * depth + 7) // 8)
     found = _inflated([chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT"], 2 * needed)
     if found < needed and not interlaced:
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     return _PNG + b"".join(chunk for kind, chunk in chunks if kind in _PNG_KEPT)
 
 
@@ -229,7 +228,7 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         (length,) = struct.unpack_from(">I", data, at)
         kind, chunk = data[at + 4 : at + 8], data[at : at + 12 + length]
         if len(chunk) < 12 + length or zlib.crc32(chunk[4:-4]) != struct.unpack(">I", chunk[-4:])[0]:
-            raise NotShown(_BROKEN)
+            raise PictureRefused(_BROKEN)
         yield kind, chunk
         at += len(chunk)
 
@@ -243,9 +242,9 @@ def _inflated(pieces: list[bytes], most: int) -> int:
             unpacked = len(stream.decompress(rest, _STEP))
             total, rest = total + unpacked, stream.unconsumed_tail
             if total > most:
-                raise NotShown(_BROKEN)
+                raise PictureRefused(_BROKEN)
     if not stream.eof:
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     return total
 
 
@@ -254,7 +253,7 @@ def _jpeg(data: bytes) -> bytes:
     at, sized, kept = 2, False, [data[:2]]
     for _ in range(_MOST_CHUNKS):
         if data[at] != 0xFF:
-            raise NotShown(_BROKEN)
+            raise PictureRefused(_BROKEN)
         if data[at + 1] == 0xFF:
             at += 1  # markers may be padded
             continue
@@ -267,13 +266,13 @@ def _jpeg(data: bytes) -> bytes:
         if marker == 0xDA:
             break
         if length < 2:
-            raise NotShown(_BROKEN)
+            raise PictureRefused(_BROKEN)
         if marker not in _JPEG_DROPPED:
             kept.append(data[at : at + 2 + length])
         at += 2 + length
     end = data.rfind(b"\xff\xd9", at)
     if not sized or end < 0:
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     return b"".join((*kept, data[at : end + 2]))
 
 
@@ -285,10 +284,10 @@ def _gif(data: bytes) -> bytes:
     while data[at] == 0x21 and extensions < _MOST_CHUNKS:
         at, extensions = _after_blocks(data, at + 2), extensions + 1
     if data[at] != 0x2C:
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     left, top, across, down, flags = struct.unpack_from("<HHHHB", data, at + 1)
     if left + across > width or top + down > height:
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     return data[: _after_blocks(data, at + 11 + _table(flags))] + b";"
 
 
@@ -306,16 +305,16 @@ def _after_blocks(data: bytes, at: int) -> int:
 def _webp(data: bytes) -> bytes:
     size = 8 + struct.unpack_from("<I", data, 4)[0]
     if size > len(data):
-        raise NotShown(_BROKEN)
+        raise PictureRefused(_BROKEN)
     data, at = data[:size], 12
     while True:
         kind, length = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
         body = data[at + 8 : at + 8 + length]
         if len(body) < length:
-            raise NotShown(_BROKEN)
+            raise PictureRefused(_BROKEN)
         if kind == b"VP8X":
             if body[0] & 2:
-                raise NotShown("it is an animated WebP file")
+                raise PictureRefused("it is an animated WebP file")
             _check_size(1 + int.from_bytes(body[4:7], "little"), 1 + int.from_bytes(body[7:10], "little"))
         elif kind in (b"VP8 ", b"VP8L"):
             _check_size(*_webp_size(kind, body))

@@ -1,4 +1,4 @@
-"""Rebuilding a session from its journal."""
+"""Rebuilds a session from its journal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from autogen_agentchat.messages import CodeGenerationEvent
 from autogen_core import CancellationToken
 
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
-from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor, SandboxError
-from autogen_codeact.executors.result import as_execution_result
-from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.host.loops import CancelledBy
-from autogen_codeact.sandbox.replay import ExternalEffectsError, ReplayWorkspace
-from autogen_codeact.sandbox.tools.broker import NotAllowed
-from autogen_codeact.sandbox.tools.tool import ToolAnswer
+from autogen_codeact.agents.text import shorten
+from autogen_codeact.executors import (
+    CancelScope,
+    ExternalEffectsError,
+    NotAllowed,
+    ReplaySandbox,
+    Result,
+    SandboxError,
+    SessionExecutor,
+    ToolAnswer,
+    printable,
+)
 
 MAX_DIFFERENCES = 20
 MAX_SHOWN_CHARS = 200
@@ -81,7 +86,7 @@ class Replay:
         return len(self.differences) + sum(map(bool, others))
 
     def event(self, source: str) -> CodeGenerationEvent:
-        """Make it an event that AutoGen's teams know.
+        """Make an event of a type that AutoGen's teams accept.
 
         Args:
             source: Name of the agent.
@@ -94,27 +99,27 @@ class Replay:
         )
 
     def describe(self) -> str:
-        """Put it into words."""
+        """Describe it to the model."""
         if self.empty is not None:
             return EMPTY.format(reason=self.empty)
-        words = [REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")]
+        lines = [REBUILT.format(blocks=f"{self.blocks} blocks were" if self.blocks != 1 else "1 block was")]
         if self.same:
-            return f"{words[0]} {SAME}"
-        words.append(DIFFERENT)
-        words += [f"- {difference}" for difference in self.differences[:MAX_DIFFERENCES]]
+            return f"{lines[0]} {SAME}"
+        lines.append(DIFFERENT)
+        lines += [f"- {difference}" for difference in self.differences[:MAX_DIFFERENCES]]
         if len(self.differences) > MAX_DIFFERENCES:
-            words.append(f"- and {len(self.differences) - MAX_DIFFERENCES} more differences")
+            lines.append(f"- and {len(self.differences) - MAX_DIFFERENCES} more differences")
         if self.not_rebuilt and len(self.differences) > MAX_DIFFERENCES:
-            words.append(f"- {named(self.not_rebuilt)} not rebuilt")
+            lines.append(f"- {named(self.not_rebuilt)} not rebuilt")
         if self.files_unknown:
-            words.append(FILES_UNKNOWN.format(blocks=numbered(self.files_unknown)))
+            lines.append(FILES_UNKNOWN.format(blocks=numbered(self.files_unknown)))
         if self.left_out:
-            words.append(LEFT_OUT.format(count=self.left_out))
+            lines.append(LEFT_OUT.format(count=self.left_out))
         if self.unrecorded:
-            words.append(UNRECORDED.format(times="once" if self.unrecorded == 1 else f"{self.unrecorded} times"))
+            lines.append(UNRECORDED.format(times="once" if self.unrecorded == 1 else f"{self.unrecorded} times"))
         if self.not_rebuilt:
-            words.append(NOT_THERE)
-        return "\n".join(words)
+            lines.append(NOT_THERE)
+        return "\n".join(lines)
 
 
 def numbered(numbers: Sequence[int]) -> str:
@@ -130,12 +135,12 @@ def numbered(numbers: Sequence[int]) -> str:
 
 
 def named(numbers: Sequence[int]) -> str:
-    """The beginning of a sentence about blocks."""
+    """Return the beginning of a sentence about blocks."""
     return f"{numbered(numbers)} {'was' if len(numbers) == 1 else 'were'}"
 
 
 async def replay(
-    executor: SandboxCodeExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
+    executor: SessionExecutor, record: SessionRecord, journal: Journal, cancellation_token: CancellationToken
 ) -> Replay:
     """Run the blocks of a journal again, in a new session; it changes nothing outside the sandbox.
 
@@ -154,29 +159,30 @@ async def replay(
     Raises:
         SandboxError: A new sandbox could not be started.
     """
-    record.begin_again(executor, journal)
-    run = _Run(record, journal)
+    record.start_rebuilding(executor, journal)
+    replayer = _Replayer(record, journal)
     try:
         if journal.entries:
             marks = {mark for entry in journal.entries for mark in (entry.files or {}).values() if mark is not None}
-            async with executor.sandbox.replaying(marks) as scratch:
-                await run.all(scratch, cancellation_token)
-            record.see(executor)
+            async with executor.replaying(marks) as scratch:
+                await replayer.run_all(scratch, cancellation_token)
+            record.check_sandbox(executor)
     except ExternalEffectsError as error:
         count = len(journal.entries)
-        run.empty = str(error).format(blocks=f"{count} blocks" if count != 1 else "1 block")
+        replayer.empty = str(error).format(blocks=f"{count} blocks" if count != 1 else "1 block")
     except SandboxError as error:
-        run.empty = f"its sandbox broke at block {run.number} ({type(error).__name__}: {_cut(str(error))})"
-        await executor.sandbox.replace()
-    if run.empty is not None:
-        record.begin_again(executor, journal)
-        run.keep_all()
+        replayer.empty = f"its sandbox broke at block {replayer.number} ({type(error).__name__}: {_cut(str(error))})"
+        await executor.list_files()  # raises SandboxNotStarted if the executor was stopped meanwhile
+        await executor.restart()
+    if replayer.empty is not None:
+        record.start_rebuilding(executor, journal)
+        replayer.keep_all()
     record.journal.left_out += journal.left_out
-    return run.result()
+    return replayer.result()
 
 
-class _Run:
-    """The blocks of a journal, one after the other."""
+class _Replayer:
+    """Runs the blocks of a journal again."""
 
     def __init__(self, record: SessionRecord, journal: Journal) -> None:
         self.number = 0
@@ -189,7 +195,7 @@ class _Run:
         self._until = time.monotonic() + MAX_SECONDS
 
     def result(self) -> Replay:
-        """How it went."""
+        """Return how it went."""
         return Replay(
             len(self._journal.entries),
             tuple(self._differences),
@@ -206,39 +212,39 @@ class _Run:
         for entry in self._journal.entries:
             self._record.add(entry, 0)
 
-    async def all(self, scratch: ReplayWorkspace, token: CancellationToken) -> None:
-        """Run them."""
+    async def run_all(self, scratch: ReplaySandbox, token: CancellationToken) -> None:
+        """Run the blocks, one after the other."""
         unguarded = await scratch.checkpoint()
         for entry, files in zip(self._journal.entries, self._journal.manifests(), strict=True):
             self.number += 1
             if time.monotonic() > self._until:
-                self._leave_the_rest()
+                self._skip_rest()
                 return
             first, ran = len(self._differences), 0
             reason = NO_CHECKPOINT.format(reason=unguarded) if unguarded is not None else None
             if reason is None and files is not None and not await scratch.arrange(files):
                 reason = f"the files that it found are no longer available: {_names(scratch.changed)}"
             if reason is None:
-                ran, reason = await self._one(scratch, entry, token, files_known=files is not None)
+                ran, reason = await self._run_entry(scratch, entry, token, files_known=files is not None)
             if reason is not None:
                 self._differences.insert(first, f"block {self.number} was not rebuilt: {reason}")
                 self._not_rebuilt.append(self.number)
             # Also a block that was not rebuilt: on another machine it may be.
             self._record.add(entry, ran)
 
-    def _leave_the_rest(self) -> None:
+    def _skip_rest(self) -> None:
         left = list(range(self.number, len(self._journal.entries) + 1))
         self._differences.append(f"{named(left)} not rebuilt: rebuilding had taken {MAX_SECONDS:g} s by then")
         self._not_rebuilt += left
         for entry in self._journal.entries[self.number - 1 :]:
             self._record.add(entry, 0)
 
-    async def _one(
-        self, scratch: ReplayWorkspace, entry: JournalEntry, token: CancellationToken, *, files_known: bool
+    async def _run_entry(
+        self, scratch: ReplaySandbox, entry: JournalEntry, token: CancellationToken, *, files_known: bool
     ) -> tuple[int, str | None]:
-        answers = RecordedAnswers(entry.calls)
-        with CancelledBy(token):
-            result = as_execution_result(await scratch.run(entry.block(), answers))
+        answers = RecordedCalls(entry.calls)
+        with CancelScope(token):
+            result = await scratch.run(entry.block(), answers)
         used = await scratch.used() if files_known else []
         reason = _reason(entry, result, used)
         if reason is None and (unguarded := await scratch.checkpoint()) is not None:
@@ -253,8 +259,8 @@ class _Run:
         return result.number, reason
 
 
-def _reason(entry: JournalEntry, result: ExecutionResult, used: Sequence[str]) -> str | None:
-    """The reason to undo a block's effects, or None."""
+def _reason(entry: JournalEntry, result: Result, used: Sequence[str]) -> str | None:
+    """Return the reason to undo a block's effects, or None."""
     reasons = []
     if used:
         reasons.append(f"it used files that have changed since: {_names(used)}")
@@ -268,8 +274,8 @@ def _reason(entry: JournalEntry, result: ExecutionResult, used: Sequence[str]) -
     return "; ".join(reasons) or None
 
 
-class RecordedAnswers:
-    """Answers the calls of a block as they were answered when it was run first.
+class RecordedCalls:
+    """Answers the calls of a block as they were answered when it first ran.
 
     Args:
         calls: The record.
@@ -280,9 +286,9 @@ class RecordedAnswers:
         self.unknown: list[str] = []
 
     async def __call__(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Answer one call; of several alike, in the order they were made.
+        """Answer a call; of several equal ones, the first not answered yet.
 
-        One that was called off goes on until it is called off again.
+        A call that was cancelled then goes on until it is cancelled again.
 
         Raises:
             NotAllowed: It failed the first time, or is not on record.
@@ -315,7 +321,7 @@ def _same(recorded: Mapping[str, Any], made: Mapping[str, Any]) -> bool:
     return recorded == made or json.dumps(recorded, sort_keys=True) == json.dumps(made, sort_keys=True)
 
 
-def _differences(entry: JournalEntry, result: ExecutionResult, answers: RecordedAnswers, *, rebuilt: bool) -> list[str]:
+def _differences(entry: JournalEntry, result: Result, answers: RecordedCalls, *, rebuilt: bool) -> list[str]:
     found = []
     if rebuilt and digest(result.output) != entry.output:
         found.append(f"printed something else than before: {_cut(result.output.strip()) or 'nothing'}")
@@ -335,10 +341,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _shown(name: str, arguments: Mapping[str, Any]) -> str:
-    words = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
-    return f"{name}({_cut(words)})"
+    listed = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
+    return f"{name}({_cut(listed)})"
 
 
 def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_SHOWN_CHARS else text[: MAX_SHOWN_CHARS - 1] + "…"
+    return shorten(" ".join(text.split()), MAX_SHOWN_CHARS)

@@ -1,11 +1,12 @@
-"""How host tools are described to a model: as the Python that it may call."""
+"""Describes host tools to a model, as Python functions."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
 
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.agents.text import shorten
+from autogen_codeact.executors import HostTool
 
 MAX_FULL_CHARS = 12_000
 MAX_COMPACT_CHARS = 24_000
@@ -23,7 +24,7 @@ NAMES = (
 
 
 def describe_tools(tools: Sequence[HostTool]) -> str:
-    """Show the model what host tools there are: signature and docstring.
+    """Describe host tools to a model: signatures and docstrings.
 
     Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
     has the rest; where that is more than 24,000 characters still, names alone.
@@ -32,7 +33,7 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
         tools: The tools.
 
     Returns:
-        The words; "" for no tools.
+        The description; "" for no tools.
     """
     if not tools:
         return ""
@@ -46,19 +47,17 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
 
 
 def _fenced(head: str, code: str) -> str:
-    # What a server says of its tools must not end the fence.
+    # A description that comes from a server must not end the fence.
     return "{}\n```python\n{}\n```".format(head, code.replace("```", "'''"))
 
 
 def _whole(tool: HostTool) -> str:
     head = f"def {tool.name}{tool.signature}:"
-    words = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
-    end = "\n    " if "\n" in words else ""
-    return f'{head}\n    """{words}{end}"""' if words else f"{head} ..."
+    text = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
+    end = "\n    " if "\n" in text else ""
+    return f'{head}\n    """{text}{end}"""' if text else f"{head} ..."
 
 
 def _summary(tool: HostTool) -> str:
-    words = " ".join(tool.description.strip().partition("\n")[0].split())
-    if len(words) > MAX_SUMMARY_CHARS:
-        words = words[: MAX_SUMMARY_CHARS - 1] + "…"
-    return f"def {tool.name}{tool.signature}: ...{f'  # {words}' if words else ''}"
+    text = shorten(" ".join(tool.description.strip().partition("\n")[0].split()), MAX_SUMMARY_CHARS)
+    return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"

@@ -2,11 +2,11 @@
 
     python benchmarks/checkpoints.py [--engine docker] [--megabytes 200] [--rounds 50] [--pause 0.02]
 
-Three sessions run the same blocks in turn, without checkpoints, with adaptive ones and with one for each block, so all see the
-same machine. After each block there is a pause, as a model makes one: a checkpoint is taken in it. A block is `pass`, or it
-writes to every page of the heap: what a fork shares has to be copied when it is written to. Times are medians as the host sees
-them, stream and result included, and in brackets the shortest and the mean. Memory is what the control group counts while the
-block runs. The last column is a block that calls `os._exit`, up to the result that says that the session is as before it.
+Two sessions run the same blocks in turn, one without checkpoints and one with a checkpoint for each block, so both run under the
+same load. After each block there is a pause, in which the checkpoint is taken. A block is `pass`, or it writes to every page of
+the heap: the kernel copies each page that a fork shares when it is written to. Times are medians measured on the host, stream
+and result included, and in brackets the shortest and the mean. Memory is what the control group counts while the block runs. The
+last column is a block that calls `os._exit`, up to the result that reports the restored session.
 Needs a Docker engine and the sandbox image, or bubblewrap.
 """
 
@@ -42,7 +42,7 @@ def memory():
 
 
 async def run(executor, code, outcome="ok"):
-    """Run a block; its result and how long it took, in milliseconds."""
+    """Run a block; return its result and its duration in milliseconds."""
     block = CodeBlock(code=code, language="python")
     began = time.perf_counter()
     result = await executor.execute_code_blocks([block], CancellationToken())
@@ -53,7 +53,7 @@ async def run(executor, code, outcome="ok"):
 
 
 async def medians(executors, code, rounds, pause, outcome="ok"):
-    """The median time of a block in each of the sessions, which take turns, and the shortest and the mean."""
+    """Return the median time of a block in each session, with the shortest and the mean; the sessions alternate."""
     times = [[] for _ in executors]
     for _ in range(rounds):
         for each, executor in zip(times, executors, strict=True):
@@ -63,14 +63,14 @@ async def medians(executors, code, rounds, pause, outcome="ok"):
 
 
 async def measure(engine, fill, rounds, pause):
-    """The figures of one heap: `pass`, touched and memory without, adaptive and with, and restored."""
+    """Return the figures of one heap: `pass`, touched and memory, each without and with checkpoints, and restored."""
     limits = Limits(memory="2g", cpus=2)
     async with AsyncExitStack() as stack:
         executors = [
             await stack.enter_async_context(
                 KINDS[engine](mode="session", checkpoint=checkpoint, limits=limits, timeout=60)
             )
-            for checkpoint in (False, "adaptive", True)
+            for checkpoint in (False, True)
         ]
         for executor in executors:
             await run(executor, MEMORY)
@@ -91,10 +91,9 @@ async def main():
     parser.add_argument("--pause", type=float, default=0.02, help="seconds between blocks")
     options = parser.parse_args()
     print(
-        "| heap | `pass`, ms without | adaptive | with | every page written, ms without | adaptive | with "
-        "| MB without | adaptive | with | restored, ms |"
+        "| heap | `pass`, ms without | with | every page written, ms without | with | MB without | with | restored, ms |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for name, fill in HEAPS.items():
         found = await measure(options.engine, fill.format(size=options.megabytes), options.rounds, options.pause)
         print(f"| {name.format(size=options.megabytes)} |", " | ".join(found), "|", flush=True)

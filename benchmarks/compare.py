@@ -1,11 +1,11 @@
-"""Our executors beside floors and peers, in one run on one machine: ratios of medians with confidence intervals.
+"""Compare our executors with lower bounds and other libraries, in one run on one machine: ratios of medians with intervals.
 
-    python benchmarks/compare.py              # writes docs/benchmarks.md, README's table and last.json          (make bench)
-    python benchmarks/compare.py --quick      # under a minute; says what got slower than last.json        (make bench-quick)
-    python benchmarks/compare.py --tiny       # a few of everything, to see that it works; writes a page only with --note
-    python benchmarks/compare.py --page       # writes the page and the plots anew from the figures of the last run
+    python benchmarks/compare.py              # writes docs/benchmarks.md, README's table and last.json    (make bench)
+    python benchmarks/compare.py --quick      # under a minute; reports what got slower than last.json     (make bench-quick)
+    python benchmarks/compare.py --tiny       # a few of everything, to check that it works; writes a page only with --note
+    python benchmarks/compare.py --page       # writes the page and the plots from the figures of the last run
 
-Needs a Docker engine with the sandbox image (`make image`), bubblewrap, and a package registry for the peers.
+Needs a Docker engine with the sandbox image (`make image`), bubblewrap, and a package registry for the other libraries.
 """
 
 import argparse
@@ -24,29 +24,29 @@ README, BEGIN, END = ROOT / "README.md", "<!-- speed: written by make bench -->"
 FIGURES = WHERE / "figures.json"
 PAGE, PLOT_FOLDER = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks"
 LAST, PROFILE = ROOT / "benchmarks/last.json", ROOT / "benchmarks/profile.md"
-# What can be measured in a minute, by what it is compared with.
+# The measurements of --quick, with their references.
 GUARDS = {
     cells.PYTHON: (cells.SUBPROCESS, cells.PYTHON),
     cells.SHELL: (cells.SUBPROCESS, cells.SHELL),
     cells.START: (cells.DOCKER_RUN, cells.PYTHON),
     cells.STOP: (cells.DOCKER_RUN, cells.PYTHON),
 }
-# A ratio that falls below this share of the last one counts as slower, where the whole interval says so.
+# A variant is slower if the upper end of its ratio's interval is below this share of the last ratio.
 SLOWER = 0.7
 
 
 def step(name):
-    """Say what is being done."""
+    """Print the current step."""
     print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr)
 
 
 async def everything(effort, *, small):
-    """All cells of all arms."""
+    """Measure all cells of all variants."""
     async with Bench() as bench:
         step("blocks")
-        await cells.blocks(bench, effort, [*cells.FLOORS, *cells.PEERS, *cells.OURS])
+        await cells.blocks(bench, effort, [*cells.FLOORS, *cells.LIBRARIES, *cells.OURS])
         step("starts and stops")
-        await cells.lives(bench, effort, [*cells.SLOW, *cells.OURS, *cells.POOLED])
+        await cells.starts_and_stops(bench, effort, [*cells.SLOW, *cells.OURS, *cells.POOLED])
         step("large imports")
         await cells.preload(bench, effort)
         step("many at once")
@@ -73,55 +73,63 @@ async def everything(effort, *, small):
 
 
 async def guard(effort):
-    """What the guard needs."""
+    """Measure what --quick compares."""
     async with Bench(quick=True) as bench:
         await cells.blocks(bench, effort, [cells.SUBPROCESS, cells.DOCKER_RUN, *cells.OURS])
-        await cells.lives(bench, effort, [*cells.OURS, *cells.POOLED])
+        await cells.starts_and_stops(bench, effort, [*cells.OURS, *cells.POOLED])
         return {"seconds": bench.seconds, "absent": bench.absent}
 
 
 def ratios(seconds):
-    """How many times as fast as the guard's base: {cell: {arm: (ratio, low, high)}}."""
+    """Return how many times as fast as its reference each variant is: {cell: {variant: (ratio, low, high)}}."""
     found = {}
-    for cell, (base_arm, base_cell) in GUARDS.items():
-        base = seconds.get(base_cell, {}).get(base_arm)
-        arms = {arm: values for arm, values in seconds.get(cell, {}).items() if arm in (*cells.OURS, *cells.POOLED)}
-        found[cell] = {arm: interval(values, base) for arm, values in arms.items() if base}
+    for cell, (base_variant, base_cell) in GUARDS.items():
+        base = seconds.get(base_cell, {}).get(base_variant)
+        variants = {
+            variant: values
+            for variant, values in seconds.get(cell, {}).items()
+            if variant in (*cells.OURS, *cells.POOLED)
+        }
+        found[cell] = {variant: interval(values, base) for variant, values in variants.items() if base}
     return found
 
 
 def slower(found, last):
-    """What got slower than in the last full run."""
+    """Return a line for each variant that is slower than in the last full run."""
     return [
-        f"{arm}, {cell}: {middle:.2f}× as fast as {GUARDS[cell][0]} ({low:.2f} to {high:.2f}), was {last[cell][arm]:.2f}×"
-        for cell, arms in found.items()
-        for arm, (middle, low, high) in arms.items()
-        if last.get(cell, {}).get(arm) and high < SLOWER * last[cell][arm]
+        f"{variant}, {cell}: {middle:.2f}× as fast as {GUARDS[cell][0]} ({low:.2f} to {high:.2f}), was {last[cell][variant]:.2f}×"
+        for cell, variants in found.items()
+        for variant, (middle, low, high) in variants.items()
+        if last.get(cell, {}).get(variant) and high < SLOWER * last[cell][variant]
     ]
 
 
 def compare_with_last(figures):
-    """Print what got slower; the exit code."""
+    """Print what got slower and return the exit code."""
     found = ratios(figures["seconds"])
     names = [*cells.OURS, *cells.POOLED]
-    print(page.arms_table(figures["seconds"], [cells.SUBPROCESS, cells.DOCKER_RUN, *names], page.CELLS))
+    print(page.variants_table(figures["seconds"], [cells.SUBPROCESS, cells.DOCKER_RUN, *names], page.CELLS))
     if not LAST.exists():
-        print(f"there is no {LAST.relative_to(ROOT)} to compare with: `make bench` on a quiet machine writes it")
+        print(f"{LAST.relative_to(ROOT)} is missing: `make bench` on a quiet machine writes it")
         return 0
     lines = slower(found, json.loads(LAST.read_text())["ratios"])
-    print("\n".join(["slower than last time:", *lines]) if lines else "nothing is slower than last time")
+    print(
+        "\n".join(["slower than in the last full run:", *lines])
+        if lines
+        else "nothing is slower than in the last full run"
+    )
     return 1 if lines else 0
 
 
 def write_page(figures):
-    """The page, its plots and the ratios that the guard compares with."""
+    """Write the page, its plots and the ratios that --quick compares with."""
     profile = PROFILE.read_text().strip() if PROFILE.exists() else ""
     PAGE.write_text(page.page(figures, profile))
     head, _, rest = README.read_text().partition(BEGIN)
     README.write_text(f"{head}{BEGIN}\n\n{page.readme_table(figures)}\n\n{END}{rest.partition(END)[2]}")
     kept = {
-        cell: {arm: round(found[0], 3) for arm, found in arms.items()}
-        for cell, arms in ratios(figures["seconds"]).items()
+        cell: {variant: round(found[0], 3) for variant, found in variants.items()}
+        for cell, variants in ratios(figures["seconds"]).items()
     }
     LAST.write_text(
         json.dumps({"machine": figures["machine"], "note": figures["note"], "ratios": kept}, indent=1) + "\n"
@@ -130,7 +138,7 @@ def write_page(figures):
 
 
 def draw(figures, folder):
-    """The plots."""
+    """Draw the plots."""
     folder.mkdir(parents=True, exist_ok=True)
     FIGURES.with_name("curves.json").write_text(json.dumps({"about": growth.CURVES, "curves": figures["curves"]}))
     plotter = [python_of("plots", PLOTS), ROOT / "benchmarks/sidebyside/plots.py"]
@@ -139,12 +147,16 @@ def draw(figures, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    way = parser.add_mutually_exclusive_group()
-    way.add_argument("--quick", action="store_true", help="a short run of ours, compared with the last full one")
-    way.add_argument(
-        "--tiny", action="store_true", help="a few of everything, to see that it works; with --note, a page of it"
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--quick", action="store_true", help="a short run of our executors, compared with the last full run"
     )
-    way.add_argument("--page", action="store_true", help="write the page from the figures of the last run")
+    group.add_argument(
+        "--tiny",
+        action="store_true",
+        help="a few of everything, to check that it works; with --note, it writes the page",
+    )
+    group.add_argument("--page", action="store_true", help="write the page from the figures of the last run")
     parser.add_argument("--note", default="", help="a sentence for the page, such as what else the machine was doing")
     options = parser.parse_args()
     if options.quick:
@@ -162,7 +174,7 @@ def main():
         step(f"measured in {time.monotonic() - began:.0f} s")
     print(page.targets_table(figures["seconds"], figures["facts"]))
     for name, reason in figures["absent"].items():
-        print(f"no time for {name}: {reason}")
+        print(f"not measured: {name}: {reason}")
     try:
         if options.tiny and not options.note:
             draw(figures, WHERE / "drawn")

@@ -1,9 +1,9 @@
-"""Reaching a host from a sandbox without a network beside reaching it directly from the host, in one run.
+"""Measure requests to a server from sandboxes with `allow_domains`, and directly from the host, in one run.
 
     python benchmarks/egress.py [--megabytes 200] [--requests 100] [--rounds 3]
 
 The same client (urllib) fetches from the same server on loopback: from a process of the host, from bubblewrap, from Docker. Each
-figure is a median; in brackets its ratio to the direct one. Needs bubblewrap, a Docker engine, the sandbox image and trustme.
+figure is a median, with its ratio to the direct one. Needs bubblewrap, a Docker engine, the sandbox image and trustme.
 """
 
 import argparse
@@ -31,9 +31,9 @@ import json, ssl, time, urllib.request
 context = ssl.create_default_context(cafile="ca.pem")
 
 def fetch(scheme, port, path):
-    with urllib.request.urlopen(f"{{scheme}}://{host}:{{port}}/{{path}}", context=context) as answer:
+    with urllib.request.urlopen(f"{{scheme}}://{host}:{{port}}/{{path}}", context=context) as response:
         size = 0
-        while piece := answer.read(65536):
+        while piece := response.read(65536):
             size += len(piece)
     return size
 
@@ -56,7 +56,7 @@ print(json.dumps(found))
 
 
 def serve(listener, certificate):
-    """Answer each request with as many bytes as its path says."""
+    """Respond to each request with the number of bytes in its path."""
     context = None
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -80,12 +80,12 @@ def serve(listener, certificate):
 
 
 async def in_sandbox(make, folder, ports, code):
-    """What the client measures in a sandbox."""
+    """Run the client in a sandbox and return its measurements."""
     allowed = [f"{HOST}:{port} in 127.0.0.0/8" for port in ports.values()]
     executor = make(work_dir=folder, timeout=600, allow_domains=allowed)
     executor.sandbox.resolve_name = lambda _: ["127.0.0.1"]
-    # The client would go to the sandbox's own loopback.
     async with executor:
+        # `NO_PROXY` excludes loopback, where the server's name resolves to.
         code = f"import os\nos.environ['no_proxy'] = os.environ['NO_PROXY'] = ''\n{code}"
         result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
     if result.exit_code != 0:
@@ -94,7 +94,7 @@ async def in_sandbox(make, folder, ports, code):
 
 
 async def directly(folder, code):
-    """What the client measures on the host."""
+    """Run the client on the host and return its measurements."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", code],
@@ -126,18 +126,18 @@ async def main():
             servers.append(multiprocessing.Process(target=serve, args=(listener, chain), daemon=True))
             servers[-1].start()
         code = CLIENT.format(host=HOST, ports=ports, size=options.megabytes * 1_000_000, requests=options.requests)
-        arms = {
+        clients = {
             "direct": lambda: directly(folder, code),
             "bubblewrap": lambda: in_sandbox(BubblewrapCommandLineCodeExecutor, folder / "work", ports, code),
             "docker": lambda: in_sandbox(DockerCommandLineCodeExecutor, folder / "work", ports, code),
         }
         (folder / "work").mkdir()
         (folder / "work" / "ca.pem").write_bytes((folder / "ca.pem").read_bytes())
-        figures = {arm: defaultdict(list) for arm in arms}
+        figures = {client: defaultdict(list) for client in clients}
         for _ in range(options.rounds):
-            for arm, measure in arms.items():  # in turn, so that the machine's drift hits all alike
+            for client, measure in clients.items():  # all in each round, because the machine's speed varies
                 for cell, value in (await measure()).items():
-                    figures[arm][cell].append(value)
+                    figures[client][cell].append(value)
         for server in servers:
             server.kill()
     report(figures)
@@ -146,14 +146,14 @@ async def main():
 def report(figures):
     """Print a table."""
     medians = {
-        arm: {cell: statistics.median(values) for cell, values in cells.items()} for arm, cells in figures.items()
+        client: {cell: statistics.median(values) for cell, values in cells.items()} for client, cells in figures.items()
     }
     cells = list(medians["direct"])
     print("| median | " + " | ".join(cells) + " |")
     print("|---" * (len(cells) + 1) + "|")
-    for arm, found in medians.items():
+    for client, found in medians.items():
         shown = [f"{found[cell]:.1f} ({found[cell] / medians['direct'][cell]:.2f}×)" for cell in cells]
-        print(f"| {arm} | " + " | ".join(shown) + " |")
+        print(f"| {client} | " + " | ".join(shown) + " |")
 
 
 if __name__ == "__main__":

@@ -24,20 +24,20 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.executors import ExecutionResult, SandboxError, SandboxProtocolError, ToolLimits
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.executors.tools.host_tools import HostTools
-from autogen_codeact.sandbox.egress.asked import check_headers, read_first_line
+from autogen_codeact.sandbox.egress.connector import Connector
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.outside import Outside
+from autogen_codeact.sandbox.egress.http_proxy import check_headers, parse_head, read_request
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
-from autogen_codeact.sandbox.egress.tls_hello import NotTls, read_hello
+from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
+from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.run_context import NO_CONTEXT
 from autogen_codeact.sandbox.tools.broker import ToolBroker
 
-RUNNER = Path(protocol.__file__).parent / "runner"
+RUNNER = Path(protocol.__file__).parents[1] / "runner"
 HANG_S = 10.0
 RESULT = {
     "outcome": "ok", "exit_code": 0, "error": None, "value": None, "duration_s": 0.1, "dropped": [0], "tail": [0],
@@ -60,6 +60,7 @@ HEAD = b"CONNECT www.example.com:443 HTTP/1.1\r\nHost: www.example.com:443\r\n\r
 HELLO = bytes.fromhex(
     "160301003a010000360303" + "00" * 32 + "00" + "00021301" + "0100" + "000b" + "0000000700050000026162"
 )
+HELLO_FRAME = struct.pack("!cII", b"H", 0, 6) + b"\0\0\0\2{}"
 NOT_JSON = (
     b"", b"{", b'{"a":', b"[" * 100_000, b'{"a":' * 50_000, b"\xff\xfe", b"null", b"1" * 5000, b'{"a":' + b"9" * 4000 + b"}",
     b"NaN",    b'{"a":1e99999}', b'{"exit_code":1,"exit_code":[]}', b'{"\\ud800":"\\udfff"}', b'{"a":0.' + b"1" * 100_000 + b"}",
@@ -145,8 +146,6 @@ class Maker:
 class SocketStream:
     """A stream to a sandbox that is this program."""
 
-    any_thread_writes = True
-
     def __init__(self) -> None:
         self._ours, self.other = socket.socketpair()
         self._ours.setblocking(False)
@@ -170,7 +169,7 @@ class SocketStream:
         """Nothing is known."""
         return "its exit code is not known"
 
-    def lease_s(self, asked_s: float) -> None:
+    def lease_s(self, requested_s: float) -> None:
         """None."""
 
     def close(self) -> None:
@@ -220,6 +219,7 @@ def host_connection(maker: Maker) -> None:
     waiting = [connection.request(b"X", ident, {}, output_room=1000) for ident in (1, 2)]
     connection.open()
     try:
+        stream.other.sendall(HELLO_FRAME)
         for piece in maker.stream(b"DAHOE!", RESULT):
             stream.other.sendall(piece)
     except OSError:
@@ -233,12 +233,12 @@ def host_connection(maker: Maker) -> None:
 
 def host_channels(maker: Maker) -> None:
     """Connections out of the sandbox: whatever is said of them, there is an end, and no error but one of the protocol."""
-    gateway = Gateway(Outside(Policy(["www.example.com"]), resolve=lambda _: []))
+    gateway = Gateway(Connector(Policy(["www.example.com"]), resolve=lambda _: []))
     stream = SocketStream()
     connection = Connection(stream, "fuzzed")
     gateway.attach(connection, "fuzzed")
     connection.open()
-    opened = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "open"}))
+    opened = HELLO_FRAME + struct.pack("!cI", b"N", 1) + _sized(_message({"op": "open"}))
     asked = struct.pack("!cI", b"N", 1) + _sized(_message({"op": "data"}) + maker.spoilt(HEAD))
     try:
         for piece in (opened, asked, *maker.stream(b"NNNNNNDA", CHANNEL)):
@@ -265,9 +265,17 @@ def _sized(payload: bytes) -> bytes:
 def host_requests(maker: Maker) -> None:
     """What code asks its proxy for, and its TLS client's hello."""
     with contextlib.suppress(Refused):
-        check_headers(read_first_line(maker.spoilt(HEAD)), [(b"host", maker.spoilt(b"www.example.com:443"))])
-    with contextlib.suppress(NotTls):
-        read_hello(maker.spoilt(HELLO))
+        _, message = parse_head(maker.spoilt(HEAD))
+        check_headers(read_request(message), message)
+    with contextlib.suppress(NotTls, asyncio.IncompleteReadError):
+        asyncio.run(_read_hello(maker.spoilt(HELLO)))
+
+
+async def _read_hello(data: bytes) -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    await read_client_hello(reader.readexactly)
 
 
 async def echo(thing: object = None) -> object:
@@ -312,7 +320,16 @@ def load_runner() -> types.SimpleNamespace:
     package = types.ModuleType("codeact_runner")
     package.__path__ = [str(RUNNER)]
     sys.modules[package.__name__] = package
-    names = ("wire", "system", "output", "files", "stdio", "python", "place", "session", "peer", "relay", "blocks")
+    names = (
+        "wire",
+        "event_loop",
+        "files",
+        "session_environment",
+        "checkpoints",
+        "process_connection",
+        "tool_relay",
+        "block_report",
+    )
     return types.SimpleNamespace(**{name: importlib.import_module(f"codeact_runner.{name}") for name in names})
 
 
@@ -341,16 +358,16 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         reports: list[dict[str, Any]] = []
         hung_up: list[bool] = []
-        checkpoint = self.runner.session.Checkpoint(theirs)
+        checkpoint = self.runner.checkpoints.Checkpoint(theirs)
 
         def hear(kind: bytes, _ident: int, message: dict[str, Any]) -> None:
             if kind == b"C":
-                checkpoint.taken(message)
+                checkpoint.set_taken(message)
             else:
-                reports.append(self.runner.blocks.checked(message))
+                reports.append(self.runner.block_report.check(message))
 
         with selectors.DefaultSelector() as selector:
-            made = self.runner.peer.Peer(selector, hear, lambda: hung_up.append(True))
+            made = self.runner.process_connection.ProcessConnection(selector, hear, lambda: hung_up.append(True))
             made.connect(ours, os.getpid())
             data = b"".join(maker.stream(b"DCG", REPORT))
             while data and not made.closed:
@@ -359,35 +376,38 @@ class Supervisor:
                 data = data[cut:]
                 for key, events in selector.select(0):
                     key.data(events)
-            made.finish()
+            made.read_rest()
         self.remember(reports)
-        checkpoint.alive()
+        checkpoint.is_alive()
         theirs.close()
         assert made.closed
         assert len(hung_up) <= 1
 
     def remember(self, reports: list[dict[str, Any]]) -> None:
         """What is kept of reports has to fit into the host's frames and into the next request."""
-        wire, place = self.runner.wire, self.runner.place.Place()
+        wire, shared = self.runner.wire, self.runner.session_environment.SessionEnvironment()
         for report in reports:
-            place.cell_ended(report)
-            place.shell_ended(json.dumps(report).encode())
+            shared.interpreter_ended(report)
+            shared.shell_ended(json.dumps(report).encode())
             wire.pack(b"D", 1, report)
-        wire.pack(b"X", 1, {**place.for_shell("/workspace"), **place.for_cell()}, b"", wire.MAX_REQUEST)
+        wire.pack(
+            b"X", 1, {**shared.for_shell("/workspace"), **shared.changes_for_interpreter()}, b"", wire.MAX_REQUEST
+        )
 
     def calls(self, maker: Maker) -> None:
         """A block's socket for calls to host tools: what is passed on is bounded and well-formed, and answers find their way."""
         sent: list[tuple[bytes, bytes]] = []
-        with selectors.DefaultSelector() as selector:
+        loop = self.runner.event_loop.EventLoop()
+        with loop.selector as selector:
             supervisor = types.SimpleNamespace(
                 config={"tools": {"in_flight": 4, "call_bytes": 1000}},
-                selector=selector,
-                held_relays=set(),
+                loop=loop,
+                paused_relays=set(),
                 outbox=types.SimpleNamespace(size=0),
                 send=lambda kind, _ident, payload: sent.append((kind, payload)),
             )
-            relay = self.runner.relay.Relay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
-            theirs = relay.theirs
+            relay = self.runner.tool_relay.ToolRelay(supervisor, 1, types.SimpleNamespace(pid=os.getpid()))
+            theirs = relay.block_end
             theirs.setblocking(False)
             with contextlib.suppress(OSError):
                 for piece in maker.stream(b"TTTU", CALL):

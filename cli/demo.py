@@ -27,7 +27,7 @@ from autogen_codeact.cli.run import quieten
 from autogen_codeact.cli.sandbox import SandboxChoice, inspect, started
 from autogen_codeact.cli.screen import Screen, amount, seconds
 from autogen_codeact.cli.show import Play
-from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolExecutor
 
 _RECORDINGS = ("sales.json", "sales-plain.json")
 """The first one whose libraries the image has is played; the last one needs none."""
@@ -117,7 +117,7 @@ async def _present(screen: Screen, executor: CodeExecutor, took: float) -> None:
     """Say which sandbox this is, by what the engine says of the container or, without one, by what code finds in it."""
     if not isinstance(executor, DockerCommandLineCodeExecutor):
         seen = json.loads((await _run(executor, PROBE)).output)
-        held = isinstance(executor, SandboxCodeExecutor)
+        held = isinstance(executor, ToolExecutor)
         screen.fact("Sandbox", f"{'bubblewrap, on this machine' if held else 'none'}, started in {seconds(took)}")
         screen.fact("", _seen(seen))
         return

@@ -29,7 +29,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.image import FALLBACK_IMAGE
-from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.limits import parse_size
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def check_image(client: docker.APIClient, image: str | None) -> Check:
     """
     wanted = image if image is not None else DEFAULT_IMAGE
     try:
-        found = present(client, wanted)
+        found = find_image(client, wanted)
         if found is not None:
             return Check("image", "ok", f"{wanted} ({amount(int(found['Size']))})")
     except ValueError as error:
@@ -183,7 +183,7 @@ def check_image(client: docker.APIClient, image: str | None) -> Check:
     if image is not None:
         return Check("image", "lack", f"{wanted} is not here", f"docker pull {wanted}")
     advice = "Run `codeact image build` for the image with numpy, pandas, scipy, sympy and matplotlib."
-    if present(client, FALLBACK_IMAGE) is not None:
+    if find_image(client, FALLBACK_IMAGE) is not None:
         return Check("image", "note", f"{wanted} is not here; {FALLBACK_IMAGE} takes its place", advice)
     return Check("image", "lack", f"{wanted} is not here", advice)
 

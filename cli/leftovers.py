@@ -14,11 +14,11 @@ from autogen_codeact.cli.ending import CommandError, say
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.executors import SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
-from autogen_codeact.sandbox.backends.docker import sweep
+from autogen_codeact.sandbox.backends.docker import leftovers as containers
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.owner import Fate
-from autogen_codeact.sandbox.files.abandoned import abandoned_folders, owner_of, remove_abandoned
+from autogen_codeact.sandbox.backends.owner import OwnerState
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.temporary_folder import abandoned_folders, owner_of, remove_abandoned
 
 if TYPE_CHECKING:
     import docker
@@ -44,7 +44,7 @@ class Item:
     name: str
     state: str
     owner: str
-    fate: Fate
+    fate: OwnerState
     kept: bool
     remove: Callable[[], bool]
 
@@ -84,25 +84,25 @@ def find(client: docker.APIClient | None, unseen: str = "") -> Leftovers:
     Raises:
         SandboxError: The engine can't answer.
     """
-    items = [_container(client, found) for found in sweep.leftovers(client)] if client is not None else []
+    items = [_container(client, found) for found in containers.leftovers(client)] if client is not None else []
     if sys.platform == "linux":
         items += [_group(found) for found in leftover_groups()]
     items += [_folder(path) for path in abandoned_folders()]
     return Leftovers(items, unseen)
 
 
-def _container(client: docker.APIClient, found: sweep.Leftover) -> Item:
+def _container(client: docker.APIClient, found: containers.Leftover) -> Item:
     def remove() -> bool:
-        return sweep.remove(client, found)
+        return containers.remove(client, found.ident, found.name)
 
-    return Item("container", found.name, found.state, found.owner, found.owner_fate, found.kept, remove)
+    return Item("container", found.name, found.state, found.owner, found.owner_state, found.kept, remove)
 
 
 def _group(found: LeftoverGroup) -> Item:
     count = len(found.processes)
     state = "empty" if not count else f"{count} process{'es' if count > 1 else ''}"
     owner = f"process {found.owner}"
-    return Item("bubblewrap", found.name, state, owner, found.owner_fate, False, lambda: remove_group(found))
+    return Item("bubblewrap", found.name, state, owner, found.owner_state, False, lambda: remove_group(found))
 
 
 def _folder(path: Path) -> Item:

@@ -21,7 +21,7 @@ from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import SandboxChoice, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import Message, Play
-from autogen_codeact.executors import SandboxCodeExecutor, SandboxError
+from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
@@ -126,7 +126,7 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
 
 
 async def _left_files(executor: CodeExecutor) -> list[str]:
-    return await executor.list_files() if isinstance(executor, SandboxCodeExecutor) else []
+    return await executor.list_files() if isinstance(executor, ToolExecutor) else []
 
 
 def _events(

@@ -18,7 +18,7 @@ from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import SandboxChoice, as_result, started
 from autogen_codeact.cli.screen import Screen
 from autogen_codeact.cli.show import headline, remarks
-from autogen_codeact.executors import ExecutionResult, OutputChunk, SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor
 from autogen_codeact.sandbox.host.languages import find_language
 
 NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
@@ -118,7 +118,7 @@ async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *
 
 async def _run_block(executor: CodeExecutor, code: CodeBlock, screen: Screen | None) -> ExecutionResult:
     """Run a block; what it writes is shown as it comes, where somebody looks at it and the executor can do that."""
-    if screen is None or not isinstance(executor, SandboxCodeExecutor):
+    if screen is None or not isinstance(executor, ToolExecutor):
         began = time.monotonic()
         ended = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
         if screen is not None:

@@ -11,13 +11,23 @@ if TYPE_CHECKING:
         BubblewrapCommandLineCodeExecutor,
         BubblewrapCommandLineCodeExecutorConfig,
     )
+    from autogen_codeact.executors.cancellation import CancelScope
+    from autogen_codeact.executors.capabilities import (
+        Capabilities,
+        ReplaySandbox,
+        SessionExecutor,
+        ToolExecutor,
+        capabilities_of,
+    )
     from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
-    from autogen_codeact.executors.executor import SandboxCodeExecutor
+    from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
     from autogen_codeact.executors.pool import SandboxPool
     from autogen_codeact.executors.result import ExecutionResult
+    from autogen_codeact.executors.tools.adapters import to_image
     from autogen_codeact.executors.tools.approval import ToolApprovalRequest
-    from autogen_codeact.executors.tools.host_tools import ToolLike
-    from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy
+    from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
+    from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+    from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
     from autogen_codeact.sandbox.errors import (
         SandboxDied,
@@ -30,18 +40,29 @@ if TYPE_CHECKING:
         SandboxTimeout,
         SandboxUnavailable,
     )
+    from autogen_codeact.sandbox.files.filenames import printable
+    from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+    from autogen_codeact.sandbox.host.block_reply import combine
+    from autogen_codeact.sandbox.host.block_request import REFUSALS
     from autogen_codeact.sandbox.host.chunks import OutputChunk
+    from autogen_codeact.sandbox.host.languages import find_language
+    from autogen_codeact.sandbox.host.waiting import in_thread
     from autogen_codeact.sandbox.limits import Limits
+    from autogen_codeact.sandbox.replay import ExternalEffectsError
     from autogen_codeact.sandbox.result import (
         Artifact,
         CallOutcome,
         ErrorInfo,
         NetworkConnection,
         Outcome,
+        Result,
         State,
         ToolCall,
+        written_by_code,
     )
+    from autogen_codeact.sandbox.run_context import RunContext
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
+    from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
     from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
 
@@ -54,16 +75,26 @@ _HOME = {
     "BubblewrapCommandLineCodeExecutor": "autogen_codeact.executors.bubblewrap",
     "BubblewrapCommandLineCodeExecutorConfig": "autogen_codeact.executors.bubblewrap",
     "CallOutcome": "autogen_codeact.sandbox.result",
+    "CancelScope": "autogen_codeact.executors.cancellation",
+    "Capabilities": "autogen_codeact.executors.capabilities",
     "DEFAULT_IMAGE": "autogen_codeact.sandbox.backends.docker.image",
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors.docker",
     "DockerCommandLineCodeExecutorConfig": "autogen_codeact.executors.docker",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "ExecutionResult": "autogen_codeact.executors.result",
+    "ExternalEffectsError": "autogen_codeact.sandbox.replay",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
     "Limits": "autogen_codeact.sandbox.limits",
+    "MAX_FILES": "autogen_codeact.sandbox.files.manifest",
+    "Manifest": "autogen_codeact.sandbox.files.manifest",
     "NetworkConnection": "autogen_codeact.sandbox.result",
+    "NotAllowed": "autogen_codeact.sandbox.tools.broker",
     "Outcome": "autogen_codeact.sandbox.result",
     "OutputChunk": "autogen_codeact.sandbox.host.chunks",
+    "REFUSALS": "autogen_codeact.sandbox.host.block_request",
+    "ReplaySandbox": "autogen_codeact.executors.capabilities",
+    "Result": "autogen_codeact.sandbox.result",
+    "RunContext": "autogen_codeact.sandbox.run_context",
     "SandboxCodeExecutor": "autogen_codeact.executors.executor",
     "SandboxDied": "autogen_codeact.sandbox.errors",
     "SandboxError": "autogen_codeact.sandbox.errors",
@@ -75,20 +106,38 @@ _HOME = {
     "SandboxStartError": "autogen_codeact.sandbox.errors",
     "SandboxTimeout": "autogen_codeact.sandbox.errors",
     "SandboxUnavailable": "autogen_codeact.sandbox.errors",
+    "SessionExecutor": "autogen_codeact.executors.capabilities",
     "State": "autogen_codeact.sandbox.result",
     "ToolAnswer": "autogen_codeact.sandbox.tools.tool",
     "ToolApproval": "autogen_codeact.sandbox.tools.approval",
     "ToolApprovalRequest": "autogen_codeact.executors.tools.approval",
     "ToolArgumentError": "autogen_codeact.sandbox.tools.tool",
     "ToolCall": "autogen_codeact.sandbox.result",
+    "ToolExecutor": "autogen_codeact.executors.capabilities",
     "ToolLike": "autogen_codeact.executors.tools.host_tools",
     "ToolLimits": "autogen_codeact.sandbox.tools.limits",
     "ToolPolicy": "autogen_codeact.executors.tools.policies",
+    "WORKSPACE": "autogen_codeact.executors.executor",
+    "capabilities_of": "autogen_codeact.executors.capabilities",
     "choose_executor": "autogen_codeact.executors.auto",
+    "combine": "autogen_codeact.sandbox.host.block_reply",
+    "dump_all": "autogen_codeact.executors.tools.executor_tools",
+    "dump_approval": "autogen_codeact.executors.tools.executor_tools",
+    "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "find_language": "autogen_codeact.sandbox.host.languages",
+    "in_thread": "autogen_codeact.sandbox.host.waiting",
+    "is_safe": "autogen_codeact.sandbox.files.manifest",
+    "loaded": "autogen_codeact.executors.tools.policies",
+    "printable": "autogen_codeact.sandbox.files.filenames",
+    "to_image": "autogen_codeact.executors.tools.adapters",
+    "written_by_code": "autogen_codeact.sandbox.result",
 }
 
 __all__ = [
     "DEFAULT_IMAGE",
+    "MAX_FILES",
+    "REFUSALS",
+    "WORKSPACE",
     "AllowTools",
     "ApproveTool",
     "Artifact",
@@ -97,15 +146,23 @@ __all__ = [
     "BubblewrapCommandLineCodeExecutor",
     "BubblewrapCommandLineCodeExecutorConfig",
     "CallOutcome",
+    "CancelScope",
+    "Capabilities",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
     "ErrorInfo",
     "ExecutionResult",
+    "ExternalEffectsError",
     "HostTool",
     "Limits",
+    "Manifest",
     "NetworkConnection",
+    "NotAllowed",
     "Outcome",
     "OutputChunk",
+    "ReplaySandbox",
+    "Result",
+    "RunContext",
     "SandboxCodeExecutor",
     "SandboxDied",
     "SandboxError",
@@ -117,16 +174,30 @@ __all__ = [
     "SandboxStartError",
     "SandboxTimeout",
     "SandboxUnavailable",
+    "SessionExecutor",
     "State",
     "ToolAnswer",
     "ToolApproval",
     "ToolApprovalRequest",
     "ToolArgumentError",
     "ToolCall",
+    "ToolExecutor",
     "ToolLike",
     "ToolLimits",
     "ToolPolicy",
+    "capabilities_of",
     "choose_executor",
+    "combine",
+    "dump_all",
+    "dump_approval",
+    "dump_tools",
+    "find_language",
+    "in_thread",
+    "is_safe",
+    "loaded",
+    "printable",
+    "to_image",
+    "written_by_code",
 ]
 
 

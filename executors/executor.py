@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,17 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorArguments
+from autogen_codeact.executors.cancellation import CancelScope
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
 from autogen_codeact.executors.result import ExecutionResult, as_execution_result
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
+from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.loops import CancelledBy
-from autogen_codeact.sandbox.lifecycle import WORKSPACE
 from autogen_codeact.sandbox.options import Mode, SandboxOptions
+from autogen_codeact.sandbox.replay import ReplayWorkspace
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.tool import HostTool
@@ -156,7 +157,7 @@ class SandboxCodeExecutor(CodeExecutor):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
-        with CancelledBy(cancellation_token):
+        with CancelScope(cancellation_token):
             return as_execution_result(await self.sandbox.run_blocks(tuple(code_blocks), context))
 
     run_blocks = execute_code_blocks
@@ -239,3 +240,15 @@ class SandboxCodeExecutor(CodeExecutor):
             ValueError: There is no session or no checkpoint, or a block is running.
         """
         await self.sandbox.rollback()
+
+    def replaying(self, known_marks: Iterable[str]) -> AbstractAsyncContextManager[ReplayWorkspace]:
+        """Let the session run blocks without effects outside it; at the end its workspace has the host's files again.
+
+        Args:
+            known_marks: Marks of the files that the blocks need.
+
+        Raises:
+            ExternalEffectsError: They could have an effect outside the sandbox.
+            SandboxError: Something around the blocks broke.
+        """
+        return self.sandbox.replaying(known_marks)

@@ -1,4 +1,4 @@
-"""Code that somebody else wrote, another agent or a person, is run without any model.
+"""Runs code that another agent or a person wrote, without a model.
 
 python samples/code_without_model.py
 """
@@ -34,15 +34,15 @@ print(1 / 0)
 
 
 async def main() -> None:
-    print("No model is asked here: the code is in the messages.\n")
+    print("No model is used here: the code is in the messages.\n")
     async with DockerCommandLineCodeExecutor() as executor:
-        # Only Alice's code is run. Without `sources`, everybody's is.
+        # Only code in messages of alice runs. Without `sources`, code in all messages runs.
         agent = CodeExecutorAgent("runner", executor, sources=["alice"])
 
-        # All blocks of a message are run, one after the other, in the same workspace.
+        # All blocks of a message run one after the other, in the same workspace.
         await Console(agent.run_stream(task=TextMessage(content=GREETING, source="alice")))
 
-        # Code that fails is an answer like any other; its metadata tells a program what a person reads in the text.
+        # If code fails, the agent answers with the error. The metadata of the answer contain the same for programs.
         result = await Console(agent.run_stream(task=TextMessage(content=BROKEN, source="alice")))
         print("metadata:", result.messages[-1].metadata)
 

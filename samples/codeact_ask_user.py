@@ -1,7 +1,7 @@
-"""Code that asks a person: a function of the host waits for an answer on the terminal while the code in the sandbox waits for it.
+"""Code in the sandbox calls a function of the host that asks a person on the terminal, and waits for the answer.
 
 python samples/codeact_ask_user.py                 a recorded model, no key needed
-python samples/codeact_ask_user.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/codeact_ask_user.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from models import model_for
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolLimits
 
-TASK = "Ask the user for a number until it is a prime number, and tell how many tries it took."
-PATIENCE_S = 600
+TASK = "Ask the user for a number until it is a prime number, and say how many tries it took."
+ANSWER_WITHIN_S = 600
 
 RECORDING = [
     """\
@@ -32,16 +32,16 @@ print(number, "is prime, after", tries, "tries")
 
 
 def ask_user(question: str) -> str:
-    """Ask the user, who sits at the terminal, and wait for the answer."""
+    """Ask the user on the terminal and return the answer."""
     print(f"\n{question}", flush=True)
     return input()
 
 
 async def main() -> None:
     model = model_for(RECORDING)
-    # A person takes longer than a function does.
-    limits = ToolLimits(seconds=PATIENCE_S)
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=PATIENCE_S, tool_limits=limits) as executor:
+    # Leave a person enough time to answer.
+    limits = ToolLimits(seconds=ANSWER_WITHIN_S)
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=ANSWER_WITHIN_S, tool_limits=limits) as executor:
         agent = CodeActAgent("asker", executor, model_client=model, tools=[ask_user])
         await Console(agent.run_stream(task=TASK))
     await model.close()

@@ -1,7 +1,7 @@
-"""A session in which something is there from the start: numpy as `np`.
+"""A session in which numpy is imported as `np` from the start.
 
 python samples/codeact_numpy.py                 a recorded model, no key needed
-python samples/codeact_numpy.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/codeact_numpy.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -28,8 +28,8 @@ print(f"x = {x:.3f}, y = {y:.3f}, determinant {np.linalg.det(system):.3f}")
 
 async def main() -> None:
     model = model_for(RECORDING)
-    # `preload` imports numpy before the session begins, so that it costs no step; `setup` gives it its name there, in each
-    # new session too, and the model is told of it.
+    # `preload` imports numpy before the session starts, so no step has to. `setup` runs first in each new session and
+    # names the module `np`; the model is told about it.
     async with DockerCommandLineCodeExecutor(mode="session", preload=["numpy"]) as executor:
         agent = CodeActAgent("solver", executor, model_client=model, setup="import numpy as np")
         await Console(agent.run_stream(task=TASK))

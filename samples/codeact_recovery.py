@@ -1,7 +1,7 @@
-"""Code that fails costs a step, not the session: what ran before the error stays, and the model works around it.
+"""Code fails and the session continues: variables from before the error are kept, and the model uses them.
 
 python samples/codeact_recovery.py                 a recorded model, no key needed
-python samples/codeact_recovery.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/codeact_recovery.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -37,7 +37,7 @@ print(f"{sum(costs.values()):.2f} for", ", ".join(costs), "without", ", ".join(w
 
 
 def price(product: str) -> float:
-    """Ask the shop for the price of one piece."""
+    """Return the price of one piece."""
     if product not in PRICES:
         raise LookupError(f"we sell no {product}")
     return PRICES[product]

@@ -1,7 +1,7 @@
-"""Data analysis in several steps of one run, with an answer of a given type.
+"""Data analysis in several steps of one run, with a typed answer.
 
 python samples/codeact_sales.py                 a recorded model, no key needed
-python samples/codeact_sales.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/codeact_sales.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -51,13 +51,13 @@ by_day = sales.groupby("date")["revenue"].sum()
 print(by_product.to_string())
 ```
 """,
-    # The answer lacks a field: the call raises in the sandbox and says which, ...
+    # The answer lacks a field: the call raises an exception in the sandbox that names it.
     """\
 ```python
 final_answer({"total": sales["revenue"].sum(), "by_product": by_product, "best_product": by_product.idxmax()})
 ```
 """,
-    # ... so that the model can give it again.
+    # So the model can correct the answer.
     """\
 ```python
 final_answer({
@@ -72,7 +72,7 @@ final_answer({
 
 
 class Report(BaseModel):
-    """What came out."""
+    """The answer."""
 
     total: float
     by_product: dict[str, float]

@@ -1,7 +1,7 @@
-"""A session that lives on: a function that one run has defined is there in the next.
+"""The session persists between runs: the second run uses a function that the first run has defined.
 
 python samples/codeact_session.py                 a recorded model, no key needed
-python samples/codeact_session.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/codeact_session.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Acting in code with functions of this program: the code runs in the sandbox, what it calls runs here.
+"""Code in the sandbox calls functions of this program; they run here, in this process.
 
 python samples/codeact_tools.py                 a recorded model, no key needed
-python samples/codeact_tools.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/codeact_tools.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def main() -> None:
         agent = CodeActAgent("calculator", executor, model_client=model, tools=[add, multiply])
         for task in TASKS:
             result = await Console(agent.run_stream(task=task))
-            # Each call is in the result of the code that made it.
+            # The result of each block contains its calls.
             calls = [
                 call
                 for message in result.messages

@@ -1,7 +1,7 @@
-"""A team of two: a coder that only writes, and an executor that only runs what the coder wrote.
+"""A team of two: a coder that only writes code, and an executor that only runs the coder's code.
 
 python samples/coder_executor_team.py                 a recorded model, no key needed
-python samples/coder_executor_team.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/coder_executor_team.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -48,7 +48,7 @@ TERMINATE
 async def main() -> None:
     model = model_for(RECORDING)
     async with DockerCommandLineCodeExecutor() as executor:
-        # The same team in longer words: Team([AssistantAgent("coder", …), CodeExecutorAgent("executor", …)], …).
+        # The same as Team([AssistantAgent("coder", …), CodeExecutorAgent("executor", …)], …).
         team = coder_executor_team(model, executor)
         result = await Console(team.run_stream(task=TASK))
         print("It ended because", result.stop_reason)

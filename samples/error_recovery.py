@@ -1,7 +1,7 @@
-"""Code that fails is repaired: the model sees the error, decides to try again and why, and sends the code corrected.
+"""Code fails and is repaired: the model sees the error, decides to retry, and sends corrected code.
 
 python samples/error_recovery.py                 a recorded model, no key needed
-python samples/error_recovery.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/error_recovery.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 TASK = "Print the mean and the population standard deviation (to two places) of 4, 8, 15, 16, 23 and 42."
 
 RECORDING = [
-    # It forgets an import ...
+    # First the model forgets an import.
     """\
 ```python
 numbers = [4, 8, 15, 16, 23, 42]
@@ -25,9 +25,9 @@ print("mean:", mean)
 print("population standard deviation:", round(deviation, 2))
 ```
 """,
-    # ... is asked for a `RetryDecision`: is another attempt worth it? ...
+    # Then it is asked for a `RetryDecision`.
     '{"reason": "`sqrt` was never imported. I will import it from `math`.", "retry": true}',
-    # ... and repairs the code.
+    # Then it repairs the code.
     """\
 ```python
 from math import sqrt

@@ -1,4 +1,4 @@
-"""A sandbox with GPUs; on a Docker engine that has none, the error that says so.
+"""Starts a sandbox with GPUs. If the Docker engine has none, it prints the error.
 
 python samples/gpu.py
 """
@@ -21,10 +21,10 @@ nvidia-smi --list-gpus
 
 
 async def main() -> None:
-    # What `docker run --gpus all` asks for. DeviceRequest(device_ids=["0"], …) asks for one of them.
+    # The same as `docker run --gpus all`. DeviceRequest(device_ids=["0"], …) requests one of them.
     all_gpus = DeviceRequest(count=-1, capabilities=[["gpu"]])
     executor = DockerCommandLineCodeExecutor(device_requests=[all_gpus])
-    print("In a configuration it looks like this:")
+    print("In a configuration, the request is:")
     print(json.dumps({"device_requests": executor.dump_component().config["device_requests"]}), "\n")
 
     print("Starting a sandbox with every GPU of the engine ...")
@@ -34,8 +34,8 @@ async def main() -> None:
         if "device_requests" not in str(error):
             raise
         print(f"SandboxStartError: {error}\n")
-        print("This engine has no GPU to give: it needs an NVIDIA GPU, its driver and the NVIDIA Container Toolkit.")
-        print("Nothing was started in its place: a sandbox that lacks what was asked for is never chosen silently.")
+        print("This engine has no GPU. It needs an NVIDIA GPU, its driver and the NVIDIA Container Toolkit.")
+        print("No sandbox without a GPU was started instead.")
         return
     try:
         agent = CodeExecutorAgent("runner", executor)

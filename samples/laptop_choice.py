@@ -1,7 +1,7 @@
-"""A choice made by code: three laptops are scored by weights, and the answer is JSON that the program can trust.
+"""Code in the sandbox scores three laptops and prints JSON; the sample checks it with pydantic.
 
 python samples/laptop_choice.py                 a recorded model, no key needed
-python samples/laptop_choice.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/laptop_choice.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -61,7 +61,7 @@ print(json.dumps({"winner": winner, "score": scores[winner], "scores": scores}))
 
 
 class Choice(BaseModel):
-    """The answer. It was computed in the sandbox, so the host checks it before it relies on it."""
+    """The answer. It comes from the sandbox, so the host checks it."""
 
     winner: Literal["A", "B", "C"]
     score: float
@@ -81,7 +81,7 @@ async def main() -> None:
         result = await Console(agent.run_stream(task=TASK))
     await model.close()
 
-    # What the code printed, not what the model says it printed.
+    # Use the output of the code, not the text of the model.
     printed = [message.result.output for message in result.messages if isinstance(message, CodeExecutionEvent)]
     choice = Choice.model_validate_json(printed[-1].splitlines()[-1])
     print(f"\nChecked on the host: {choice.winner} wins with {choice.score}; all scores: {choice.scores}")

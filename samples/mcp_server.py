@@ -16,13 +16,13 @@ class Temperature(BaseModel):
 
 @server.tool()
 def list_cities() -> list[str]:
-    """List the cities that are known."""
+    """List the known cities."""
     return list(TEMPERATURES)
 
 
 @server.tool()
 def temperature(city: str) -> Temperature:
-    """Tell how warm it is in a city."""
+    """Return the temperature in a city."""
     return Temperature(celsius=TEMPERATURES[city])
 
 

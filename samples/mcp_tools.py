@@ -1,9 +1,9 @@
-"""The tools of an MCP server as functions of the sandbox: code calls them, loops over them, puts their results together.
+"""Code in the sandbox calls the tools of an MCP server as functions and combines their results.
 
 python samples/mcp_tools.py                 a recorded model, no key needed
-python samples/mcp_tools.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/mcp_tools.py --model NAME    a real model; its key is in OPENAI_API_KEY
 
-Needs the extra `mcp` of this package. The server is mcp_server.py, spoken to over its standard input and output.
+Needs the extra `mcp` of this package. The server is mcp_server.py; it is connected over its standard input and output.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TASK = "Which of the cities on the server is the warmest, and how much warmer th
 RECORDING = [
     """\
 ```python
-temperatures = {city: temperature(city).celsius for city in list_cities()}
+temperatures = {city: temperature(city)["celsius"] for city in list_cities()}
 warmest, coldest = max(temperatures, key=temperatures.get), min(temperatures, key=temperatures.get)
 print(f"{warmest} is {temperatures[warmest] - temperatures[coldest]:.1f} degrees warmer than {coldest}")
 try:
@@ -39,7 +39,7 @@ except PermissionError as error:
 
 async def main() -> None:
     model = model_for(RECORDING)
-    # What is not on the list is refused, with a reason that the code sees.
+    # A tool that is not on the list is refused; the code gets the reason.
     policy = AllowTools(["list_cities", "temperature"])
     async with DockerCommandLineCodeExecutor(mode="session") as executor:
         agent = CodeActAgent(

@@ -1,4 +1,4 @@
-"""Which model a sample talks to: the one that `--model` names, else a recording that comes with the sample."""
+"""Selects the model of a sample: the one that `--model` names, else the recorded answers of the sample."""
 
 import argparse
 import os
@@ -11,18 +11,18 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 
 def model_for(recording: Sequence[str]) -> ChatCompletionClient:
-    """Return the model that was asked for on the command line, and say which one it is.
+    """Return the model that the command line selects, and print which one it is.
 
     Args:
-        recording: What the recorded model answers, in this order, whatever it is told.
+        recording: The answers of the recorded model, in this order, whatever messages it gets.
 
     Returns:
-        The recorded model; with `--model NAME` that model, at OPENAI_BASE_URL where that is set.
+        The recorded model; with `--model NAME` that model, at OPENAI_BASE_URL if that is set.
     """
-    name = _asked_for()
+    name = _model_name()
     if name is None:
         return ReplayChatCompletionClient(list(recording))
-    # Said outright, because AutoGen knows only the names of models that are served by their makers.
+    # Given explicitly, because AutoGen knows the abilities of only some models.
     info = ModelInfo(vision=False, function_calling=True, json_output=True, structured_output=True, family="unknown")
     if base_url := os.environ.get("OPENAI_BASE_URL"):
         return OpenAIChatCompletionClient(model=name, model_info=info, base_url=base_url)
@@ -30,13 +30,13 @@ def model_for(recording: Sequence[str]) -> ChatCompletionClient:
 
 
 @cache
-def _asked_for() -> str | None:
+def _model_name() -> str | None:
     parser = argparse.ArgumentParser()
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help="ask this model, with the key in OPENAI_API_KEY (and its server in OPENAI_BASE_URL, if it is not OpenAI's); "
-        "without it the sample's recorded answers are used",
+        help="use this model, with the key in OPENAI_API_KEY (and its server in OPENAI_BASE_URL, if it is not OpenAI's); "
+        "by default the sample uses its recorded answers",
     )
     name: str | None = parser.parse_args().model
     if name is None:
@@ -44,5 +44,7 @@ def _asked_for() -> str | None:
     elif "OPENAI_API_KEY" in os.environ:
         print(f"Model: {name}\n")
     else:
-        parser.error("--model needs a key: set OPENAI_API_KEY (to anything, if OPENAI_BASE_URL's server wants none).")
+        parser.error(
+            "--model needs a key: set OPENAI_API_KEY (to any value, if the server at OPENAI_BASE_URL needs none)."
+        )
     return name

@@ -1,7 +1,7 @@
-"""Three that work together: one writes the code, one reviews it, one runs it; only reviewed code is run.
+"""A team of three: a coder, a reviewer, and an executor that runs only the code that the reviewer sends.
 
 python samples/reviewed_team.py                 recorded models, no key needed
-python samples/reviewed_team.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/reviewed_team.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio

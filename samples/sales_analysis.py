@@ -1,7 +1,7 @@
-"""Data analysis in steps: each question builds on the variables that the code of the one before has left.
+"""Data analysis in steps: the code for each question uses variables of the code before.
 
 python samples/sales_analysis.py                 a recorded model, no key needed
-python samples/sales_analysis.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/sales_analysis.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio
@@ -75,13 +75,13 @@ async def main() -> None:
         work_dir = Path(folder)
         (work_dir / "sales.csv").write_text(SALES)
 
-        # A session is one interpreter that lives on from block to block, with the files of work_dir beside it.
+        # A session is one interpreter for all blocks. The files of work_dir are copied to its working directory.
         async with DockerCommandLineCodeExecutor(mode="session", work_dir=work_dir) as executor:
             agent = CodeExecutorAgent("analyst", executor, model_client=model, max_retries_on_error=2)
             for question in QUESTIONS:
                 await Console(agent.run_stream(task=question))
 
-        # What the code wrote has come back to the host.
+        # Files that the code wrote have been copied back to work_dir.
         print("\nby_product.csv on the host:")
         print((work_dir / "by_product.csv").read_text())
     await model.close()

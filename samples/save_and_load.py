@@ -1,11 +1,11 @@
-"""An agent and its conversation are put into JSON, and another agent goes on where the first one stopped.
+"""Saves an agent and its state as JSON; another agent loads them and continues where the first one stopped.
 
 python samples/save_and_load.py                 a recorded model, no key needed
-python samples/save_and_load.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/save_and_load.py --model NAME    a real model; its key is in OPENAI_API_KEY
 
-The configuration says what the agent is made of, the state what was said, and which code was run in the session. It is run
-again in the other sandbox, so that the variables are there; a host tool would not be called again, but answered from the record.
-Files are in neither: what has to last, write to a file in `work_dir`.
+The configuration describes the agent. The state contains the conversation and the code that ran in the session. The code runs
+again in the new sandbox, so its variables are defined there. Host tools are not called again; their results are in the state.
+Neither contains files: these are in `work_dir`.
 """
 
 import asyncio
@@ -51,14 +51,16 @@ async def main() -> None:
     await model.close()
 
     print(f"The configuration, {len(config)} characters of JSON, begins with\n{config[:400]} ...\n")
-    print(f"The state, {len(state)} characters of JSON, holds the conversation and the code. The sandbox is gone.\n")
+    print(
+        f"The state, {len(state)} characters of JSON, contains the conversation and the code. The sandbox has ended.\n"
+    )
 
-    # A recording does not know how far it was, so the loaded agent is given the answers that come next. A real model's
-    # configuration is written back as it was; it has no key in it, that is taken from the environment again.
+    # A recorded model starts from its first answer again, so the loaded agent gets the remaining answers. A real model needs
+    # no change: its configuration contains no key; the key is read from the environment again.
     loaded = json.loads(config)
     loaded["config"]["model_client"] = model_for(AFTER).dump_component().model_dump()
 
-    # The loaded agent's sandbox starts with its first block, which is one of the record, and ends with close().
+    # The loaded agent's sandbox starts when the recorded code runs again, and ends with close().
     agent = CodeExecutorAgent.load_component(loaded)
     await agent.load_state(json.loads(state))
     print(f"The loaded agent remembers {len(await agent.model_context.get_messages())} messages.\n")

@@ -1,7 +1,7 @@
-"""An agent that works alone: it writes code, runs it in the sandbox, and says what came out.
+"""One agent: it writes code, runs it in the sandbox, and answers from its output.
 
 python samples/standalone.py                 a recorded model, no key needed
-python samples/standalone.py --model NAME    a real one; its key is in OPENAI_API_KEY
+python samples/standalone.py --model NAME    a real model; its key is in OPENAI_API_KEY
 """
 
 import asyncio

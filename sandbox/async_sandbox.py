@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autogen_codeact.sandbox.backends import select
+from autogen_codeact.sandbox.backends import WORKSPACE, select
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files import sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
@@ -17,8 +17,9 @@ from autogen_codeact.sandbox.host.block_reply import add_connections, combine, t
 from autogen_codeact.sandbox.host.block_request import make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
-from autogen_codeact.sandbox.host.connection import Listener
-from autogen_codeact.sandbox.lifecycle import WORKSPACE, SandboxLifecycle
+from autogen_codeact.sandbox.host.connection import OutputCallback
+from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStarted, notify
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
@@ -202,7 +203,7 @@ class AsyncSandbox(SandboxLifecycle):
         context: RunContext,
         timeout: float,
         *,
-        listener: Listener | None = None,
+        listener: OutputCallback | None = None,
         replay: ReplayWorkspace | None = None,
     ) -> Result:
         options, gateway = self.options, client.gateway
@@ -236,7 +237,7 @@ class AsyncSandbox(SandboxLifecycle):
         folder = Path(options.bind_dir) if options.bind_dir is not None else workspace
         keep = partial(sync.keep_code, kept, folder, request.filename, code)
         try:
-            reply = await client.run(message, request.code, timeout, listener, calls, meanwhile=keep)
+            reply = await client.run(message, request.code, timeout, listener, calls, on_sent=keep)
         except SandboxError as error:
             error.tool_calls = calls.log if calls is not None else ()
             raise
@@ -327,7 +328,7 @@ class AsyncSandbox(SandboxLifecycle):
         Raises:
             ValueError: There is no session, or a block is running.
         """
-        await (await self._ready_session()).command(b"P", {})
+        await (await self._ready_session()).command(Frame.TAKE_CHECKPOINT, {})
 
     async def rollback(self) -> None:
         """Restore the session's memory to the last `checkpoint()`; can be repeated.
@@ -337,7 +338,7 @@ class AsyncSandbox(SandboxLifecycle):
         Raises:
             ValueError: There is no session or no checkpoint, or a block is running.
         """
-        await (await self._ready_session()).command(b"R", {})
+        await (await self._ready_session()).command(Frame.ROLL_BACK, {})
         self.unrecorded += 1
 
     async def _ready_session(self) -> RunnerClient:

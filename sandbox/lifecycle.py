@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from autogen_codeact.sandbox.backends import select
-from autogen_codeact.sandbox.egress.outside import Resolver, resolve_by_system
+from autogen_codeact.sandbox.backends import WORKSPACE, select
+from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
-from autogen_codeact.sandbox.files.protected import WriteBack
-from autogen_codeact.sandbox.files.temporary import TemporaryFolder
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
+from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.block_reply import to_result
 from autogen_codeact.sandbox.host.block_request import make_request
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.host.loops import in_thread
-from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options
 from autogen_codeact.sandbox.pool import SandboxPool
@@ -32,7 +32,6 @@ from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
 BackendName = Literal["auto", "docker", "bubblewrap"]
 
 PREPARE_TIMEOUT_S = 60.0
-WORKSPACE = "/workspace"
 STOPPED = "the executor has been stopped: call start() before running more code"
 
 
@@ -85,8 +84,8 @@ class SandboxLifecycle:
         self._temporary: TemporaryFolder | None = None
         self._stopped = False
         self._lost = False
-        self._lifecycle = Turns()
-        self._session = Turns()
+        self._lifecycle = CrossLoopSemaphore()
+        self._session = CrossLoopSemaphore()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -216,7 +215,7 @@ class SandboxLifecycle:
         return client
 
     def _new_workspace(self, root: Path) -> Workspace:
-        return Workspace(root, write_back=WriteBack(self.options.write_back))
+        return Workspace(root, protected=ProtectedNames(self.options.write_back))
 
     async def _choose_backend(self) -> None:
         if self._undecided is not None:
@@ -292,17 +291,6 @@ class SandboxLifecycle:
             if self.client is client:
                 self._lost = True
                 await self._stop(keep_folder=True)
-
-    async def replace(self) -> None:
-        """Start a new sandbox to replace one that broke.
-
-        Raises:
-            SandboxNotStarted: It has been stopped.
-            SandboxError: It did not come up.
-        """
-        if self._stopped:
-            raise SandboxNotStarted(STOPPED)
-        await self.restart()
 
 
 def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) -> SandboxOptions:

@@ -6,11 +6,12 @@ import contextlib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-CheckpointMode = bool | Literal["adaptive"]
+# "adaptive" is accepted as True: see `parse_checkpoint`.
+CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
 
 SHORTEST_TIMEOUT_S = 0.001
 LEAST_MEMORY = 16 * 1024**2
@@ -37,21 +38,23 @@ def parse_size(size: str | int) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def parse_checkpoint(value: object) -> CheckpointMode:
-    """Check when a session is to be checkpointed.
+def parse_checkpoint(value: object) -> bool:
+    """Check whether a session is to be checkpointed.
 
     Args:
         value: What was given.
 
     Returns:
-        The unchanged value.
+        The value; True for "adaptive", a value of version 0.1 that saved component configs may contain.
 
     Raises:
-        ValueError: It is neither True, False nor "adaptive".
+        ValueError: It is none of these.
     """
-    if isinstance(value, bool) or value == "adaptive":
+    if value == "adaptive":
+        return True
+    if isinstance(value, bool):
         return value
-    raise ValueError(f"checkpoint is True, False or 'adaptive', not {value!r}")
+    raise ValueError(f"checkpoint is True or False, not {value!r}")
 
 
 def parse_seconds(name: str, value: object) -> float:

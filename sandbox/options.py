@@ -24,10 +24,10 @@ from pydantic import (
     model_validator,
 )
 
-from autogen_codeact.sandbox.backends.bubblewrap.view import check_readable
+from autogen_codeact.sandbox.backends.bubblewrap.mounts import check_readable
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
 from autogen_codeact.sandbox.egress.policy import Policy
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.environment import EnvironmentValue
 from autogen_codeact.sandbox.host.languages import merge
@@ -224,7 +224,7 @@ class SandboxOptions(BaseModel):
     ] = None
     write_back: Annotated[
         Sequence[str],
-        PlainValidator(lambda value: list(WriteBack(value).patterns)),
+        PlainValidator(lambda value: list(ProtectedNames(value).allowed)),
         Field(
             description="Names that are left out by default when files are written back to `work_dir`, because programs on the "
             'host act on them automatically, such as ".git" (docs/executors.md), or patterns of such names. With `bind_dir` '

@@ -8,7 +8,6 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
@@ -24,6 +23,8 @@ from autogen_codeact.sandbox.files.scan import signature_of
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
+from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.run_context import Block, CodeAndLanguage, RecordedAnswers, RunContext
 
@@ -251,7 +252,7 @@ class ReplayWorkspace:
             None, or the reason why that is impossible.
         """
         try:
-            await self._client.command(b"P", {})
+            await self._client.command(Frame.TAKE_CHECKPOINT, {})
         except ValueError as error:
             return str(error)
         return None
@@ -269,7 +270,7 @@ class ReplayWorkspace:
 
     async def _roll_back(self) -> None:
         try:
-            await self._client.command(b"R", {})
+            await self._client.command(Frame.ROLL_BACK, {})
         except ValueError as error:
             raise SandboxDied(f"the session could not be put back: {error}") from error
 

@@ -136,8 +136,7 @@ class Result:
         tool_calls: Calls to host tools, in the order they began.
         state: What became of the session's memory.
         number: The (last) block's number in its sandbox, counted from 1; 0 where none was run.
-        restored_before: With state `restored`, the number of the block before which the session is. It is the block's own, unless
-            checkpoints are adaptive: what earlier blocks did from there on is then gone, too. Else 0.
+        restored_before: With state `restored`, the number of the block before which the session is: the block's own. Else 0.
         connections: Connections that began while the blocks ran, with `allow_domains`; where blocks run at the same time, also
             those of the others.
         notes: Sentences about the run that are not the code's own output (for example what a rollback can't restore).

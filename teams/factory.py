@@ -13,7 +13,7 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent, describe_tools
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.executors import ApproveTool, SandboxCodeExecutor, ToolLike
+from autogen_codeact.executors import ApproveTool, ToolLike, capabilities_of
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
 
@@ -135,7 +135,8 @@ def coder_executor_team(
 
 def _tools_of(executor: CodeExecutor) -> str:
     """What coder and reviewer are told of the functions of the host."""
-    known = executor.known_tools if isinstance(executor, SandboxCodeExecutor) else ()
+    can = capabilities_of(executor)
+    known = can.tools.known_tools if can.tools is not None else ()
     if known is None:
         raise ValueError(
             "The tools of a workbench are known only when it runs: give it to the executor, and start that before you make "

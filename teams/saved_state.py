@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.config import problems
 from autogen_codeact.agents.pictures import with_encoded_images
-from autogen_codeact.teams.guard import AgentGuard, TeamGuard
+from autogen_codeact.agents.text import shorten
+from autogen_codeact.teams.participants import AgentProxy, TeamProxy
 
 MAX_REASON = 300
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError)
@@ -59,25 +60,25 @@ async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
         raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
 
 
-async def put_states(guards: Sequence[AgentGuard | TeamGuard], states: Mapping[str, Mapping[str, Any]]) -> None:
+async def set_states(proxies: Sequence[AgentProxy | TeamProxy], states: Mapping[str, Mapping[str, Any]]) -> None:
     """Load the states of the participants; if one can't be loaded, restore those loaded before.
 
     Raises:
         ValueError: One can't be loaded; the message names it.
     """
-    done: list[tuple[AgentGuard | TeamGuard, Mapping[str, Any] | None]] = []
-    for guard in guards:
-        before = await guard.snapshot()
+    done: list[tuple[AgentProxy | TeamProxy, Mapping[str, Any] | None]] = []
+    for proxy in proxies:
+        before = await proxy.snapshot()
         try:
-            await guard.put_state(states[guard.name])
+            await proxy.set_state(states[proxy.name])
         except _WRONG as error:
             for other, old in done:
                 if old is not None:
-                    await other.put_state(old)
-            raise ValueError(f"The state can't be loaded: agent_states.{guard.name}: {_reason(error)}") from None
-        done.append((guard, before))
+                    await other.set_state(old)
+            raise ValueError(f"The state can't be loaded: agent_states.{proxy.name}: {_reason(error)}") from None
+        done.append((proxy, before))
 
 
 def _reason(error: Exception) -> str:
     text = problems(error) if isinstance(error, ValidationError) else str(error) or type(error).__name__
-    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
+    return shorten(text, MAX_REASON)

@@ -13,11 +13,11 @@ from autogen_agentchat.state import TeamState
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, Component
 
-from autogen_codeact.teams.brake import Brake, BrakedTermination, settle
 from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants
-from autogen_codeact.teams.guard import AgentGuard, Message, Task, TeamGuard
-from autogen_codeact.teams.rewind import rewind
-from autogen_codeact.teams.saved_state import checked_state, load_whole, put_states
+from autogen_codeact.teams.interrupted_turn import state_before_turn
+from autogen_codeact.teams.participants import AgentProxy, Message, Task, TeamProxy
+from autogen_codeact.teams.run_control import RunControl, StoppableTermination, cancel_and_wait
+from autogen_codeact.teams.saved_state import checked_state, load_whole, set_states
 
 __all__ = ["Team", "TeamConfig"]
 
@@ -30,7 +30,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     - What a participant raises is raised by the run, the very same exception.
     - Cancelling the task that awaits the run, cancelling its token, or closing its stream ends the run in under a
       second, even where a participant ignores its token. A participant that swallows `CancelledError` too is left
-      running, unheard, and a warning is logged; its next turn waits for the end of that one, up to `BUSY_WAIT_S`,
+      running, its output is dropped, and a warning is logged; its next turn waits for the end of that one, up to `BUSY_WAIT_S`,
       and then fails.
     - Afterwards the interrupted turn has not happened: its speaker is next and is given the same messages again, its
       state is put back to before the turn (if it can save and load its state), and the termination condition is reset.
@@ -92,14 +92,14 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._begin_with_first = begin_with_first
         self._ended_by_itself = False
         self._known_types, self._new_types = _message_types(self._participants, self._custom_message_types)
-        self._guards: list[AgentGuard | TeamGuard] = [self._guard(participant) for participant in self._participants]
-        # A parent team waits longer for this one than this one for its participants: it brings itself in order last.
-        self._grace_s = 0.2 + max((guard.grace_s for guard in self._guards), default=0.0)
-        self._braked = BrakedTermination(termination_condition, self.CANCEL_GRACE_S)
+        self._proxies: list[AgentProxy | TeamProxy] = [self._proxy(participant) for participant in self._participants]
+        # A parent team waits longer for this one than this one for its participants, because it cleans up last.
+        self._grace_s = 0.2 + max((proxy.grace_s for proxy in self._proxies), default=0.0)
+        self._stoppable = StoppableTermination(termination_condition, self.CANCEL_GRACE_S)
         self._inner = self._build()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._brake: Brake | None = None
-        self._wreck: Brake | None = None
+        self._control: RunControl | None = None
+        self._interrupted_run: RunControl | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -167,7 +167,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         """
         if isinstance(task, str) and not task.strip():
             raise ValueError("The task is empty: say what to do, or leave it out to go on with what was said before.")
-        brake = await self._begin(cancellation_token, new_task=task is not None)
+        control = await self._begin(cancellation_token, new_task=task is not None)
         events: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
         drive = asyncio.create_task(self._drive(task, output_task_messages, events))
         drive.add_done_callback(lambda _: events.put_nowait(None))
@@ -175,14 +175,14 @@ class Team(BaseTeam, Component[TeamConfig]):
             while (event := await events.get()) is not None:
                 if isinstance(event, TaskResult):
                     result = event  # kept until the team is ready for its next run
-                elif event.id != brake.marker.id:
+                elif event.id != control.marker.id:
                     yield event
         finally:
-            # A task of its own: a second cancellation ends this wait, not the tidying up.
-            self._ending = asyncio.create_task(self._end(brake, drive))
+            # A task of its own: a second cancellation ends this wait, not the clean-up.
+            self._ending = asyncio.create_task(self._end(control, drive))
             await asyncio.shield(self._ending)
-        if brake.error is not None:
-            raise brake.error
+        if control.error is not None:
+            raise control.error
         yield result
 
     async def _drive(
@@ -190,105 +190,105 @@ class Team(BaseTeam, Component[TeamConfig]):
     ) -> None:
         if isinstance(task, Sequence) and not isinstance(task, str):
             task = list(task)
-        # No token: AutoGen's team, cancelled from inside, waits out the turn and is stuck afterwards.
+        # No token: AutoGen's team, cancelled from inside, waits for the turn to end and is blocked afterwards.
         async for event in self._inner.run_stream(task=task, output_task_messages=output_task_messages):
             events.put_nowait(event)
 
-    async def _begin(self, token: CancellationToken | None, *, new_task: bool) -> Brake:
+    async def _begin(self, token: CancellationToken | None, *, new_task: bool) -> RunControl:
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError("The cancellation token was cancelled before the run. Use a new one.")
-        brake = await self._claim(ValueError("The team is already running. Wait until it has stopped."))
+        control = await self._claim(ValueError("The team is already running. Wait until it has stopped."))
         loop = asyncio.get_running_loop()
         first = new_task and self._begin_with_first and self._ended_by_itself
         if first or self._loop not in (None, loop):  # AutoGen's team is bound to the event loop of its first run
             await self._rebuild(None, next_speaker=self._participants[0].name if first else None)
         self._loop = loop
         self._ended_by_itself = False
-        self._braked.brake = brake
-        for guard in self._guards:
-            guard.brake = brake
+        self._stoppable.control = control
+        for proxy in self._proxies:
+            proxy.control = control
         if token is not None:
-            brake.obey(token)
-        return brake
+            control.stop_with(token)
+        return control
 
-    async def _end(self, brake: Brake, drive: asyncio.Task[None]) -> None:
+    async def _end(self, control: RunControl, drive: asyncio.Task[None]) -> None:
         try:
-            self._wreck = brake
+            self._interrupted_run = control
             if not drive.done():
-                brake.pull()
+                control.stop()
                 await asyncio.wait({drive}, timeout=self._grace_s)
-                await settle(drive, 0.1, f"A run of {self.name!r}")
+                await cancel_and_wait(drive, 0.1, f"A run of {self.name!r}")
             if drive.done() and not drive.cancelled() and (error := drive.exception()):
-                brake.pull(error)
-            if brake.is_pulled:
+                control.stop(error)
+            if control.is_stopped:
                 await self._repair()
-            self._ended_by_itself = not brake.is_pulled
-            self._wreck = None
+            self._ended_by_itself = not control.is_stopped
+            self._interrupted_run = None
         finally:
-            self._brake = None
+            self._control = None
 
     # Between runs
 
-    async def _claim(self, refusal: Exception) -> Brake:
-        """Take the team for oneself until `_brake` is None again, or raise the refusal."""
-        await self._come_to_rest()
-        if self._brake is not None:
+    async def _claim(self, refusal: Exception) -> RunControl:
+        """Reserve the team until `_control` is None again, or raise the refusal."""
+        await self._wait_until_idle()
+        if self._control is not None:
             raise refusal
-        self._brake = Brake()
-        return self._brake
+        self._control = RunControl()
+        return self._control
 
-    async def _come_to_rest(self) -> None:
-        """Wait for a run that is about to end, and finish what it left unfinished."""
+    async def _wait_until_idle(self) -> None:
+        """Wait for a run that is ending, and repair what it left."""
         for _ in range(3):
-            if self._brake is None:
+            if self._control is None:
                 break
             await asyncio.sleep(
                 0
             )  # a stream that its reader left by `break` is closed by the loop, a step or two later
         if self._ending is not None and not self._ending.done():
             await asyncio.wait({self._ending})
-        if self._brake is None:
+        if self._control is None:
             await self._repair()
-            for guard in self._guards:
-                await guard.roll_back()
+            for proxy in self._proxies:
+                await proxy.roll_back()
 
     async def _repair(self) -> None:
-        """Make the team as it was before the interrupted turn."""
-        if (wreck := self._wreck) is None:
+        """Restore the team from before the interrupted turn."""
+        if (interrupted := self._interrupted_run) is None:
             return
-        await self._rebuild(wreck)
+        await self._rebuild(interrupted)
         if self._termination_condition is not None:
             reset = asyncio.ensure_future(self._termination_condition.reset())
             await asyncio.wait({reset}, timeout=self.CANCEL_GRACE_S)
-            await settle(reset, 0, "Resetting the termination condition")
-        for guard in self._guards:
-            await guard.roll_back()
-        self._wreck = None
+            await cancel_and_wait(reset, 0, "Resetting the termination condition")
+        for proxy in self._proxies:
+            await proxy.roll_back()
+        self._interrupted_run = None
 
-    async def _rebuild(self, wreck: Brake | None, next_speaker: str | None = None) -> None:
-        turn, markers = (wreck.turn, [wreck.marker.id]) if wreck else (None, [])
+    async def _rebuild(self, interrupted: RunControl | None, next_speaker: str | None = None) -> None:
+        turn, markers = (interrupted.turn, [interrupted.marker.id]) if interrupted else (None, [])
         names = [participant.name for participant in self._participants]
-        state = rewind(await self._inner.save_state(), names, turn, markers, next_speaker)
+        state = state_before_turn(await self._inner.save_state(), names, turn, markers, next_speaker)
         inner = self._build()
         await inner.load_state(state.model_dump())
         self._inner = inner
 
     def _build(self) -> RoundRobinGroupChat:
         return RoundRobinGroupChat(
-            [*self._guards],
+            [*self._proxies],
             name=self._name,
             description=self._description,
-            termination_condition=self._braked,
+            termination_condition=self._stoppable,
             max_turns=self._max_turns,
             custom_message_types=self._new_types,
             emit_team_events=self._emit_team_events,
         )
 
-    def _guard(self, participant: ChatAgent | BaseTeam) -> AgentGuard | TeamGuard:
+    def _proxy(self, participant: ChatAgent | BaseTeam) -> AgentProxy | TeamProxy:
         if isinstance(participant, BaseTeam):
             grace_s = participant._grace_s if isinstance(participant, Team) else self.CANCEL_GRACE_S
-            return TeamGuard(participant, self._known_types, grace_s, self.BUSY_WAIT_S)
-        return AgentGuard(participant, self._known_types, self.CANCEL_GRACE_S, self.BUSY_WAIT_S)
+            return TeamProxy(participant, self._known_types, grace_s, self.BUSY_WAIT_S)
+        return AgentProxy(participant, self._known_types, self.CANCEL_GRACE_S, self.BUSY_WAIT_S)
 
     async def reset(self) -> None:
         """Forget everything that was said, and reset the participants and the termination condition.
@@ -298,8 +298,8 @@ class Team(BaseTeam, Component[TeamConfig]):
         """
         await self._claim(RuntimeError("The team is running. Wait until it has stopped, then reset it."))
         try:
-            for guard in self._guards:
-                await guard.be_free()
+            for proxy in self._proxies:
+                await proxy.wait_until_idle()
             for participant in self._participants:
                 if isinstance(participant, BaseTeam):
                     await participant.reset()
@@ -309,7 +309,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 await self._termination_condition.reset()
             self._inner = self._build()
         finally:
-            self._brake = None
+            self._control = None
 
     async def close(self) -> None:
         """Have every participant release what it holds: agents loaded from a config stop their executors.
@@ -323,7 +323,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                 if isinstance(participant, ChatAgent | Team):
                     await participant.close()
         finally:
-            self._brake = None
+            self._control = None
 
     async def pause(self) -> None:
         """Tell every participant to pause, whether the team is running or not."""
@@ -345,10 +345,10 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the state of the team and its participants, in the form of AutoGen's `RoundRobinGroupChat`."""
-        await self._come_to_rest()
+        await self._wait_until_idle()
         states = dict(TeamState.model_validate(await self._inner.save_state()).agent_states)
-        for guard in self._guards:
-            states[guard.name] = {**states[guard.name], "agent_state": await guard.state()}
+        for proxy in self._proxies:
+            states[proxy.name] = {**states[proxy.name], "agent_state": await proxy.state()}
         return TeamState(agent_states=states).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -360,13 +360,13 @@ class Team(BaseTeam, Component[TeamConfig]):
         """
         await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
         try:
-            state, states = await asyncio.to_thread(checked_state, state, [guard.name for guard in self._guards])
+            state, states = await asyncio.to_thread(checked_state, state, [proxy.name for proxy in self._proxies])
             inner = self._build()
             await load_whole(inner, state)
-            await put_states(self._guards, states)
+            await set_states(self._proxies, states)
             self._inner = inner
         finally:
-            self._brake = None
+            self._control = None
 
     def _to_config(self) -> TeamConfig:
         if self._custom_message_types:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_codeact.sandbox.backends.docker.recipe import DEFAULT_IMAGE
+from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 Rule = Callable[[Any], str | None]

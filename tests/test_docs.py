@@ -1,19 +1,24 @@
-"""The programs and commands in README and docs/ run as they stand."""
+"""The programs in README and docs/ run unchanged, their commands are accepted, and their links have targets."""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer.core
+import typer.main
 
 from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.cli.main import app
 from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Programs that are no programs: the two import lines that the page is about.
+LINKED_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "samples" / "README.md"]
+# Import lines only: there is nothing to run.
 FRAGMENTS = {("differences.md", 1)}
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
@@ -32,6 +37,9 @@ PRINTS = {
         1,
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
+    ("README.md", 3): "cheapest: 'milk'\n",
+    ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
+    ("sandbox.md", 2): "0\n1\n2\nok",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",
 }
@@ -45,6 +53,18 @@ def programs():
         for number, block in enumerate(blocks, start=1):
             if (page.name, number) not in FRAGMENTS:
                 yield pytest.param(page.name, number, block.code, id=f"{page.name}-{number}")
+
+
+def commands():
+    found = {}
+    for page in LINKED_PAGES:
+        text = page.read_text(encoding="utf-8")
+        fenced = "".join(re.findall(r"^```bash\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)).splitlines()
+        for line in [*fenced, *re.findall(r"`(make [\w-]+)`", text)]:
+            words = shlex.split(line, comments=True)
+            if words and words[0] in ("codeact", "make"):
+                found[" ".join(words)] = pytest.param(words, id=f"{page.name}-{' '.join(words)}")
+    return list(found.values())
 
 
 def test_every_program_of_the_docs_is_known():
@@ -73,8 +93,39 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
     assert PRINTS[(page, number)] in done.stdout
 
 
-def test_links_between_pages_lead_somewhere():
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-            if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+@pytest.mark.parametrize("words", commands())
+def test_command_of_the_docs_is_accepted(words):
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        targets = [word for word in words[1:] if "=" not in word]
+        assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+        return
+    command, arguments = typer.main.get_command(app), words[1:]
+    while isinstance(command, typer.core.TyperGroup):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    # Parses the options and runs nothing; an unknown option is a UsageError.
+    command.make_context(words[0], arguments)
+
+
+def test_every_link_between_pages_has_its_target():
+    for page in LINKED_PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+            if "://" in target:
+                continue
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def test_every_file_that_a_page_names_exists():
+    folders = "agents|benchmarks|cli|docker|docs|executors|samples|sandbox|teams|tests"
+    for page in LINKED_PAGES:
+        for path in re.findall(rf"`((?:{folders})/[\w/.*-]+)`", page.read_text(encoding="utf-8")):
+            assert list(ROOT.glob(path)), f"{page.name} names {path}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that a page's headings have on GitHub."""
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,4 +1,4 @@
-"""The page about security names tests; they are all there, and no case of the abuse suite is missing from the page."""
+"""Every test that docs/security.md names exists, and the page names every case of the abuse suite."""
 
 import re
 from pathlib import Path
@@ -14,30 +14,30 @@ STARTS = set(re.findall(r"`(test_h?\d+_\w*)…`", PAGE))
 LETTERS = {"a": (1, 22), "b": (23, 38), "c": (39, 46), "d": (47, 64), "e": (65, 76), "f": (77, 83), "g": (84, 999)}
 
 
-def test_every_file_and_folder_of_tests_that_it_names_exists():
+def test_every_file_that_the_page_names_exists():
     named = set(re.findall(r"`((?:tests|benchmarks)/[\w/*.]+)`", PAGE))
     assert len(named) > 20
     assert [path for path in sorted(named) if not list(ROOT.glob(path))] == []
 
 
-def test_every_test_that_it_names_exists():
+def test_every_test_that_the_page_names_exists():
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert [start for start in sorted(STARTS) if not any(name.startswith(start) for name in CASES)] == []
     whole = set(re.findall(r"`(test_\w+)`", PAGE))
     assert [name for name in sorted(whole) if f"def {name}(" not in tests] == []
-    # What it might name in another way would not be looked for.
+    # Each test must be named in the form that the two patterns above find.
     assert len(re.findall(r"test_h?\d+", PAGE)) == len(re.findall(r"`test_h?\d+_\w*…`", PAGE))
 
 
-def test_no_case_and_no_file_of_the_abuse_suite_is_missing():
+def test_the_page_names_every_case_and_file_of_the_abuse_suite():
     assert [file for file in sorted(set(CASES.values())) if f"`tests/abuse/{file}`" not in PAGE] == []
-    # Those without a number say that the oracles work, or are about an engine that answers wrongly.
+    # Tests without a number check the oracles, or an engine that gives wrong answers.
     numbered = {name: match[1].lstrip("0") for name in CASES if (match := re.match(r"test_(h?\d+)_", name))}
     assert [name for name in sorted(numbered) if not name.startswith(tuple(STARTS))] == []
     assert {str(number) for number in range(1, 84)} <= set(numbered.values())
 
 
-def test_the_file_of_a_case_is_the_one_of_its_part():
+def test_each_case_is_in_the_file_of_its_section():
     for name, file in CASES.items():
         match = re.match(r"test_(h?)(\d+)_", name)
         if match is not None and match[1]:

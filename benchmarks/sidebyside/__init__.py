@@ -1,1 +1,1 @@
-"""Our executors beside floors and peers, in one run on one machine; `benchmarks/compare.py` is the command."""
+"""Our executors beside floors and libraries, in one run on one machine; `benchmarks/compare.py` is the command."""

@@ -1,4 +1,4 @@
-"""An AutoGen executor as an arm, whoever made it; and a turn of an agent with it."""
+"""Any AutoGen executor as a variant, and a turn of an agent with it."""
 
 import tempfile
 import time
@@ -8,18 +8,18 @@ from autogen_core.code_executor import CodeBlock
 from autogen_core.models import ModelInfo
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from .arm import Arm, WrongAnswer
+from .variant import Variant, WrongAnswer
 
 REPLIES = ["It is:\n\n```python\nprint(6 * 7)\n```\n", "The answer is 42."]
 INFO = ModelInfo(vision=False, function_calling=False, json_output=True, family="unknown", structured_output=True)
 
 
-class Executor(Arm):
+class Executor(Variant):
     """An AutoGen executor.
 
     Args:
-        make: Makes it for a folder.
-        languages: What it runs.
+        make: Creates it for a folder.
+        languages: The languages that it runs.
     """
 
     def __init__(self, make, languages=("python", "sh")):
@@ -32,11 +32,11 @@ class Executor(Arm):
         await self.executor.start()
 
     async def made(self):
-        """Make it."""
+        """Create the executor."""
         return self.make(self.folder.name)
 
     async def result(self, language, code):
-        """Run a block; the whole result."""
+        """Run a block and return the whole result."""
         return await self.executor.execute_code_blocks([CodeBlock(code=code, language=language)], CancellationToken())
 
     async def run(self, language, code):
@@ -50,13 +50,13 @@ class Executor(Arm):
 
 
 async def turn(agent_class, executor):
-    """Seconds of one turn: a scripted model writes code, the executor runs it, the model reflects on the output."""
+    """Return the seconds of one turn: a scripted model writes code, the executor runs it, the model reflects on the output."""
     model = ReplayChatCompletionClient(REPLIES, model_info=INFO)
     agent = agent_class("coder", executor, model_client=model)
     began = time.perf_counter()
     result = await agent.run(task="What is 6 times 7?")
     seconds = time.perf_counter() - began
-    # Only the block's output could have told the model.
+    # The model can know the answer only from the block's output.
     if result.messages[-1].to_text() != REPLIES[-1] or "42" not in str(model.create_calls[-1]["messages"]):
         raise WrongAnswer(f"the turn ended with {result.messages[-1]!r}")
     return seconds

@@ -1,4 +1,4 @@
-"""What is done to the arms: each function measures some cells, its arms taking turns in every round."""
+"""The measurements (cells). Each function measures some of them; in every round the variants run in a new order."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ SMOLAGENTS, LLM, LOCAL = "smolagents Docker", "llm-sandbox Docker", "autogen-ext
 TREE = "smolagents LocalPythonExecutor (no sandbox)"
 ECHO, SUBPROCESS, DOCKER_RUN = "raw echo over an attached stream (limit)", "bare subprocess", "docker run --rm"
 FLOORS = ["in-process exec (floor)", ECHO, SUBPROCESS, DOCKER_RUN]
-PEERS = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM, TREE, LOCAL]
+LIBRARIES = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM, TREE, LOCAL]
 # Their stop waits ten seconds for a process that ignores SIGTERM.
 SLOW = [COMMAND_LINE, JUPYTER, SMOLAGENTS, LLM]
 WAYS = ["process", "session", "session, no checkpoint"]
@@ -39,85 +39,85 @@ CODE = {
 
 @dataclass(frozen=True)
 class Effort:
-    """How often things are done.
+    """Numbers of repetitions.
 
     Args:
-        rounds: Of blocks.
-        blocks: A round.
-        lives: Starts and stops of each arm.
-        slow_lives: The same of those whose stop takes ten seconds.
-        few: Repetitions of what takes long.
-        sandboxes: How many at once.
+        rounds: Rounds of blocks.
+        blocks: Blocks in each round.
+        starts: Starts and stops of each variant.
+        slow_starts: The same for variants whose stop takes ten seconds.
+        few: Repetitions of slow measurements.
+        sandboxes: Concurrent sandboxes.
         sessions: Recorded sessions.
     """
 
     rounds: int = 12
     blocks: int = 8
-    lives: int = 10
-    slow_lives: int = 2
+    starts: int = 10
+    slow_starts: int = 2
     few: int = 5
     sandboxes: int = 32
     sessions: int = 25
 
 
-TINY = Effort(rounds=2, blocks=3, lives=2, slow_lives=1, few=2, sandboxes=4, sessions=4)
-QUICK = Effort(rounds=6, blocks=8, lives=3, slow_lives=0)
+TINY = Effort(rounds=2, blocks=3, starts=2, slow_starts=1, few=2, sandboxes=4, sessions=4)
+QUICK = Effort(rounds=6, blocks=8, starts=3, slow_starts=0)
 
 
-async def blocks(bench, effort, arms, cells=(PYTHON, SHELL)):
-    """Blocks on sandboxes that live side by side, the others idle."""
-    keys = {arm: await bench.open(arm) for arm in bench.shuffled(arms)}
+async def blocks(bench, effort, variants, cells=(PYTHON, SHELL)):
+    """Measure blocks in sandboxes that all run, while the others are idle."""
+    keys = {variant: await bench.open(variant) for variant in bench.shuffled(variants)}
     for number in range(effort.rounds + 1):
         for cell in cells:
-            for arm in bench.shuffled(arms):
+            for variant in bench.shuffled(variants):
                 for language, code in CODE[cell].items():
-                    if language in bench.languages[arm]:
+                    if language in bench.languages[variant]:
                         # The first round warms up.
-                        times = 1 if arm == DOCKER_RUN else effort.blocks
-                        block = {"key": keys[arm][0], "language": language, "code": code, "times": times}
-                        await bench.run(cell if number else "warm-up", arm, **block)
+                        times = 1 if variant == DOCKER_RUN else effort.blocks
+                        block = {"key": keys[variant][0], "language": language, "code": code, "times": times}
+                        await bench.run(cell if number else "warm-up", variant, **block)
     bench.seconds.pop("warm-up", None)
-    for arm in arms:
-        await bench.close(arm, keys.get(arm))
+    for variant in variants:
+        await bench.close(variant, keys.get(variant))
 
 
-async def lives(bench, effort, arms):
-    """Starts and stops."""
-    for number in range(effort.lives + 1):
-        for arm in bench.shuffled(arms):
-            if arm in SLOW and number > effort.slow_lives:
+async def starts_and_stops(bench, effort, variants):
+    """Measure starts and stops."""
+    for number in range(effort.starts + 1):
+        for variant in bench.shuffled(variants):
+            if variant in SLOW and number > effort.slow_starts:
                 continue
-            keys = await bench.open(arm, cell=START if number or arm in SLOW else None)
-            await bench.close(arm, keys, cell=STOP if number or arm in SLOW else None)
+            keys = await bench.open(variant, cell=START if number or variant in SLOW else None)
+            await bench.close(variant, keys, cell=STOP if number or variant in SLOW else None)
 
 
 async def preload(bench, effort):
-    """A block with large imports, with and without preloading; processes, so that each imports anew.
+    """Measure a block with large imports, with and without preloading, in process mode, so that each block imports.
 
-    Docker only: bubblewrap runs this machine's Python, which need not have these packages.
+    Docker only: bubblewrap runs this machine's Python, which may not have these packages.
     """
-    arms = [DOCKER_RUN, COMMAND_LINE, "docker, process", "docker, process, preloaded"]
-    await blocks(bench, Effort(rounds=effort.few, blocks=1), arms, cells=(PRELOADED,))
+    variants = [DOCKER_RUN, COMMAND_LINE, "docker, process", "docker, process, preloaded"]
+    await blocks(bench, Effort(rounds=effort.few, blocks=1), variants, cells=(PRELOADED,))
 
 
 async def together(bench, effort):
-    """Many blocks at once on one sandbox, and one on each of many sandboxes."""
+    """Measure many concurrent blocks in one sandbox, and one block in each of many sandboxes."""
     one = [COMMAND_LINE, LLM, "docker, process", "bubblewrap, process"]
     many = [COMMAND_LINE, "docker, session", "bubblewrap, session"]
-    for cell, arms, count, sandboxes in ((AT_ONCE, one, 50, 1), (MANY, many, 1, effort.sandboxes)):
-        for arm in arms:
-            # One kind at a time: 96 sandboxes of three kinds beside each other would measure the machine's memory.
-            keys = await bench.open(arm, sandboxes)
+    for cell, variants, count, sandboxes in ((AT_ONCE, one, 50, 1), (MANY, many, 1, effort.sandboxes)):
+        for variant in variants:
+            # One kind at a time: 96 sandboxes of three kinds together would measure the memory of the machine.
+            keys = await bench.open(variant, sandboxes)
             for number in range(effort.few + 1):
                 request = {"keys": keys, "count": count, "language": "python", "code": CODE[PYTHON]["python"]}
-                seconds = await bench.persist(cell, arm, "together", **request) if keys else None
+                seconds = await bench.persist(cell, variant, "together", **request) if keys else None
                 if seconds is not None and number:
-                    bench.seconds[cell][arm].append(seconds / (count * sandboxes))
-            await bench.close(arm, keys)
+                    bench.seconds[cell][variant].append(seconds / (count * sandboxes))
+            await bench.close(variant, keys)
 
 
 def golden_sessions(count):
-    """Recorded sessions with several blocks that print just what they print: (code, output) by block."""
+    """Return recorded sessions of several blocks whose output is only what they print: (code, output) for each block."""
     with gzip.open(DATA / "mint/golden.jsonl.gz", "rt", encoding="utf-8") as lines:
         rows = [json.loads(line)["steps"] for line in lines]
     fit = [
@@ -131,37 +131,37 @@ def golden_sessions(count):
 
 
 async def golden(bench, effort):
-    """Whole recorded sessions: ours in a live interpreter, AutoGen's by running the earlier blocks again."""
+    """Measure recorded sessions: ours in one interpreter, AutoGen's by running the earlier blocks again."""
     if not (DATA / "mint/golden.jsonl.gz").exists():
-        bench.miss(GOLDEN, "the recorded sessions are not here")
+        bench.miss(GOLDEN, "the recorded sessions are missing")
         return
-    arms = [COMMAND_LINE, "docker, session", "bubblewrap, session"]
-    keys = {arm: await bench.open(arm) for arm in arms}
+    variants = [COMMAND_LINE, "docker, session", "bubblewrap, session"]
+    keys = {variant: await bench.open(variant) for variant in variants}
     for steps in golden_sessions(effort.sessions):
-        for arm in bench.shuffled(arms):
-            seconds = await bench.attempt(arm, "probe", name="recorded session", key=keys[arm][0], steps=steps)
+        for variant in bench.shuffled(variants):
+            seconds = await bench.attempt(variant, "probe", name="recorded session", key=keys[variant][0], steps=steps)
             if seconds is not None:
-                bench.seconds[GOLDEN][arm].append(seconds)
-    for arm in arms:
-        await bench.close(arm, keys[arm])
+                bench.seconds[GOLDEN][variant].append(seconds)
+    for variant in variants:
+        await bench.close(variant, keys[variant])
 
 
 async def turns(bench, effort):
-    """Turns of agents with a scripted model: AutoGen's with its local executor, ours with ours."""
-    arms = [LOCAL, "docker, process", "docker, session", "bubblewrap, process", "bubblewrap, session"]
-    keys = {arm: await bench.open(arm) for arm in arms}
+    """Measure agent turns with a scripted model: AutoGen's agent with its local executor, ours with ours."""
+    variants = [LOCAL, "docker, process", "docker, session", "bubblewrap, process", "bubblewrap, session"]
+    keys = {variant: await bench.open(variant) for variant in variants}
     for number in range(effort.rounds + 1):
-        for arm in bench.shuffled(arms):
+        for variant in bench.shuffled(variants):
             for _ in range(2):
-                seconds = await bench.attempt(arm, "probe", name="agent turn", key=keys[arm][0])
+                seconds = await bench.attempt(variant, "probe", name="agent turn", key=keys[variant][0])
                 if seconds is not None and number:
-                    bench.seconds[TURN][arm].append(seconds)
-    for arm in arms:
-        await bench.close(arm, keys[arm])
+                    bench.seconds[TURN][variant].append(seconds)
+    for variant in variants:
+        await bench.close(variant, keys[variant])
 
 
 async def singles(bench, effort):
-    """What needs our own executors alone."""
+    """Measure what only concerns our executors."""
     for kind in KINDS:
         await bench.fact(f"{kind}, idle memory", "idle memory", kind=kind)
         await bench.fact(f"{kind}, idle memory of a session", "idle memory", kind=kind, mode="session")
@@ -174,11 +174,11 @@ async def singles(bench, effort):
     if DATA.exists():
         await bench.fact("extraction", "extraction", data=str(DATA), times=effort.few)
     else:
-        bench.miss("extraction", "the recorded answers are not here")
+        bench.miss("extraction", "the recorded answers are missing")
 
 
 def imports(bench, effort):
-    """How long the command line and the package take to come up."""
+    """Measure the start of the command line and the import of the package."""
     python = Path(sys.executable)
     commands = {
         HELP: [python.with_name("codeact"), "--help"],

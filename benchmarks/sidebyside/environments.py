@@ -1,4 +1,4 @@
-"""Each peer in an environment of its own, in its newest release; and the image that all of them run."""
+"""Creates an environment for each library, in its newest release, and the image that all of them run."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 WHERE = ROOT / ".bench"
 IMAGE = "autogen-codeact/bench"
 INSTALL_TIMEOUT_S = 600
-# Our image with what the peers need beside Python. A registry is not needed: wheels are brought along.
+# Our image with what the libraries need in addition. The build needs no registry: it copies wheels.
 RECIPE = f"""FROM {DEFAULT_IMAGE}
 COPY wheels /wheels
 RUN python3 -m pip install --quiet --no-index --find-links /wheels --break-system-packages --ignore-installed \\
@@ -34,12 +34,12 @@ IN_IMAGE = ("jupyter_kernel_gateway", "ipykernel", "jupyter_client")
 
 @dataclass(frozen=True)
 class Environment:
-    """Where arms run.
+    """A Python environment in which variants run.
 
     Args:
-        modules: Modules of arms.
-        requirements: What pip installs; nothing for this program's own environment.
-        shown: Package whose version is told.
+        modules: Modules of variants.
+        requirements: Packages for pip to install; none for this program's own environment.
+        shown: Package whose version is on the page.
     """
 
     modules: tuple
@@ -50,22 +50,22 @@ class Environment:
 ENVIRONMENTS = {
     "own": Environment(("floors", "ours")),
     "autogen": Environment(
-        ("peer_autogen",),
+        ("library_autogen",),
         ("autogen-agentchat", "autogen-ext[docker,docker-jupyter-executor]"),
         "autogen-ext",
     ),
-    "smolagents": Environment(("peer_smolagents",), ("smolagents[docker]",), "smolagents"),
-    "llm-sandbox": Environment(("peer_llm_sandbox",), ("llm-sandbox[docker]",), "llm-sandbox"),
+    "smolagents": Environment(("library_smolagents",), ("smolagents[docker]",), "smolagents"),
+    "llm-sandbox": Environment(("library_llm_sandbox",), ("llm-sandbox[docker]",), "llm-sandbox"),
 }
 PLOTS = ("matplotlib",)
 
 
 class Missing(Exception):
-    """Something can't be had here."""
+    """Something is not available on this machine."""
 
 
 def python_of(name, requirements):
-    """The interpreter of an environment, which is made where it is not there yet.
+    """Return the interpreter of an environment, which is created if it is missing.
 
     Raises:
         Missing: Its packages can't be installed.
@@ -85,13 +85,13 @@ def python_of(name, requirements):
 
 
 def version_of(python, package):
-    """The version of a package in an environment."""
+    """Return the version of a package in an environment."""
     code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
-    return _run("the version can't be told", [python, "-c", code]).strip()
+    return _run("the version is unknown", [python, "-c", code]).strip()
 
 
-def peers_image():
-    """The image of the peers, built where it is not there yet.
+def libraries_image():
+    """Return the image of the libraries, which is built if it is missing.
 
     Raises:
         Missing: It can't be built.
@@ -100,7 +100,7 @@ def peers_image():
     tag = f"{IMAGE}:{hashlib.sha256((RECIPE + base).encode()).hexdigest()[:12]}"
     if subprocess.run(["docker", "image", "inspect", tag], capture_output=True, check=False).returncode == 0:
         return tag
-    print("building the peers' image", file=sys.stderr)
+    print("building the libraries' image", file=sys.stderr)
     code = "import platform; print(platform.python_version())"
     version = _run(
         "no Python", ["docker", "run", "--rm", "--network=none", DEFAULT_IMAGE, "python3", "-c", code]
@@ -114,15 +114,15 @@ def peers_image():
     return tag
 
 
-def _run(complaint, command):
+def _run(problem, command):
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False, env=environment
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Missing(f"{complaint}: {type(error).__name__}") from error
+        raise Missing(f"{problem}: {type(error).__name__}") from error
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no word of why"]
-        raise Missing(f"{complaint}: {lines[-1]}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        raise Missing(f"{problem}: {lines[-1]}")
     return done.stdout

@@ -1,4 +1,4 @@
-"""Floors and limits: what the parts cost without an executor around them."""
+"""Lower bounds: what the parts cost without an executor."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 
-from .arm import TIMEOUT_S, Arm
+from .variant import TIMEOUT_S, Variant
 
 
-class InProcess(Arm):
-    """`exec` in this process: what Python itself costs."""
+class InProcess(Variant):
+    """`exec` in this process: the cost of Python alone."""
 
     languages = ("python",)
 
@@ -25,11 +25,11 @@ class InProcess(Arm):
         return out.getvalue()
 
 
-class Subprocess(Arm):
+class Subprocess(Variant):
     """A bare interpreter for each block, without a sandbox."""
 
     def command(self, language, code):
-        """What is started."""
+        """Return the command."""
         return [sys.executable if language == "python" else "sh", "-c", code]
 
     async def run(self, language, code):
@@ -48,8 +48,8 @@ class DockerRun(Subprocess):
         return ["docker", "run", "--rm", "--network=none", "--entrypoint", interpreter, DEFAULT_IMAGE, "-c", code]
 
 
-class RawEcho(Arm):
-    """The answer itself through `cat` in a container and back over its attached stream: as fast as an answer can be."""
+class RawEcho(Variant):
+    """The answer, sent to `cat` in a container and back over its attached stream: the fastest possible answer."""
 
     languages = ("echo",)
 
@@ -90,7 +90,7 @@ class RawEcho(Arm):
         self.client.close()
 
 
-ARMS = {
+VARIANTS = {
     "in-process exec (floor)": InProcess,
     "raw echo over an attached stream (limit)": RawEcho,
     "bare subprocess": Subprocess,

@@ -1,4 +1,4 @@
-"""The workers, and what they measured."""
+"""Starts the workers and collects what they measure."""
 
 import asyncio
 import json
@@ -10,17 +10,17 @@ import uuid
 from collections import defaultdict
 from pathlib import Path
 
-from .environments import ENVIRONMENTS, Missing, peers_image, python_of, version_of
+from .environments import ENVIRONMENTS, Missing, libraries_image, python_of, version_of
 
 REQUEST_TIMEOUT_S = 180
 TRIES = 3
-# What went on beside a block that broke should be over.
+# Seconds for other work to end after a block broke.
 SETTLE_S = 5
 LINE_LIMIT = 64 * 1024 * 1024
 
 
 class Failed(Exception):
-    """An arm gave a wrong answer or broke."""
+    """A variant gave a wrong answer or broke."""
 
 
 class Remote:
@@ -35,7 +35,7 @@ class Remote:
         self.environment = ENVIRONMENTS[name]
 
     async def start(self, image):
-        """Start it; says what arms it has."""
+        """Start it and return its variants."""
         python = await asyncio.to_thread(python_of, self.name, self.environment.requirements)
         self.version = version_of(python, self.environment.shown) if self.environment.shown else ""
         self.process = await asyncio.create_subprocess_exec(
@@ -47,13 +47,13 @@ class Remote:
             stderr=None if os.environ.get("BENCH_VERBOSE") else asyncio.subprocess.DEVNULL,
             limit=LINE_LIMIT,
         )
-        return await self.ask("arms")
+        return await self.request("variants")
 
-    async def ask(self, do, /, **arguments):
-        """Have something done.
+    async def request(self, do, /, **arguments):
+        """Send a request and return its result.
 
         Raises:
-            Failed: It went wrong.
+            Failed: The worker reported an error, ended, or did not answer in time.
         """
         self.process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
         try:
@@ -69,7 +69,7 @@ class Remote:
         return answer["ok"]
 
     async def stop(self):
-        """End it."""
+        """Stop it."""
         self.process.stdin.close()
         try:
             await asyncio.wait_for(self.process.wait(), REQUEST_TIMEOUT_S)
@@ -78,11 +78,11 @@ class Remote:
 
 
 class Bench:
-    """All arms, and the seconds they took by cell and arm.
+    """All variants, and their seconds by measurement (cell) and variant.
 
     Args:
-        quick: Whether only our own environment is there.
-        seed: Of the order in which arms take turns.
+        quick: Whether to use only this project's environment.
+        seed: Seed of the random order of variants.
     """
 
     def __init__(self, *, quick=False, seed=0):
@@ -97,15 +97,15 @@ class Bench:
 
     async def __aenter__(self):
         try:
-            image = "" if self.names == ["own"] else await asyncio.to_thread(peers_image)
+            image = "" if self.names == ["own"] else await asyncio.to_thread(libraries_image)
         except Missing as error:
             image = ""
-            self.miss("every peer in a container of this image", error)
+            self.miss("every other library in a container of this image", error)
         for name in self.names if image else ["own"]:
             try:
                 remote = Remote(name)
-                for arm, languages in (await remote.start(image)).items():
-                    self.where[arm], self.languages[arm] = remote, languages
+                for variant, languages in (await remote.start(image)).items():
+                    self.where[variant], self.languages[variant] = remote, languages
                 self.remotes[name] = remote
             except (Missing, Failed) as error:
                 self.miss(name, error)
@@ -115,103 +115,103 @@ class Bench:
         await asyncio.gather(*(remote.stop() for remote in self.remotes.values()))
 
     def miss(self, name, reason):
-        """Note that something has no figures."""
-        self.absent[name] = without_places(str(reason))
-        print(f"no time for {name}: {reason}", file=sys.stderr)
+        """Record that something could not be measured."""
+        self.absent[name] = without_local_paths(str(reason))
+        print(f"not measured: {name}: {reason}", file=sys.stderr)
 
     @property
     def versions(self):
-        """Of the peers."""
+        """Return the versions of the other libraries."""
         return {remote.environment.shown: remote.version for remote in self.remotes.values() if remote.version}
 
-    def shuffled(self, arms):
-        """Those that are still in the race, in a new order."""
-        order = [arm for arm in arms if arm in self.where and arm not in self.absent]
+    def shuffled(self, variants):
+        """Return the variants that have not failed, in a new random order."""
+        order = [variant for variant in variants if variant in self.where and variant not in self.absent]
         self.chance.shuffle(order)
         return order
 
-    async def open(self, arm, count=1, cell=None, at_once=8):
-        """Start lives of an arm; their keys, or None where it failed."""
+    async def open(self, variant, count=1, cell=None, at_once=8):
+        """Start a variant `count` times and return the keys, or None if it failed."""
         keys = [uuid.uuid4().hex for _ in range(count)]
-        request = {"arm": arm, "keys": keys, "at_once": at_once}
-        if not await self.comes_up(arm, request, seconds := []):
+        request = {"variant": variant, "keys": keys, "at_once": at_once}
+        if not await self.start(variant, request, seconds := []):
             return None
         if cell:
-            self.seconds[cell][arm] += seconds
+            self.seconds[cell][variant] += seconds
         return keys
 
-    async def comes_up(self, arm, request, seconds):
-        """Start an arm, some peers' at the third try: the time of those that failed counts neither for them nor against them."""
+    async def start(self, variant, request, seconds):
+        """Start a variant, in up to three attempts; failed attempts are counted and not timed."""
         for _ in range(TRIES - 1):
-            if arm in self.absent or arm not in self.where:
+            if variant in self.absent or variant not in self.where:
                 return False
             try:
-                seconds += await self.where[arm].ask("open", **request)
+                seconds += await self.where[variant].request("open", **request)
             except Failed as error:
                 if "WrongAnswer" in str(error):
                     break
-                self.failed_starts[arm] += 1
-                print(f"{arm} did not start: {error}", file=sys.stderr)
+                self.failed_starts[variant] += 1
+                print(f"{variant} did not start: {error}", file=sys.stderr)
             else:
                 return True
-        seconds += await self.attempt(arm, "open", **request) or []
-        return arm not in self.absent
+        seconds += await self.attempt(variant, "open", **request) or []
+        return variant not in self.absent
 
-    async def close(self, arm, keys, cell=None):
-        """End lives of an arm."""
-        if keys and (seconds := await self.attempt(arm, "close", keys=keys)) is not None and cell:
-            self.seconds[cell][arm] += seconds
+    async def close(self, variant, keys, cell=None):
+        """Stop started variants."""
+        if keys and (seconds := await self.attempt(variant, "close", keys=keys)) is not None and cell:
+            self.seconds[cell][variant] += seconds
 
-    async def attempt(self, arm, do, /, **arguments):
-        """Ask the arm's worker; an arm that fails is out of the race."""
-        if arm in self.absent or arm not in self.where:
+    async def attempt(self, variant, do, /, **arguments):
+        """Send a request to the variant's worker; a variant that fails is not measured any further."""
+        if variant in self.absent or variant not in self.where:
             return None
         try:
-            return await self.where[arm].ask(do, **arguments)
+            return await self.where[variant].request(do, **arguments)
         except Failed as error:
-            return self.drop(arm, error)
+            return self.drop(variant, error)
 
-    def drop(self, arm, reason):
-        """Take an arm out of the race, with all that it has."""
-        self.miss(arm, reason)
+    def drop(self, variant, reason):
+        """Discard a variant with all its figures."""
+        self.miss(variant, reason)
         for cells in self.seconds.values():
-            cells.pop(arm, None)
+            cells.pop(variant, None)
 
-    async def persist(self, cell, arm, do, /, **arguments):
-        """Ask for what may break by itself: it is tried again, and an arm that breaks each time has no time in this cell.
+    async def persist(self, cell, variant, do, /, **arguments):
+        """Send a request that may fail sporadically: it is repeated, and a variant that fails each time has no time in this cell.
 
-        The Docker SDK, which the peers call from many threads, at times closes a connection that is in use.
+        The Docker SDK, which the libraries call from many threads, sometimes closes a connection that is in use.
         """
         for _ in range(TRIES):
-            if arm in self.absent or arm not in self.where or f"{arm}, {cell}" in self.absent:
+            if variant in self.absent or variant not in self.where or f"{variant}, {cell}" in self.absent:
                 return None
             try:
-                return await self.where[arm].ask(do, **arguments)
+                return await self.where[variant].request(do, **arguments)
             except Failed as error:
                 if "WrongAnswer" in str(error):
-                    return self.drop(arm, error)
-                self.failed_rounds[arm] += 1
-                print(f"{arm} broke: {error}", file=sys.stderr)
+                    return self.drop(variant, error)
+                self.failed_rounds[variant] += 1
+                print(f"{variant} broke: {error}", file=sys.stderr)
                 reason = error
                 await asyncio.sleep(SETTLE_S)
-        self.seconds[cell].pop(arm, None)
-        self.miss(f"{arm}, {cell}", reason)
+        self.seconds[cell].pop(variant, None)
+        self.miss(f"{variant}, {cell}", reason)
         return None
 
-    async def run(self, cell, arm, *, key, language, code, times, expect="42\n"):
-        """Run a block on a living arm."""
-        seconds = await self.attempt(arm, "run", key=key, language=language, code=code, times=times, expect=expect)
+    async def run(self, cell, variant, *, key, language, code, times, expect="42\n"):
+        """Run a block on a started variant."""
+        seconds = await self.attempt(variant, "run", key=key, language=language, code=code, times=times, expect=expect)
         if seconds is not None:
-            self.seconds[cell][arm] += seconds
+            self.seconds[cell][variant] += seconds
 
     async def fact(self, name, probe, **arguments):
-        """Have our own worker measure something; None and a reason where it can't."""
+        """Measure something with this project's worker; record the reason if that fails."""
         try:
-            self.facts[name] = await self.remotes["own"].ask("probe", name=probe, **arguments)
+            self.facts[name] = await self.remotes["own"].request("probe", name=probe, **arguments)
         except Failed as error:
             self.miss(name, error)
 
 
-def without_places(reason):
-    """A reason without addresses and paths of this machine."""
+def without_local_paths(reason):
+    """Return a reason without addresses and paths of this machine."""
     return re.sub(r"\S*(://|/\w+/)\S*", "…", reason)[:200]

@@ -1,4 +1,4 @@
-"""Our executors in each of their ways."""
+"""Our executors with different options."""
 
 import os
 
@@ -15,7 +15,7 @@ from .autogen_executor import Executor, turn
 
 PRELOAD = ["pandas", "matplotlib.pyplot"]
 MAKERS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
-# The peers' containers may use every processor. By default ours may use one, and many blocks at once would wait for it.
+# The libraries' containers may use every processor. By default ours may use one, and many blocks at once would wait for it.
 ALL_CPUS = os.cpu_count() or 1
 RAISED = {"mode": "session", "limits": Limits(memory="3g", output=64 * 1024 * 1024, cpus=ALL_CPUS)}
 
@@ -45,21 +45,21 @@ class Pooled(Executor):
 
 
 class Wrong(Executor):
-    """Answers what nobody asked: for the harness's own test."""
+    """Gives a wrong answer, for the test of the harness."""
 
     async def run(self, language, code):
         return "41\n"
 
 
-def _arm(kind, make=Executor, **options):
+def _variant(kind, make=Executor, **options):
     options = {"limits": Limits(cpus=ALL_CPUS), **options}
     if make is Pooled:
         return lambda: Pooled(sandbox=kind, **options)
     return lambda: make(lambda folder: MAKERS[kind](work_dir=folder, **options))
 
 
-ARMS = {
-    f"{kind}, {name}": _arm(kind, **options)
+VARIANTS = {
+    f"{kind}, {name}": _variant(kind, **options)
     for kind in MAKERS
     for name, options in {
         "process": {},
@@ -75,9 +75,9 @@ ARMS = {
 }
 
 
-async def agent_turn(arm):
-    """Seconds of a turn of our agent with an open arm."""
-    return await turn(CodeExecutorAgent, arm.executor)
+async def agent_turn(variant):
+    """Return the seconds of a turn of our agent with a started variant."""
+    return await turn(CodeExecutorAgent, variant.executor)
 
 
 PROBES = {

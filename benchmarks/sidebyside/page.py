@@ -13,19 +13,19 @@ MORE = [c.PRELOADED, c.AT_ONCE, c.MANY, c.GOLDEN, c.TURN]
 
 
 def duration(seconds):
-    """As people write it."""
+    """Format a duration."""
     if seconds < 1e-3:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
 
 
 def number(value):
-    """Three digits, never with an exponent."""
+    """Format a number with three digits, never with an exponent."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def targets_table(seconds, facts):
-    """Each target, the figure, and whether it is reached."""
+    """Return the table of targets, with figures and whether they are reached."""
     lines = ["| cell | ours | against | target | measured (95 %) | medians | |", "|---" * 7 + "|"]
     for target in TARGETS:
         found = judge(target, seconds, facts)
@@ -47,8 +47,8 @@ def targets_table(seconds, facts):
     return "\n".join(lines)
 
 
-def arms_table(seconds, names, cells):
-    """Rows of arms, columns of cells: the median, and how many times as fast as AutoGen's executor."""
+def variants_table(seconds, names, cells):
+    """Return a table of variants and cells: the median, and how many times as fast as AutoGen's executor."""
     lines = ["| p50 | " + " | ".join(cells) + " |", "|---" * (len(cells) + 1) + "|"]
     for name in names:
         shown = []
@@ -68,7 +68,7 @@ def arms_table(seconds, names, cells):
 
 
 def sentence(lines):
-    """From where to where each line goes."""
+    """Describe the first and last point of each line."""
     parts = []
     for name, points in lines.items():
         if points:
@@ -79,7 +79,7 @@ def sentence(lines):
 
 
 def plots(curves):
-    """The plots with a sentence each."""
+    """Return the plots with a sentence each."""
     return "\n\n".join(
         f"### {CURVES[name][0][0].upper()}{CURVES[name][0][1:]}\n\n![{CURVES[name][1]}](benchmarks/{name}.svg)\n\n"
         f"{CURVES[name][1][0].upper()}{CURVES[name][1][1:]}: {sentence(lines)}"
@@ -89,7 +89,7 @@ def plots(curves):
 
 
 def more_facts(facts):
-    """What has no ratio."""
+    """Return the figures without a ratio."""
     lines = []
     if idle := facts.get(c.PRELOADED_MEMORY):
         lines.append(f"- Idle in Docker with numpy and pandas preloaded: {idle['sandbox'] / 1e6:.1f} MB.")
@@ -99,26 +99,28 @@ def more_facts(facts):
     ]
     if idle := facts.get("docker, idle memory"):
         lines.append(
-            f"- The engine's shim beside each idle container, which no executor can do without: {idle['shim'] / 1e6:.1f} MB."
+            f"- The engine's shim process for each idle container, needed by every Docker executor: {idle['shim'] / 1e6:.1f} MB."
         )
     if found := facts.get("extraction"):
         lines.append(
-            f"- Extraction: {found['bytes'] / 1e6:.1f} MB of recorded answers; of {found['of']} with one known block, just that "
-            f"block was found in {found['right']}."
+            f"- Extraction: {found['bytes'] / 1e6:.1f} MB of recorded answers; in {found['right']} of {found['of']} answers with "
+            "one known block, exactly that block was found."
         )
     return "\n".join(lines)
 
 
 def page(figures, profile):
-    """The whole page.
+    """Return the whole page.
 
     Args:
-        figures: What `compare.py` has measured.
-        profile: Text about the targets that are missed, by hand.
+        figures: The figures that `compare.py` has measured.
+        profile: Text about where the time goes, written by hand.
     """
     seconds, facts = figures["seconds"], figures["facts"]
-    names = [*c.FLOORS, *c.PEERS, *c.OURS, "docker, process, preloaded", *c.POOLED]
-    absent = "\n".join(f"- {name}: {reason}" for name, reason in figures["absent"].items()) or "Nothing: every arm ran."
+    names = [*c.FLOORS, *c.LIBRARIES, *c.OURS, "docker, process, preloaded", *c.POOLED]
+    absent = (
+        "\n".join(f"- {name}: {reason}" for name, reason in figures["absent"].items()) or "Nothing: every variant ran."
+    )
     failed = "".join(
         f"\n{name} failed to start {count} times; these starts are not in its figures.\n"
         for name, count in figures.get("failed_starts", {}).items()
@@ -130,13 +132,15 @@ def page(figures, profile):
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
     return f"""# Benchmarks
 
-Written by `make bench`: everything side by side in one run, on one machine ({figures["machine"]}; {versions}).
-Each peer runs in an environment of its own in its newest release, all with our image, to which a Jupyter gateway is added.
-They run with the limits that their users get, which are none; ours with ours, but for the processors: all may use all of them.
-Arms take turns in an order that is new in each round, after a round that does not count. An arm that gives a wrong answer has no
-time.
-Ratios are of medians, with the 95 % interval of a bootstrap. `make bench-quick` takes less than a minute and says what got slower
-than in `benchmarks/last.json`.
+`make bench` writes this page. All variants were measured in one run on one machine ({figures["machine"]}; {versions}).
+
+- Each of the other libraries runs in its own environment, in its newest release, with the sandbox image of this project plus a
+  Jupyter gateway. It runs with its own default limits, which are none. The executors of this project run with their default
+  limits, except for processors: all variants may use all of them.
+- In each round the variants are measured in a new random order; the first round is not counted. A variant that gives a wrong
+  answer has no time.
+- Ratios are ratios of medians, with the 95 % confidence interval of a bootstrap.
+- `make bench-quick` takes less than a minute and reports what got slower than in `benchmarks/last.json`.
 {note}
 ## Targets
 
@@ -144,18 +148,18 @@ than in `benchmarks/last.json`.
 
 {profile}
 
-## All arms
+## All variants
 
-{arms_table(seconds, names, CELLS)}
+{variants_table(seconds, names, CELLS)}
 
-In brackets: how many times as fast as autogen-ext's Docker command line. The echo's "block" is the answer itself, sent through
-`cat` and back. "From the pool" takes a sandbox that a `SandboxPool` has started before; filling the pool is not in the time.
+In brackets: how many times as fast as autogen-ext's Docker command line. For the echo, a "block" is the answer itself, sent to
+`cat` and back. "From the pool" uses a sandbox that a `SandboxPool` has already started; the time to fill it is not included.
 
-{arms_table(seconds, names, MORE)}
+{variants_table(seconds, names, MORE)}
 
-Blocks and sessions at once: wall time by block. A recorded session: all its blocks; AutoGen's executor has no state, so each
-block is run after all those before it. Agent turn: a scripted model writes a block, it runs, the model reflects; in brackets
-beside AutoGen's agent with its local executor, which has no sandbox.
+Blocks and sessions at once: wall-clock time for each block. Recorded session: all its blocks; AutoGen's executor keeps no state,
+so there each block runs together with all blocks before it. Agent turn: a scripted model writes a block, the block runs, the
+model reflects; in brackets compared with AutoGen's agent and its local executor, which has no sandbox.
 
 {more_facts(facts)}
 
@@ -170,26 +174,26 @@ beside AutoGen's agent with its local executor, which has no sandbox.
 
 
 def readme_table(figures):
-    """The short table of the README: medians of ours and of the peers."""
+    """Return the short table of the README: medians of our executors and of the other libraries."""
     seconds = figures["seconds"]
 
     def row(name, cell, ours):
         shown = [
-            duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(arm)) else "-"
-            for arm in (ours, *c.SLOW)
+            duration(statistics.median(values)) if (values := seconds.get(cell, {}).get(variant)) else "-"
+            for variant in (ours, *c.SLOW)
         ]
         return f"| {name} | **{shown[0]}** | " + " | ".join(shown[1:]) + " |"
 
     rows = [
-        row("a Python block in a new process", c.PYTHON, "docker, process"),
-        row("a Python block in a session, checkpointed", c.PYTHON, "docker, session"),
-        row("the same without a checkpoint", c.PYTHON, "docker, session, no checkpoint"),
+        row("a Python block in a new process (process mode)", c.PYTHON, "docker, process"),
+        row("a Python block in a session, with a checkpoint", c.PYTHON, "docker, session"),
+        row("a Python block in a session, without a checkpoint", c.PYTHON, "docker, session, no checkpoint"),
         row("a shell block", c.SHELL, "docker, process"),
-        row("create → first result", c.START, "docker, process"),
-        row("the same from a `SandboxPool`", c.START, "docker, process, from the pool"),
-        row("the same with bubblewrap", c.START, "bubblewrap, process"),
-        row("stop", c.STOP, "docker, process"),
-        row("50 blocks at once, each", c.AT_ONCE, "docker, process"),
+        row("start a sandbox and run a first block", c.START, "docker, process"),
+        row("the same, from a `SandboxPool`", c.START, "docker, process, from the pool"),
+        row("the same, with bubblewrap", c.START, "bubblewrap, process"),
+        row("stop a sandbox", c.STOP, "docker, process"),
+        row("each of 50 blocks at once", c.AT_ONCE, "docker, process"),
     ]
     head = " | ".join(["p50", "**autogen-codeact**", *c.SLOW])
     return "\n".join(
@@ -198,13 +202,14 @@ def readme_table(figures):
             "|---" * (2 + len(c.SLOW)) + "|",
             *rows,
             "",
-            f"Measured in one run on one machine ({figures['machine']}) with `make bench`; your figures will differ, the ratios",
-            "less so. All arms, targets, intervals and how cost grows: [benchmarks](docs/benchmarks.md).",
+            f"Medians, measured with `make bench` in one run on one machine ({figures['machine']}). Times differ",
+            "between machines; ratios differ less. [Benchmarks](docs/benchmarks.md) has all variants, targets, confidence",
+            "intervals and growth of cost.",
             *(["", f"**{figures['note']}**"] if figures["note"] else []),
         ]
     )
 
 
 def machine():
-    """What it ran on."""
+    """Describe the machine."""
     return f"{os.cpu_count()} processors, {platform.system()} {platform.machine()}, Python {platform.python_version()}"

@@ -20,7 +20,7 @@ LOG = {"sessions": 2, "output": 10, "files": 10}
 
 
 def draw(name, label, title, lines, folder):
-    """One plot: medians, and the quartiles as a band."""
+    """Draw one plot: medians, and the quartiles as a band."""
     figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
     for line, points in lines.items():
         if not points:

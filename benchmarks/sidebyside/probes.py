@@ -1,4 +1,4 @@
-"""Figures of ours that need more than a block: memory, host tools, recovery, much output, extraction, recorded sessions."""
+"""Measurements of our executors other than blocks: memory, host tools, recovery, output, extraction, recorded sessions."""
 
 import asyncio
 import gzip
@@ -16,7 +16,7 @@ from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, DockerCommandLineCodeExecutor, ToolLimits
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
-from .arm import WrongAnswer
+from .variant import WrongAnswer
 
 MAKERS = {"docker": DockerCommandLineCodeExecutor, "bubblewrap": BubblewrapCommandLineCodeExecutor}
 MUCH = 100_000_000
@@ -29,7 +29,7 @@ async def _run(executor, code):
 
 
 async def idle_memory(kind, mode="process", preload=()):
-    """Bytes that a sandbox holds when it has run a block and idles, and the engine's shim beside it."""
+    """Return the memory of an idle sandbox that has run a block, and of the engine's shim for it, in bytes."""
     before = _descendants()
     async with MAKERS[kind](preload=list(preload), mode=mode) as executor:
         await _run(executor, "print(6 * 7)")
@@ -47,7 +47,7 @@ def _container_memory(name):
     finally:
         client.close()
     stats = memory.get("stats", {})
-    # As `docker stats` has it: what the kernel could drop at any time is not held.
+    # As in `docker stats`: memory that the kernel can drop at any time does not count.
     cache = stats.get("total_inactive_file", stats.get("inactive_file", 0))
     shims = [pid for pid in _pids() if b"shim" in _cmdline(pid) and ident.encode() in _cmdline(pid)]
     return {"sandbox": memory["usage"] - cache, "shim": sum(_pss(pid) for pid in shims)}
@@ -92,7 +92,7 @@ def ping() -> None:
 
 
 async def null_tool_call(kind):
-    """Seconds of each of many calls to a tool that does nothing, measured by the code that calls."""
+    """Return the seconds of each of many calls to a tool that does nothing, measured by the calling code."""
     code = (
         "import json, time\nseconds = []\n"
         f"for _ in range({CALLS}):\n    began = time.perf_counter()\n    ping()\n"
@@ -106,7 +106,7 @@ async def null_tool_call(kind):
 
 
 async def recovery(kind, times):
-    """Seconds from the deadline of an endless block to the result of the next one, which sees the state from before."""
+    """Return the seconds from the deadline of an endless block to the result of the next block, which uses earlier variables."""
     seconds = []
     async with MAKERS[kind](mode="session", timeout=DEADLINE_S) as executor:
         await _run(executor, "x = 41")
@@ -121,7 +121,7 @@ async def recovery(kind, times):
 
 
 async def much_output(kind, times):
-    """100 MB of output: seconds with us, seconds of `cat` to a pipe, and by how much our peak memory grew."""
+    """Measure 100 MB of output: seconds in a sandbox, seconds of `cat` to a pipe, and growth of our peak memory."""
     code = f"import os\ndata = b'x' * 999 + b'\\n'\nfor _ in range({MUCH} // 100_000):\n    os.write(1, data * 100)"
     ours, cat = [], []
     with tempfile.NamedTemporaryFile() as file:
@@ -129,7 +129,7 @@ async def much_output(kind, times):
         file.flush()
         async with MAKERS[kind](mode="session") as executor:
             await _run(executor, "print(1)")
-            before = _peak(anew=True)
+            before = _peak(reset=True)
             for _ in range(times):
                 cat.append(await asyncio.to_thread(_cat, file.name))
                 began = time.perf_counter()
@@ -151,15 +151,15 @@ def _cat(name):
     return time.perf_counter() - began
 
 
-def _peak(*, anew=False):
-    if anew:
+def _peak(*, reset=False):
+    if reset:
         Path("/proc/self/clear_refs").write_text("5")
     (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmHWM")]
     return int(line.split()[1]) * 1024
 
 
 async def extraction(data, times):
-    """Bytes of recorded model text, seconds for all of it, and on how many of the answers it found just the code."""
+    """Return the bytes of recorded model text, the seconds for all of it, and in how many answers exactly the code was found."""
     answers = [answer for row in _rows(Path(data) / "tora/answers.jsonl.gz") for answer in row["code"]]
     texts = answers + [row["content"] for row in _rows(Path(data) / "autogen-notebooks/messages.jsonl.gz")]
     for row in _rows(Path(data) / "mint/sessions.jsonl.gz"):
@@ -184,23 +184,23 @@ def _rows(path):
         return [json.loads(line) for line in lines]
 
 
-async def recorded_session(arm, steps):
-    """A whole session in a live interpreter, which is as new at its beginning."""
-    if arm.executor.mode == "session":
-        await (arm.executor.rollback() if hasattr(arm, "pristine") else arm.executor.checkpoint())
-        arm.pristine = True
+async def recorded_session(variant, steps):
+    """Run a recorded session in one interpreter that is rolled back to its initial state first."""
+    if variant.executor.mode == "session":
+        await (variant.executor.rollback() if hasattr(variant, "pristine") else variant.executor.checkpoint())
+        variant.pristine = True
     for code, expect in steps:
-        output = await arm.run("python", code)
+        output = await variant.run("python", code)
         if output.rstrip("\n") != expect:
             raise WrongAnswer(f"{output[-200:]!r} instead of {expect!r}")
 
 
-async def fill_folder(arm, count):
-    """Make small files in `work_dir`, and one block that sends them in."""
+async def fill_folder(variant, count):
+    """Create small files in `work_dir`, and run one block so that they are sent."""
     for number in range(count):
-        path = Path(arm.folder.name) / f"d{number // 100}" / f"f{number}.txt"
+        path = Path(variant.folder.name) / f"d{number // 100}" / f"f{number}.txt"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"file {number}\n")
-    answer = await arm.run("python", "import os\nprint(sum(len(files) for _, _, files in os.walk('.')) > 0)")
+    answer = await variant.run("python", "import os\nprint(sum(len(files) for _, _, files in os.walk('.')) > 0)")
     if answer != "True\n":
         raise WrongAnswer(answer)

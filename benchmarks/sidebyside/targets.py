@@ -1,4 +1,4 @@
-"""The figures that are to be reached, and whether they are: ratios of medians with a bootstrap's 95 % interval."""
+"""The targets and whether they are reached: ratios of medians with the 95 % confidence interval of a bootstrap."""
 
 import random
 import statistics
@@ -11,14 +11,14 @@ BOOTSTRAPS = 2000
 
 @dataclass(frozen=True)
 class Target:
-    """One line of the table.
+    """One row of the table.
 
     Args:
         cell: What is measured.
-        ours: Which of our arms.
+        ours: Which of our variants.
         base: What it is measured against, or None for an absolute figure.
-        least: The base takes at least so many times as long.
-        most: We take at most so many times as long, or without a base so much, in `unit`.
+        least: The base takes at least this many times as long.
+        most: We take at most this many times as long, or without a base at most this value, in `unit`.
         unit: "ms", "MB", "MB/s" or "s".
         key: Cell in the figures; the same as `cell` by default.
     """
@@ -33,14 +33,14 @@ class Target:
 
     @property
     def wanted(self):
-        """The target in words."""
+        """The target as text."""
         if self.base is None:
             return f"≤ {self.most:g} {self.unit}" if self.least is None else f"≥ {self.least:g} {self.unit}"
         return f"≥ {self.least:g}× faster" if self.least is not None else f"≤ {self.most:g}× as long"
 
 
-def _both(kinds_of_peer, **rest):
-    return [Target(base=peer, **rest) for peer in kinds_of_peer]
+def _both(libraries, **rest):
+    return [Target(base=library, **rest) for library in libraries]
 
 
 DOCKER = "docker, process"
@@ -90,7 +90,7 @@ TARGETS = [
 
 
 def _facts(target, key, facts):
-    """Of what was measured by itself: a function for each kind of figure."""
+    """Return the samples of a fact, which is measured without variants."""
     mine = facts.get(f"{target.ours}, {key}")
     much = facts.get(f"{target.ours}, much output")
     text = facts.get("extraction")
@@ -105,7 +105,7 @@ def _facts(target, key, facts):
 
 
 def samples(target, seconds, facts):
-    """Figures of ours, and of the base; empty where there are none."""
+    """Return the samples of ours and of the base; empty if there are none."""
     key = target.key or target.cell
     if found := _facts(target, key, facts):
         return found()
@@ -119,7 +119,7 @@ def samples(target, seconds, facts):
 
 
 def interval(values, base, middle=statistics.median, seed=0):
-    """The ratio of base to values, or the middle of the values where there is no base; and its 95 % interval."""
+    """Return the ratio of base to values, or without a base the middle of the values, with its 95 % interval."""
     chance = random.Random(seed)
 
     def drawn():
@@ -132,7 +132,7 @@ def interval(values, base, middle=statistics.median, seed=0):
 
 
 def judge(target, seconds, facts):
-    """The figure with its interval and whether it reaches the target; None where it could not be measured."""
+    """Return the figure with its interval and whether it reaches the target; None if it was not measured."""
     ours, base = samples(target, seconds, facts)
     if not ours or (target.base is not None and not base):
         return None

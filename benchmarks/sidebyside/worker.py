@@ -1,4 +1,4 @@
-"""Holds the arms of one environment in a process of their own: requests in, figures out, one JSON object a line.
+"""Runs the variants of one environment in a separate process: requests in, figures out, one JSON object for each line.
 
 python -m sidebyside.worker MODULE [MODULE …]
 """
@@ -13,44 +13,44 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from .arm import WrongAnswer
+from .variant import WrongAnswer
 
 ANSWER = "42\n"
 FIRST = {"python": "print(6 * 7)", "sh": "echo $((6 * 7))", "echo": ANSWER}
-# Libraries that block in threads would else be measured by the size of asyncio's own pool.
+# With asyncio's own pool, its size would limit libraries that block in threads.
 THREADS = 64
 
 
 class Worker:
-    """Arms by key.
+    """Variants by key.
 
     Args:
-        modules: Names of the modules that have them.
+        modules: Names of the modules that contain them.
     """
 
     def __init__(self, modules):
-        self.kinds, self.probes, self.alive = {}, {}, {}
+        self.kinds, self.probes, self.running = {}, {}, {}
         for name in modules:
             module = importlib.import_module(f"{__package__}.{name}")
-            self.kinds |= module.ARMS
+            self.kinds |= module.VARIANTS
             self.probes |= getattr(module, "PROBES", {})
 
-    async def arms(self):
-        """What there is, and what it runs."""
+    async def variants(self):
+        """Return the names of the variants with their languages."""
         return {name: list(make().languages) for name, make in self.kinds.items()}
 
-    async def open(self, arm, keys, at_once=8):
-        """Start arms; seconds to the first result of each."""
-        turns = asyncio.Semaphore(at_once)
+    async def open(self, variant, keys, at_once=8):
+        """Start variants and return the seconds to the first result of each."""
+        slots = asyncio.Semaphore(at_once)
 
         async def one(key):
-            async with turns:
-                made = self.kinds[arm]()
+            async with slots:
+                made = self.kinds[variant]()
                 await made.prepare()
                 try:
                     began = time.perf_counter()
                     await made.start()
-                    self.alive[key] = made
+                    self.running[key] = made
                     language = made.languages[0]
                     check(await made.run(language, FIRST[language]), ANSWER)
                 except BaseException:
@@ -61,62 +61,62 @@ class Worker:
         found = await asyncio.gather(*(one(key) for key in keys), return_exceptions=True)
         errors = [result for result in found if isinstance(result, BaseException)]
         if errors:
-            await self.close([key for key in keys if key in self.alive])
+            await self.close([key for key in keys if key in self.running])
             raise errors[0]
         return found
 
-    async def drop(self, key, arm):
-        """End what did not come up."""
-        self.alive.pop(key, None)
+    async def drop(self, key, variant):
+        """Stop a variant that did not start."""
+        self.running.pop(key, None)
         with suppress(Exception):
-            await arm.stop()
+            await variant.stop()
         with suppress(Exception):
-            await arm.clear()
+            await variant.clear()
 
     async def run(self, key, language, code, times, expect=ANSWER):
-        """Run a block several times; the seconds of each."""
-        arm, seconds = self.alive[key], []
+        """Run a block several times and return the seconds of each."""
+        variant, seconds = self.running[key], []
         for _ in range(times):
             began = time.perf_counter()
-            answer = await arm.run(language, code)
+            answer = await variant.run(language, code)
             seconds.append(time.perf_counter() - began)
             if expect is not None:
                 check(answer, expect)
         return seconds
 
     async def together(self, keys, count, language, code):
-        """Run `count` blocks at once on each arm; the seconds until all are done."""
+        """Run `count` blocks concurrently on each variant and return the seconds until all have ended."""
 
         async def one(key):
-            check(await self.alive[key].run_beside(language, code), ANSWER)
+            check(await self.running[key].run_concurrently(language, code), ANSWER)
 
         began = time.perf_counter()
         await asyncio.gather(*(one(key) for key in keys for _ in range(count)))
         return time.perf_counter() - began
 
     async def close(self, keys):
-        """Stop arms; the seconds that each one's stop took."""
+        """Stop variants and return the seconds of each stop."""
 
         async def one(key):
-            arm = self.alive.pop(key)
+            variant = self.running.pop(key)
             began = time.perf_counter()
             try:
-                await arm.stop()
+                await variant.stop()
                 return time.perf_counter() - began
             finally:
-                await arm.clear()
+                await variant.clear()
 
         return await asyncio.gather(*(one(key) for key in keys))
 
     async def probe(self, name, key=None, **arguments):
-        """Measure something else; the probe's own result, or the seconds it took."""
+        """Run a probe and return its result, or its seconds if it has none."""
         began = time.perf_counter()
         probe = self.probes[name]
-        found = await (probe(**arguments) if key is None else probe(self.alive[key], **arguments))
+        found = await (probe(**arguments) if key is None else probe(self.running[key], **arguments))
         return time.perf_counter() - began if found is None else found
 
     async def answer(self, request):
-        """Do what is asked."""
+        """Process a request and return the answer."""
         try:
             return {"ok": await getattr(self, request.pop("do"))(**request)}
         except Exception as error:  # noqa: BLE001 - the harness decides
@@ -125,13 +125,17 @@ class Worker:
 
 
 def check(answer, expect):
-    """See that an answer is right."""
+    """Check an answer.
+
+    Raises:
+        WrongAnswer: It is not the expected one.
+    """
     if answer.rstrip("\n") != expect.rstrip("\n"):
         raise WrongAnswer(f"{answer[-200:]!r} instead of {expect[-200:]!r}")
 
 
 async def main():
-    """Serve until standard input ends; what libraries print goes to standard error."""
+    """Process requests until standard input ends; output of the libraries goes to standard error."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)

@@ -1,31 +1,29 @@
-"""A tool that fetches web pages on the host for code in the sandbox, within the limits of a list of hosts."""
+"""A tool that fetches web pages on the host for code in the sandbox, from an allow-list of hosts."""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import re
 import ssl
-from collections.abc import Sequence
-from email.message import Message
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-import h11
+import httpx
 from autogen_core import CancellationToken, Component
 from autogen_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from autogen_codeact.sandbox.egress.hostnames import is_address, normalise, shown, to_ascii, with_port
-from autogen_codeact.sandbox.egress.outside import Outside, Resolver, Streams, resolve_by_system
+from autogen_codeact.sandbox.egress.connector import CONNECT_TIMEOUT_S, Connector, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.hosts import normalise, quoted
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 
-MOST_REDIRECTS = 5
-PIECE = 64 * 1024
+MAX_REDIRECTS = 5
+MAX_REASON = 200
 _PORTS = {"http": 80, "https": 443}
-_KEPT = "/%:=&?~#+!$,;'@()*[]"
-_REDIRECTS = (301, 302, 303, 307, 308)
-_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_HEADERS = {"User-Agent": "autogen-codeact", "Accept-Encoding": "identity", "Connection": "close"}
+_NOT_IN_URLS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class FetchUrlArguments(BaseModel):
@@ -49,13 +47,13 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
     every address must be public or in the network behind `in`, and every redirect is checked like the first URL.
 
     Args:
-        allow_domains: Hosts that may be asked, such as "api.example.com" or "*.example.org:443".
+        allow_domains: Hosts that may be reached, such as "api.example.com" or "*.example.org:443".
         max_bytes: Bytes that a page may have. Default 1 MiB.
         timeout: Seconds that it may take, redirects included. Default 30.
         resolve: Finds the addresses of names; the config does not keep it.
 
     Raises:
-        ValueError: An argument can't be right; the message says which.
+        ValueError: An argument is invalid; the message says which.
     """
 
     component_config_schema = FetchUrlToolConfig
@@ -69,14 +67,14 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
         timeout: float = 30,
         resolve: Resolver = resolve_by_system,
     ) -> None:
-        self._outside = Outside(Policy(allow_domains), resolve)
+        self._connector = Connector(Policy(allow_domains), resolve)
         self._config = FetchUrlToolConfig(allow_domains=list(allow_domains), max_bytes=max_bytes, timeout=timeout)
         hosts = ", ".join(allow_domains)
         super().__init__(
             FetchUrlArguments,
             str,
             "fetch_url",
-            f"Fetch a page and return its text. Only these hosts can be asked: {hosts}.",
+            f"Fetch a page and return its text. Only these hosts can be reached: {hosts}.",
         )
 
     async def run(self, args: FetchUrlArguments, cancellation_token: CancellationToken) -> str:
@@ -84,14 +82,14 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
 
         Args:
             args: Its URL.
-            cancellation_token: Cancelling it hangs up.
+            cancellation_token: Cancels the request.
 
         Returns:
             Its text.
 
         Raises:
             PermissionError: It, or where it redirects to, is not on the list.
-            ConnectionError: It can't be had.
+            ConnectionError: It can't be fetched.
             TimeoutError: It took too long.
             ValueError: The URL is malformed, or the page is larger than it may be.
         """
@@ -100,65 +98,69 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
         return await fetching
 
     async def _fetch(self, url: str) -> str:
+        if _NOT_IN_URLS.search(url):
+            raise ValueError(f"{quoted(url)} is not a URL: it has a space, a backslash or a control character in it")
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"{quoted(url)} is not a URL: {error}") from None
         seconds = self._config.timeout
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(url)
+                return await self._follow(parsed)
         except Refused as refusal:
             kind = PermissionError if refusal.status == 403 else ConnectionError
             raise kind(str(refusal)) from None
         except TimeoutError:
-            raise TimeoutError(f"{shown(url)} was not fetched within {seconds:g} s") from None
-        except (OSError, h11.ProtocolError) as error:
-            raise ConnectionError(f"{shown(url)} can't be fetched: {error}") from None
+            raise TimeoutError(f"{quoted(url)} was not fetched within {seconds:g} s") from None
+        except (OSError, httpx.TransportError, httpx.InvalidURL) as error:
+            # Cut off, because it may quote what the server has sent.
+            reason = str(error)[:MAX_REASON] or type(error).__name__
+            raise ConnectionError(f"{quoted(url)} can't be fetched: {reason}") from None
 
-    async def _follow(self, url: str) -> str:
-        for _ in range(MOST_REDIRECTS + 1):
-            response, body = await self._get(url)
-            place = next((value for name, value in response.headers if name == b"location"), None)
-            if response.status_code in _REDIRECTS and place is not None:
-                url = urljoin(url, place.decode("latin-1"))
-            elif response.status_code >= 400:
-                raise ConnectionError(f"{shown(url)} can't be fetched: the server says {response.status_code}")
-            else:
-                return body.decode(_charset(response), "replace")
-        raise ConnectionError(f"{shown(url)} can't be fetched: more than {MOST_REDIRECTS} redirects")
+    async def _follow(self, url: httpx.URL) -> str:
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self._get(url) as response:
+                if response.has_redirect_location:
+                    url = url.join(response.headers["Location"])
+                elif response.status_code >= 400:
+                    raise ConnectionError(f"the server says {response.status_code}")
+                else:
+                    return _decode(await self._read(response), response.charset_encoding)
+        raise ConnectionError(f"more than {MAX_REDIRECTS} redirects")
 
-    async def _get(self, url: str) -> tuple[h11.Response, bytes]:
-        parts, host, port = _parsed(url)
-        reader, writer = await self._outside.connect(host, port)
-        try:
-            if parts.scheme == "https":
-                await writer.start_tls(ssl.create_default_context(), server_hostname=host)
-            return await self._exchange((reader, writer), parts, _host_header(parts, host, port))
-        finally:
-            writer.transport.abort()
+    @contextlib.asynccontextmanager
+    async def _get(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
+        """Send a request to an address that has been checked; the transport looks up no name."""
+        host, port = _host_and_port(url)
+        addresses = await self._connector.addresses(host, port)
+        verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
+        # One for each request: another host may have the same address, and its certificate has to be checked, too.
+        async with httpx.AsyncHTTPTransport(verify=verify, trust_env=False) as transport:
+            timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S / len(addresses))
+            requests = [
+                httpx.Request(
+                    "GET",
+                    url.copy_with(host=str(address)),
+                    headers={"Host": url.copy_with(host=host).netloc.decode(), **_HEADERS},
+                    extensions={"sni_hostname": host, "timeout": timeout.as_dict()},
+                )
+                for address in addresses
+            ]
+            response = await _first_connected(transport, requests)
+            try:
+                yield response
+            finally:
+                await response.aclose()
 
-    async def _exchange(self, streams: Streams, parts: SplitResult, host: str) -> tuple[h11.Response, bytes]:
-        reader, writer = streams
-        parser = h11.Connection(h11.CLIENT)
-        target = quote(parts.path or "/", safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
-        headers = [
-            ("Host", host),
-            ("User-Agent", "autogen-codeact"),
-            ("Accept-Encoding", "identity"),
-            ("Connection", "close"),
-        ]
-        writer.write(parser.send(h11.Request(method="GET", target=target, headers=headers)) or b"")
-        writer.write(parser.send(h11.EndOfMessage()) or b"")
-        await writer.drain()
-        response, body = None, bytearray()
-        while not isinstance(event := parser.next_event(), h11.EndOfMessage):
-            if event is h11.NEED_DATA:
-                parser.receive_data(await reader.read(PIECE))
-            elif isinstance(event, h11.Response):
-                response = event
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > self._config.max_bytes:
-                    raise ValueError(f"the page has more than the {self._config.max_bytes:,} bytes that may be fetched")
-        assert response is not None
-        return response, bytes(body)
+    async def _read(self, response: httpx.Response) -> bytes:
+        body = bytearray()
+        # Not decompressed: a small body could become a very large one.
+        async for piece in response.aiter_raw():
+            body += piece
+            if len(body) > self._config.max_bytes:
+                raise ValueError(f"the page has more than the {self._config.max_bytes:,} bytes that may be fetched")
+        return bytes(body)
 
     def _to_config(self) -> FetchUrlToolConfig:
         return self._config
@@ -168,40 +170,32 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
         return cls(config.allow_domains, max_bytes=config.max_bytes, timeout=config.timeout)
 
 
-def _parsed(url: str) -> tuple[SplitResult, str, int]:
-    """A URL, with its host normalised and its port."""
-    if _CONTROL.search(url) or "\\" in url:
-        raise ValueError(f"{shown(url)} is not a URL: it has a space, a backslash or a control character in it")
+async def _first_connected(transport: httpx.AsyncHTTPTransport, requests: Sequence[httpx.Request]) -> httpx.Response:
+    """Send the requests one after the other until one has a connection."""
+    for request in requests[:-1]:
+        with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
+            return await transport.handle_async_request(request)
+    return await transport.handle_async_request(requests[-1])
+
+
+def _host_and_port(url: httpx.URL) -> tuple[str, int]:
+    """The host of a URL, normalised, and its port."""
+    if url.scheme not in _PORTS or not url.host:
+        raise ValueError(f"{quoted(str(url))} is not a URL of the web: it begins with http:// or https:// and a host")
+    if url.userinfo:
+        raise ValueError(f"{quoted(str(url))} has a user in front of the host: leave that out")
+    name = url.raw_host.decode("ascii")
     try:
-        parts = urlsplit(url)
-        name, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"{shown(url)} is not a URL: {error}") from None
-    if parts.scheme not in _PORTS or not name:
-        raise ValueError(f"{shown(url)} is not a URL of the web: it begins with http:// or https:// and a host")
-    if "@" in parts.netloc:
-        raise ValueError(f"{shown(url)} has a user in front of the host: leave that out")
-    try:
-        host = normalise(f"[{name}]" if ":" in name else to_ascii(name))
+        host = normalise(f"[{name}]" if ":" in name else name)
     except ValueError as error:
         raise Refused(f"{error}, so it is not in allow_domains") from None
-    return parts, host, port if port is not None else _PORTS[parts.scheme]
+    return host, url.port if url.port is not None else _PORTS[url.scheme]
 
 
-def _host_header(parts: SplitResult, host: str, port: int) -> str:
-    if port != _PORTS[parts.scheme]:
-        return with_port(host, port)
-    return f"[{host}]" if is_address(host) and ":" in host else host
-
-
-def _charset(response: h11.Response) -> str:
-    message = Message()
-    for name, value in response.headers:
-        if name == b"content-type":
-            message["Content-Type"] = value.decode("latin-1")
-    charset = message.get_content_charset("utf-8")
+def _decode(body: bytes, charset: str | None) -> str:
     try:
-        codecs.lookup(charset)
-    except LookupError:
-        return "utf-8"
-    return charset
+        codec = codecs.lookup(charset or "utf-8").name
+        # Decoding takes time that grows with the square of the length.
+        return body.decode("utf-8" if codec == "punycode" else codec, "replace")
+    except (LookupError, UnicodeError, ValueError):  # unknown, or not one for text
+        return body.decode("utf-8", "replace")

@@ -1,1 +1,13 @@
-"""How a sandbox is started, reached and removed."""
+"""How a sandbox is started, reached and removed; here what each sandbox has in common."""
+
+WORKSPACE = "/workspace"
+PACKAGES = "/packages"
+HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
+ENVIRONMENT = {
+    "HOME": HOME,
+    "LANG": "C.UTF-8",
+    # The sandbox is discarded, so Debian's protection of its own Python is of no use here.
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+"""Variables of every process in the sandbox, besides those of its image or backend."""

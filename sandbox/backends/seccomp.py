@@ -1,6 +1,6 @@
-"""The system calls that a sandbox may make: one allow-list, as a profile for Docker and as a program for the kernel.
+"""The system calls that a sandbox may make: one allow-list, as a profile for Docker and as a filter program for the kernel.
 
-The list is `docker/seccomp.json`, in Docker's format. What it leaves out and why is in docs/security.md.
+The list is `docker/seccomp.json`, in Docker's format. docs/security.md explains what it leaves out.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16  # struct seccomp_data
 _ENOSYS = 38
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000  # linux/seccomp.h
 _LOAD, _AND, _GO, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x06  # linux/bpf_common.h
-_WORD = 0xFFFFFFFF
+_LOW_32_BITS = 0xFFFFFFFF
 
 
 def docker_profile(choice: str = "default") -> str | None:
-    """The seccomp profile for a container, as JSON text: the engine may be on another machine.
+    """Return the seccomp profile for a container, as JSON text because the engine may be on another machine.
 
     Args:
-        choice: "default" for ours, "engine" for the one that the engine has, or the path of a file in Docker's format.
+        choice: "default" for this package's, "engine" for the engine's own, or the path of a file in Docker's format.
 
     Returns:
-        What goes behind `seccomp=` in the container's security options, or None for the engine's own.
+        The value of `seccomp=` in the container's security options, or None for the engine's own.
 
     Raises:
-        SandboxStartError: The file can't be read, or is no profile.
+        SandboxStartError: The file can't be read, or is not a profile.
     """
     if choice == "engine":
         return None
@@ -50,7 +50,7 @@ def docker_profile(choice: str = "default") -> str | None:
         raise SandboxStartError(
             f'the seccomp profile {path} can\'t be used ({error}): pass seccomp="default", "engine" or the path of a JSON file'
         ) from error
-    # The engine takes other words here, `unconfined` for one, so only an object with a default passes.
+    # The engine accepts other values here, such as `unconfined`, so only an object with a default passes.
     if not isinstance(profile, dict) or "defaultAction" not in profile:
         raise SandboxStartError(f'{path} is no seccomp profile: it has no "defaultAction"')
     return text
@@ -58,7 +58,7 @@ def docker_profile(choice: str = "default") -> str | None:
 
 @functools.cache
 def bpf_program(arch: str | None = None) -> bytes:
-    """The same allow-list as a filter program, for `bwrap --seccomp` or seccomp(2).
+    """Return the same allow-list as a filter program, for `bwrap --seccomp` or seccomp(2).
 
     Args:
         arch: "x86_64" or "aarch64"; by default this machine's.
@@ -67,7 +67,7 @@ def bpf_program(arch: str | None = None) -> bytes:
         An array of `struct sock_filter`.
 
     Raises:
-        SandboxUnavailable: The list knows no such architecture.
+        SandboxUnavailable: The architecture is not supported.
     """
     arch = arch if arch is not None else platform.machine()
     if arch not in SYSCALLS:
@@ -96,7 +96,7 @@ _Block = list[_Instruction]
 
 
 def _ranges(profile: dict[str, Any], numbers: dict[str, int]) -> list[tuple[int, _Block]]:
-    """What is done from which number on: a block of instructions, each of which ends in a return."""
+    """Return blocks of instructions, each with the first number of the system calls that it decides on."""
     default = _action(profile["defaultAction"], profile["defaultErrnoRet"])
     rules: dict[str, list[_Block]] = {}
     for entry in profile["syscalls"]:
@@ -116,7 +116,7 @@ def _action(name: str, errno: int) -> _Instruction:
 
 
 def _until_return(rules: list[_Block]) -> _Block:
-    """The rules one after the other, up to the first that always applies."""
+    """Join rules, up to the first that always applies."""
     block: _Block = []
     for rule in rules:
         block += rule
@@ -126,27 +126,30 @@ def _until_return(rules: list[_Block]) -> _Block:
 
 
 def _rule(conditions: list[dict[str, Any]], verdict: _Instruction) -> _Block:
-    """Return the verdict if all conditions hold, else go on behind it."""
+    """Return instructions that return the verdict if all conditions hold, else continue after it."""
     block = [verdict]
     for condition in reversed(conditions):
         if condition["op"] != "SCMP_CMP_MASKED_EQ":
-            raise ValueError(f"{PROFILE.name} has a comparison that the kernel's program can't: {condition['op']}")
+            raise ValueError(f"{PROFILE.name} has a comparison that is not supported: {condition['op']}")
         at = _ARGUMENTS_AT + 8 * condition["index"]
         mask, wanted = condition["value"], condition["valueTwo"]
         # Little-endian: the low half of the argument comes first.
         for offset, shift in ((0, 0), (4, 32)):
-            if mask >> shift & _WORD:
-                block = _compare(at + offset, mask >> shift & _WORD, wanted >> shift & _WORD, len(block)) + block
+            if mask >> shift & _LOW_32_BITS:
+                block = (
+                    _compare(at + offset, mask >> shift & _LOW_32_BITS, wanted >> shift & _LOW_32_BITS, len(block))
+                    + block
+                )
     return block
 
 
 def _compare(offset: int, mask: int, wanted: int, rest: int) -> _Block:
-    masking = [_Instruction(_AND, k=mask)] if mask != _WORD else []
+    masking = [_Instruction(_AND, k=mask)] if mask != _LOW_32_BITS else []
     return [_Instruction(_LOAD, k=offset), *masking, _Instruction(_IF_EQUAL, 0, rest, wanted)]
 
 
 def _search(ranges: list[tuple[int, _Block]]) -> _Block:
-    """Find the block of a number by halving."""
+    """Return instructions that find the block of a number by binary search."""
     if len(ranges) == 1:
         return ranges[0][1]
     half = len(ranges) // 2

@@ -8,8 +8,8 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
+from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.outside import Outside, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -33,7 +33,7 @@ def make_client(
         resolve_name: Finds the addresses of the hosts in `allow_domains`, in a thread.
     """
     domains = options.allow_domains
-    gateway = Gateway(Outside(Policy(domains), resolve_name)) if domains else None
+    gateway = Gateway(Connector(Policy(domains), resolve_name)) if domains else None
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 

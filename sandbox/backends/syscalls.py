@@ -1,6 +1,6 @@
 """Numbers of Linux system calls: a stable part of the kernel's ABI, here up to Linux 7.0.
 
-Names stand in the order of their numbers; a call that never was, or was removed, keeps its place.
+Names are in the order of their numbers; calls that were never implemented, or removed, are included.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The way out of a sandbox that has no network: to named hosts only, each connection decided on the host."""
+"""Access from a sandbox without a network to the hosts of an allow-list; the host decides on each connection."""

@@ -1,128 +1,191 @@
-"""One connection of the sandbox, as the host sees it: bytes both ways, each side granting the other room."""
+"""One connection of the sandbox as the host sees it: bytes in both directions, with flow control by credit."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 WINDOW = 256 * 1024
-"""Bytes that each side of a channel may send ahead of the other's reading."""
+"""Bytes that either side of a channel may send before the other side has read them."""
 PIECE = 64 * 1024
+HEAD_LIMIT = 64 * 1024
+"""Bytes that `Channel.read_head` reads at most."""
+IDLE_S = 300.0
+HALF_CLOSED_S = 60.0
+FLUSH_S = 5.0
 
 
 class ChannelClosed(ConnectionError):
-    """The sandbox has closed the connection, or is gone."""
+    """The sandbox has closed the connection, or has ended."""
 
 
 class Link(Protocol):
-    """What carries the frames of all channels."""
+    """Sends the frames of all channels to the sandbox."""
 
-    def say(self, ident: int, message: Mapping[str, Any]) -> None:
+    def send_message(self, ident: int, message: Mapping[str, Any]) -> None:
         """Send a small frame."""
         ...
 
-    async def send(self, ident: int, data: bytes) -> None:
-        """Send bytes when everything else has been sent."""
+    async def send_data(self, ident: int, data: bytes) -> None:
+        """Send bytes after everything that has priority over them; return when they are being sent."""
         ...
 
 
 class Channel:
-    """One connection; all of it but `admit` belongs to the event loop's thread.
+    """One connection. All of it but `admit` belongs to the event loop's thread.
 
     Args:
-        link: What carries its frames.
+        link: Sends its frames.
         ident: Its number.
+        loop: The event loop.
     """
 
-    def __init__(self, link: Link, ident: int) -> None:
+    def __init__(self, link: Link, ident: int, loop: asyncio.AbstractEventLoop) -> None:
         self.ident = ident
         self.sent = self.received = 0
-        self.heard = time.monotonic()
+        """Bytes that the sandbox has sent and received."""
+        self.closed = False
+        self.last_activity = time.monotonic()
         self.on_closed: Callable[[], object] | None = None
         self._link = link
-        self._inbox = bytearray()
-        self._room = WINDOW
+        self._reader = asyncio.StreamReader(limit=HEAD_LIMIT, loop=loop)
+        self._input_ended = self._output_ended = False
+        self._input_room = WINDOW
         self._room_lock = threading.Lock()
+        self._unacknowledged = 0
         self._credit = WINDOW
-        self._read = 0
-        self._at_end = self.closed = self._ended = False
-        self._news = asyncio.Event()
-        self._granted = asyncio.Event()
+        self._credit_changed = asyncio.Event()
 
     def admit(self, size: int) -> bool:
-        """Whether the sandbox may send so many bytes now; called in the connection's thread."""
-        with self._room_lock:
-            self._room -= size
-            return self._room >= 0
-
-    def take(self, op: str, data: bytes, credit: int) -> None:
-        """Take in what the sandbox says."""
-        self.heard = time.monotonic()
-        if op == "credit":
-            self._credit += credit
-            self._granted.set()
-            return
-        self._inbox += data
-        if op == "end":
-            self._at_end = True
-        elif op == "close":
-            self._at_end = self.closed = True
-            self._granted.set()
-            if self.on_closed is not None:
-                self.on_closed()
-        self._news.set()
-
-    async def read(self) -> bytes:
-        """Read what has come.
+        """Count bytes that have arrived; called in the connection's thread.
 
         Returns:
-            Bytes; empty when the other side has nothing more to say.
+            Whether the sandbox was allowed to send them.
         """
-        while not self._inbox and not self._at_end:
-            self._news.clear()
-            await self._news.wait()
-        data = bytes(self._inbox)
-        self._inbox.clear()
+        with self._room_lock:
+            self._input_room -= size
+            return self._input_room >= 0
+
+    def receive(self, op: str, data: bytes, credit: int) -> None:
+        """Process a frame from the sandbox."""
+        self.last_activity = time.monotonic()
+        if op == "credit":
+            self._credit += credit
+            self._credit_changed.set()
+            return
+        if data and not self._input_ended:
+            self._reader.feed_data(data)
+        if op in ("end", "close") and not self._input_ended:
+            self._input_ended = True
+            self._reader.feed_eof()
+        if op == "close":
+            self.closed = True
+            self._credit_changed.set()
+            if self.on_closed is not None:
+                self.on_closed()
+
+    async def read(self) -> bytes:
+        """Return what has arrived, at least one byte; empty at the end of the sandbox's data."""
+        return self._consumed(await self._reader.read(PIECE))
+
+    async def read_exactly(self, size: int) -> bytes:
+        """Return that many bytes.
+
+        Raises:
+            asyncio.IncompleteReadError: The sandbox's data ended before.
+        """
+        return self._consumed(await self._reader.readexactly(size))
+
+    async def read_head(self) -> bytes:
+        """Return the bytes up to and including the first empty line.
+
+        Raises:
+            asyncio.IncompleteReadError: The sandbox's data ended before.
+            asyncio.LimitOverrunError: There are more than `HEAD_LIMIT` before it.
+        """
+        return self._consumed(await self._reader.readuntil(b"\r\n\r\n"))
+
+    def _consumed(self, data: bytes) -> bytes:
         self.sent += len(data)
-        self._read += len(data)
-        if self._read >= WINDOW // 4 and not self.closed:
+        self._unacknowledged += len(data)
+        if self._unacknowledged >= WINDOW // 4 and not self.closed:
             with self._room_lock:
-                self._room += self._read
-            self._link.say(self.ident, {"op": "credit", "bytes": self._read})
-            self._read = 0
+                self._input_room += self._unacknowledged
+            self._link.send_message(self.ident, {"op": "credit", "bytes": self._unacknowledged})
+            self._unacknowledged = 0
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send bytes, as fast as the other side takes them.
+        """Send bytes, as fast as the sandbox reads them.
 
         Raises:
-            ChannelClosed: The other side takes no more.
+            ChannelClosed: The sandbox reads no more.
         """
         view = memoryview(data)
         while view:
             while not self._credit and not self.closed:
-                self._granted.clear()
-                await self._granted.wait()
-            if self.closed or self._ended:
+                self._credit_changed.clear()
+                await self._credit_changed.wait()
+            if self.closed or self._output_ended:
                 raise ChannelClosed("the sandbox has closed the connection")
             size = min(len(view), self._credit, PIECE)
             self._credit -= size
             self.received += size
-            self.heard = time.monotonic()
-            await self._link.send(self.ident, bytes(view[:size]))
+            self.last_activity = time.monotonic()
+            await self._link.send_data(self.ident, bytes(view[:size]))
             view = view[size:]
 
     def end(self) -> None:
-        """Say that nothing more will be sent."""
-        if not self._ended and not self.closed:
-            self._ended = True
-            self._link.say(self.ident, {"op": "end"})
+        """Notify the sandbox that nothing more will be sent."""
+        if not self._output_ended and not self.closed:
+            self._output_ended = True
+            self._link.send_message(self.ident, {"op": "end"})
 
     def close(self) -> None:
         """Close both directions; what was sent still arrives."""
-        self._ended = True
+        self._output_ended = True
         if not self.closed:
-            self._link.say(self.ident, {"op": "close"})
+            self._link.send_message(self.ident, {"op": "close"})
+
+
+async def relay(
+    channel: Channel,
+    up: Coroutine[Any, Any, None],
+    down: Coroutine[Any, Any, None],
+    *,
+    until_down_ends: bool = False,
+) -> None:
+    """Run both directions of a connection until both have ended or nothing moves any more.
+
+    Args:
+        channel: The sandbox's side.
+        up: Passes on what the sandbox sends; has `FLUSH_S` to finish when the sandbox has closed the channel.
+        down: Passes on what the host sends.
+        until_down_ends: Whether to return as soon as `down` has ended.
+
+    Raises:
+        Exception: What one of them has raised.
+    """
+    sending, receiving = tasks = asyncio.ensure_future(up), asyncio.ensure_future(down)
+    pending: set[asyncio.Future[None]] = set(tasks)
+    try:
+        while pending:
+            limit_s = IDLE_S if len(pending) == len(tasks) else HALF_CLOSED_S
+            done, pending = await asyncio.wait(pending, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if until_down_ends and receiving in done:
+                return
+            if not done and time.monotonic() - channel.last_activity >= limit_s:
+                return
+    finally:
+        try:
+            if channel.closed:
+                await asyncio.wait({sending}, timeout=FLUSH_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

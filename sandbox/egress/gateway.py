@@ -1,4 +1,4 @@
-"""The host's end of the way out: takes the sandbox's connections off the stream and serves them in a thread of its own."""
+"""The gateway of a sandbox: receives its connections over the stream and serves them in a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,26 +7,22 @@ import contextlib
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autogen_codeact.sandbox.egress.channel import WINDOW, Channel
-from autogen_codeact.sandbox.egress.hostnames import with_port
-from autogen_codeact.sandbox.egress.ledger import Ledger
-from autogen_codeact.sandbox.egress.outside import Outside, Streams
-from autogen_codeact.sandbox.egress.policy import Policy, Refused
-from autogen_codeact.sandbox.egress.serve import serve
+from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
+from autogen_codeact.sandbox.egress.connector import Connector
+from autogen_codeact.sandbox.egress.http_proxy import serve
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host import protocol
-
-if TYPE_CHECKING:
-    from autogen_codeact.sandbox.host.connection import Connection
+from autogen_codeact.sandbox.host.connection import Connection
 
 logger = logging.getLogger("autogen_codeact")
 
-MOST_CHANNELS = 64
+MAX_CHANNELS = 64
 STOP_TIMEOUT_S = 5.0
-SETTINGS = {"window": WINDOW, "channels": MOST_CHANNELS}
-"""What the supervisor is told."""
+SETTINGS = {"window": WINDOW, "channels": MAX_CHANNELS}
+"""The settings of the supervisor's end."""
 _OPS = ("open", "data", "credit", "end", "close")
 
 
@@ -34,12 +30,13 @@ class Gateway:
     """Serves the connections of one sandbox.
 
     Args:
-        outside: The hosts that may be reached.
+        connector: Connects to the hosts that are allowed.
     """
 
-    def __init__(self, outside: Outside) -> None:
-        self.ledger = Ledger()
-        self._outside = self._open_outside = outside
+    def __init__(self, connector: Connector) -> None:
+        self.log = ConnectionLog()
+        self._connector = connector
+        self._shut = False
         self._channels: dict[int, Channel] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._connection: Connection | None = None
@@ -48,7 +45,7 @@ class Gateway:
         self._ending = threading.Lock()
 
     def attach(self, connection: Connection, name: str) -> None:
-        """Begin to serve.
+        """Start to serve.
 
         Args:
             connection: The connection to the sandbox, not open yet.
@@ -58,8 +55,8 @@ class Gateway:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=f"codeact-egress-{name}", daemon=True)
         self._thread.start()
-        connection.handlers[b"N"] = self.take
-        connection.ended.add_done_callback(lambda _: self._hang_up())
+        connection.handlers[protocol.Frame.CHANNEL] = self.take
+        connection.ended.add_done_callback(lambda _: self._stop_loop())
 
     def _run(self) -> None:
         assert self._loop is not None
@@ -70,41 +67,41 @@ class Gateway:
             self._loop.close()
 
     async def _end_all(self) -> None:
-        tasks = list(self._serving.values())
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _hang_up(self) -> None:
+    def _stop_loop(self) -> None:
         # Once only: a second time would stop the loop while it ends its tasks.
         if self._loop is not None and self._ending.acquire(blocking=False):
             self._later(self._loop.stop)
 
     def close(self) -> None:
         """End every connection."""
-        self._hang_up()
+        self._stop_loop()
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
 
     def shut(self) -> None:
         """End every connection and refuse new ones, until the next block that is not part of a replay."""
-        self._outside = Nothing()
-        # What was opened before has the old rule: it is behind this in the queue of the thread.
+        self._shut = True
+        # Connections that were opened before are served by the old rule: in the thread's queue this comes after them.
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
     def begin_block(self, *, shut: bool) -> int:
-        """Note that a block begins.
+        """Register the begin of a block.
 
         Args:
-            shut: Whether it may reach nothing.
+            shut: Whether it may reach no host.
 
         Returns:
-            The argument for the ledger's `since`, to find connections that begin from now on.
+            The argument for the log's `since`, to find connections that begin from now on.
         """
         # Not earlier: code that a block has left, such as a fork hook, may run between two blocks.
         if not shut:
-            self._outside = self._open_outside
-        return self.ledger.mark()
+            self._shut = False
+        return self.log.mark()
 
     @property
     def idle(self) -> bool:
@@ -112,10 +109,10 @@ class Gateway:
         return not self._channels
 
     def take(self, ident: int, payload: bytes) -> None:
-        """Take a frame from the sandbox; called in the connection's thread.
+        """Process a frame from the sandbox; called in the connection's thread.
 
         Raises:
-            SandboxProtocolError: It is not what the protocol allows.
+            SandboxProtocolError: It violates the protocol.
         """
         message, data = protocol.unpack(payload)
         op, credit = message.get("op"), message.get("bytes", 0)
@@ -123,18 +120,19 @@ class Gateway:
             raise SandboxProtocolError(f"the sandbox sent a malformed message about a connection: {op!r}")
         channel = self._channels.get(ident)
         if op == "open":
-            if channel is not None or len(self._channels) >= MOST_CHANNELS:
+            if channel is not None or len(self._channels) >= MAX_CHANNELS:
                 raise SandboxProtocolError("the sandbox opened a connection twice, or too many")
-            channel = self._channels[ident] = Channel(self, ident)
+            assert self._loop is not None
+            channel = self._channels[ident] = Channel(self, ident, self._loop)
             self._later(self._open, channel)
         elif channel is None:
-            raise SandboxProtocolError("the sandbox speaks of a connection that it has not opened")
+            raise SandboxProtocolError("the sandbox sent a message about a connection that it has not opened")
         elif not channel.admit(len(data)):
             raise SandboxProtocolError("the sandbox sent more on a connection than there is room for")
         else:
             if op == "close":
                 del self._channels[ident]
-            self._later(channel.take, op, data, credit)
+            self._later(channel.receive, op, data, credit)
 
     def _later(self, call: Any, *args: Any) -> None:
         assert self._loop is not None
@@ -143,7 +141,8 @@ class Gateway:
 
     def _open(self, channel: Channel) -> None:
         assert self._loop is not None
-        task = self._serving[channel.ident] = self._loop.create_task(serve(channel, self._outside, self.ledger))
+        connector = None if self._shut else self._connector
+        task = self._serving[channel.ident] = self._loop.create_task(serve(channel, connector, self.log))
         task.add_done_callback(lambda _: self._served(channel))
         channel.on_closed = task.cancel
 
@@ -153,34 +152,19 @@ class Gateway:
         if not task.cancelled() and task.exception() is not None:
             logger.error("a connection of a sandbox was not served to its end", exc_info=task.exception())
 
-    def say(self, ident: int, message: Mapping[str, Any]) -> None:
+    def send_message(self, ident: int, message: Mapping[str, Any]) -> None:
         """Send a small frame."""
         assert self._connection is not None
-        self._connection.send(protocol.pack(b"N", ident, message))
+        self._connection.send(protocol.pack(protocol.Frame.CHANNEL, ident, message))
 
-    async def send(self, ident: int, data: bytes) -> None:
-        """Send bytes when everything else has been sent; returns when it is their turn."""
+    async def send_data(self, ident: int, data: bytes) -> None:
+        """Send bytes after everything else; return when it is their turn."""
         assert self._connection is not None
         assert self._loop is not None
         turn = self._loop.create_future()
-        frame = protocol.pack(b"N", ident, {"op": "data"}, data)
+        frame = protocol.pack(protocol.Frame.CHANNEL, ident, {"op": "data"}, data)
         self._connection.send_bulk(frame, lambda: self._later(_resolve, turn))
         await turn
-
-
-class Nothing(Outside):
-    """The outside while no host may be reached."""
-
-    def __init__(self) -> None:
-        super().__init__(Policy(()))
-
-    async def connect(self, host: str, port: int) -> Streams:
-        """Refuse it.
-
-        Raises:
-            Refused: Always.
-        """
-        raise Refused(f"{with_port(host, port)} can't be reached while the session is rebuilt")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -1,10 +1,10 @@
-"""Who may be reached: the entries of `allow_domains`, and what they say of a name, a port and an address.
+"""The allow-list: the entries of `allow_domains`, and their rules for a name, a port and an address.
 
 "api.example.com"                        that host, ports 80 and 443
 "api.example.com:8443"                   that host, that port
 "*.example.org"                          every host below example.org, but not example.org itself
-"203.0.113.7:443", "[2001:db8::7]:443"   an address, which is then reached by no name
-"git.corp.example in 10.2.0.0/16"        that host, whose addresses must all lie there: the way to what is not public
+"203.0.113.7:443", "[2001:db8::7]:443"   an address, which is allowed as an address only, not by name
+"git.corp.example in 10.2.0.0/16"        that host, whose addresses must all lie in that network; for hosts that are not public
 """
 
 from __future__ import annotations
@@ -14,19 +14,27 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autogen_codeact.sandbox.egress.addresses import Address, Network, why_not_public
-from autogen_codeact.sandbox.egress.hostnames import is_address, normalise, shown, to_ascii, with_port
+from autogen_codeact.sandbox.egress.hosts import (
+    Address,
+    Network,
+    is_address,
+    normalise,
+    quoted,
+    to_ascii,
+    why_not_public,
+    with_port,
+)
 
 DEFAULT_PORTS = (80, 443)
 _ENTRY = re.compile(r"(?P<host>\[[^\]\s]*\]|[^:\s\[\]/@]+)(?::(?P<port>[0-9]{1,5}))?(?:\s+in\s+(?P<network>\S+))?")
 
 
 class Refused(Exception):
-    """A connection that is not made; the message is a sentence for who wrote the code.
+    """A connection that is not made; the message is a sentence for whoever wrote the code.
 
     Args:
-        sentence: What was asked for and why it is not done.
-        status: What HTTP calls it.
+        sentence: What was requested and why it is refused.
+        status: The HTTP status.
     """
 
     def __init__(self, sentence: str, status: int = 403) -> None:
@@ -39,11 +47,11 @@ class Entry:
     """One entry of the list.
 
     Args:
-        text: As it was written.
+        text: As the user wrote it.
         host: Normalised; without the `*.` of a wildcard.
-        wildcard: Whether it means the hosts below.
+        wildcard: Whether it stands for the hosts below `host`.
         ports: The ports.
-        network: Where all of its addresses must lie, or None for the public Internet.
+        network: Where all addresses must lie, or None for the public Internet.
     """
 
     text: str
@@ -53,14 +61,14 @@ class Entry:
     network: Network | None
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether it is about this host and port."""
+        """Whether it stands for this host and port."""
         if port not in self.ports:
             return False
         return host.endswith(f".{self.host}") and not is_address(host) if self.wildcard else host == self.host
 
 
 def parse_entry(text: str) -> Entry:
-    """Read one entry.
+    """Parse one entry.
 
     Args:
         text: As the user wrote it.
@@ -69,28 +77,28 @@ def parse_entry(text: str) -> Entry:
         The entry.
 
     Raises:
-        ValueError: It is none; the message says how to write it.
+        ValueError: It is malformed; the message says how to write it.
     """
     match = _ENTRY.fullmatch(text.strip())
     if match is None:
         raise ValueError(
-            f"allow_domains has {shown(text)}, which is not a host: write 'api.example.com', '*.example.org:443' or "
+            f"allow_domains has {quoted(text)}, which is not a host: write 'api.example.com', '*.example.org:443' or "
             "'[2001:db8::7]:443', without a scheme and a path"
         )
     wildcard = match["host"].startswith("*.")
     try:
         host = normalise(to_ascii(match["host"].removeprefix("*.")))
     except ValueError as error:
-        raise ValueError(f"allow_domains has {shown(text)}, which names no host: {error}") from None
+        raise ValueError(f"allow_domains has {quoted(text)}, which names no host: {error}") from None
     if wildcard and is_address(host):
-        raise ValueError(f"allow_domains has {shown(text)}: a wildcard stands before a name, not before an address")
+        raise ValueError(f"allow_domains has {quoted(text)}: a wildcard stands before a name, not before an address")
     port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65536:
-        raise ValueError(f"allow_domains has {shown(text)}: a port is a number from 1 to 65535")
+        raise ValueError(f"allow_domains has {quoted(text)}: a port is a number from 1 to 65535")
     network = _parse_network(text, match["network"])
     if is_address(host):
         if network is not None:
-            raise ValueError(f"allow_domains has {shown(text)}: an address needs no network behind it")
+            raise ValueError(f"allow_domains has {quoted(text)}: an address needs no network behind it")
         network = ipaddress.ip_network(host)
     return Entry(text.strip(), host, wildcard, DEFAULT_PORTS if port is None else (port,), network)
 
@@ -101,17 +109,17 @@ def _parse_network(text: str, network: str | None) -> Network | None:
     try:
         return ipaddress.ip_network(network)
     except ValueError as error:
-        raise ValueError(f"allow_domains has {shown(text)}, which names no network behind `in`: {error}") from None
+        raise ValueError(f"allow_domains has {quoted(text)}, which names no network behind `in`: {error}") from None
 
 
 class Policy:
-    """The list as a whole; what it does not name is refused.
+    """The whole list. What no entry matches is refused.
 
     Args:
         entries: As the user wrote them.
 
     Raises:
-        ValueError: One can't be read.
+        ValueError: An entry is malformed.
         TypeError: It is one string.
     """
 
@@ -121,7 +129,7 @@ class Policy:
         self._entries = tuple(parse_entry(entry) for entry in entries)
 
     def find(self, host: str, port: int) -> tuple[Entry, ...]:
-        """The entries for a host and port.
+        """Find the entries for a host and port.
 
         Args:
             host: Normalised.
@@ -139,7 +147,7 @@ class Policy:
         return found
 
     def check_addresses(self, host: str, port: int, addresses: Iterable[Address]) -> None:
-        """See whether all addresses of a host may be connected to; one that may not rules out the others.
+        """Check all addresses of a host: one that is not allowed rules out the others.
 
         Args:
             host: Normalised, and on the list.
@@ -147,7 +155,7 @@ class Policy:
             addresses: What it resolves to.
 
         Raises:
-            Refused: One is not where it has to be.
+            Refused: One is neither public nor in a network that an entry names.
         """
         entries = self.find(host, port)
         networks = [entry.network for entry in entries if entry.network is not None]
@@ -157,24 +165,21 @@ class Policy:
                 continue
             kind = why_not_public(address) if public else f"is not in {' or '.join(map(str, networks))}"
             if kind is not None:
-                raise not_there(host, port, address, kind)
+                raise address_refused(host, port, address, kind)
 
-    def may_be_ours(self, host: str, port: int, address: Address) -> bool:
-        """Whether a network was named for the host that holds the address, so that it may be this machine's own."""
+    def names_network_of(self, host: str, port: int, address: Address) -> bool:
+        """Whether an entry for the host names a network that holds the address, so that it may be this machine's own."""
         return any(entry.network is not None and address in entry.network for entry in self.find(host, port))
 
 
-def not_there(host: str, port: int, address: Address, kind: str) -> Refused:
-    """What to say when a host's address rules it out.
+def address_refused(host: str, port: int, address: Address, kind: str) -> Refused:
+    """Make the exception for a host whose address is not allowed.
 
     Args:
         host: Normalised.
         port: The port.
         address: The address.
         kind: What is wrong with it, as a predicate.
-
-    Returns:
-        What to raise.
     """
     where = with_port(host, port)
     return Refused(f"{where} resolves to {address}, which {kind}; {_advice(f'{where} in {address}')}")

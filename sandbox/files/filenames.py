@@ -1,4 +1,4 @@
-"""Names of files in the workspace: which are safe to use on both sides."""
+"""Checks of the names of files in the workspace, which must be safe on the host and in the sandbox."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import unicodedata
 
 MAX_COMPONENT_BYTES = 255
 MAX_NAME_BYTES = 4000  # stays under PATH_MAX (4096) with `/workspace/` in front
-MAX_DEPTH = 64  # looking through the workspace holds one descriptor per level
+MAX_DEPTH = 64  # a scan of the workspace has one descriptor open per level
 PART_PREFIX = ".codeact-part-"
-"""Files being written on the host are called so until they are whole."""
+"""Files that are being written on the host have such names until they are complete."""
 
 
 def safe_name(name: str) -> str:
@@ -21,7 +21,7 @@ def safe_name(name: str) -> str:
         The same path without `.` components and doubled slashes.
 
     Raises:
-        ValueError: The name could leave the workspace, or no tool could handle it; the message says why.
+        ValueError: The name could leave the workspace, or programs could not handle it; the message says why.
     """
     if not name.strip():
         raise ValueError("The file name is empty; give a name such as `script.py`.")

@@ -15,9 +15,9 @@ from autogen_codeact.sandbox.files.filenames import PART_PREFIX, printable
 from autogen_codeact.sandbox.files.scan import FOLDER_FLAGS
 
 CHUNK_BYTES = 256 * 1024
-# Without O_NONBLOCK, opening a FIFO that took a file's place would wait for a writer.
+# Without O_NONBLOCK, opening a FIFO that has replaced a file would wait for a writer.
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 class HostFolder:
@@ -44,10 +44,10 @@ class HostFolder:
             try:
                 self.root.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError:
-                raise file_error(errno.ENOENT, task, _NO_PLACE) from None
+                raise file_error(errno.ENOENT, task, _NOT_CREATED) from None
         trial = PART_PREFIX + secrets.token_hex(8)
         with self.opened([], "write to") as folder, explained(f"The work_dir {self.root} can't be written"):
-            os.close(os.open(trial, _CREATE_FLAGS, 0o600, dir_fd=folder))
+            os.close(os.open(trial, CREATE_FLAGS, 0o600, dir_fd=folder))
             os.unlink(trial, dir_fd=folder)
 
     @contextmanager
@@ -58,7 +58,7 @@ class HostFolder:
         *,
         made: list[str] | None = None,
         room: int = 0,
-        check: Callable[[int, int], None] | None = None,
+        check: Callable[[int, str], None] | None = None,
     ) -> Iterator[int]:
         """Open a folder below this one step by step.
 
@@ -67,7 +67,7 @@ class HostFolder:
             doing: The purpose, for error messages.
             made: The paths of created folders are appended to it; None to create none.
             room: Number of folders that may be created.
-            check: Called with the descriptor and the depth of each folder that existed; may raise.
+            check: Called before each step with the descriptor of a folder and the next part; may raise.
 
         Returns:
             Its descriptor, open inside the `with` block.
@@ -75,20 +75,16 @@ class HostFolder:
         Raises:
             SandboxFileError: It can't be opened or created; created folders have been removed.
         """
-        descriptor, is_new = -1, False
+        descriptor = -1
         try:
             with explained(f"Can't {doing} {self.root}"):
                 descriptor = self._open_root(doing)
-                for depth, part in enumerate(parts):
-                    if check is not None and not is_new:
-                        check(descriptor, depth)
-                    below, is_new = self._step(descriptor, part, made is not None, room - len(made or ()))
-                    if is_new and made is not None:
-                        made.append("/".join(parts[: depth + 1]))
+                for depth, part in enumerate(parts, start=1):
+                    if check is not None:
+                        check(descriptor, part)
+                    below = self._open_or_create(descriptor, "/".join(parts[:depth]), made, room)
                     os.close(descriptor)
                     descriptor = below
-                if check is not None and not is_new:
-                    check(descriptor, len(parts))
             yield descriptor
         except BaseException:
             self.remove_folders(made or [])
@@ -109,19 +105,19 @@ class HostFolder:
         return descriptor
 
     @staticmethod
-    def _step(parent: int, part: str, make: bool, room: int) -> tuple[int, bool]:
+    def _open_or_create(parent: int, path: str, made: list[str] | None, room: int) -> int:
+        part = path.rpartition("/")[2]
         try:
-            return os.open(part, FOLDER_FLAGS, dir_fd=parent), False
+            return os.open(part, FOLDER_FLAGS, dir_fd=parent)
         except FileNotFoundError:
-            if not make:
+            if made is None:
                 raise
-        if room <= 0:
+        if len(made) >= room:
             raise file_error(errno.EDQUOT, "", NO_MORE_ENTRIES)
-        try:
+        with suppress(FileExistsError):  # another process on the host created it first
             os.mkdir(part, 0o755, dir_fd=parent)
-        except FileExistsError:  # another process on the host created it first
-            return os.open(part, FOLDER_FLAGS, dir_fd=parent), False
-        return os.open(part, FOLDER_FLAGS, dir_fd=parent), True
+            made.append(path)
+        return os.open(part, FOLDER_FLAGS, dir_fd=parent)
 
     def remove_folders(self, made: list[str]) -> None:
         """Remove created folders that are not needed and still empty.
@@ -165,90 +161,6 @@ class HostFolder:
             os.close(descriptor)
 
 
-class PartFile:
-    """A file that is being written under a temporary name; `commit` renames it, `abandon` removes it.
-
-    A symbolic link at its path is replaced, and the link's target is unchanged.
-
-    Args:
-        folder: Descriptor of its folder; the object duplicates it.
-        leaf: Its name there.
-        task: The beginning of error messages, such as what could not be done.
-
-    Raises:
-        SandboxFileError: It can't be created.
-    """
-
-    def __init__(self, folder: int, leaf: str, task: str) -> None:
-        self.written = 0
-        """Bytes written so far."""
-        self._leaf = leaf
-        self._part = PART_PREFIX + secrets.token_hex(8)
-        self._task = task
-        with explained(task):
-            self._folder = os.dup(folder)
-            try:
-                self._descriptor = os.open(self._part, _CREATE_FLAGS, 0o600, dir_fd=folder)
-            except BaseException:
-                os.close(self._folder)
-                raise
-        self._open = True
-
-    def replaced(self) -> os.stat_result | None:
-        """The status of the entry at its path; None if there is none."""
-        try:
-            return os.stat(self._leaf, dir_fd=self._folder, follow_symlinks=False)
-        except OSError:
-            return None
-
-    def write(self, data: bytes) -> None:
-        """Append bytes.
-
-        Raises:
-            SandboxFileError: The host can't write; `abandon` it.
-        """
-        with explained(self._task):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-        self.written += len(data)
-
-    def commit(self, mode: int) -> os.stat_result | None:
-        """Rename it to its name.
-
-        Args:
-            mode: Permission bits in the sandbox; only whether anybody may execute it is kept.
-
-        Returns:
-            Its status, or None if another process on the host has replaced it already.
-
-        Raises:
-            SandboxFileError: The host can't; `abandon` it.
-        """
-        with explained(self._task):
-            os.fchmod(self._descriptor, plain_mode(mode))
-            inode = os.fstat(self._descriptor).st_ino
-            # Network file systems report a full disk only here.
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
-            os.replace(self._part, self._leaf, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        status = self.replaced()
-        self._open = False
-        os.close(self._folder)
-        return status if status is not None and status.st_ino == inode else None
-
-    def abandon(self) -> None:
-        """Remove it, unless it was committed; repeated calls are harmless."""
-        if not self._open:
-            return
-        self._open = False
-        with suppress(OSError):
-            os.unlink(self._part, dir_fd=self._folder)
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        os.close(self._folder)
-
-
 def plain_mode(mode: int) -> int:
     """The mode of a transferred file: 0o755 if anybody may execute it, else 0o644."""
     return 0o755 if mode & 0o111 else 0o644
@@ -265,7 +177,7 @@ def explained(task: str) -> Iterator[None]:
         yield
     except SandboxFileError as error:
         if error.args == (error.reason,):
-            raise file_error(error.errno, task, str(error.reason)) from None
+            raise file_error(error.errno, task, str(error.reason), type(error)) from None
         raise
     except OSError as error:
         raise file_error(error.errno, task, _advice(error)) from error
@@ -294,7 +206,7 @@ NO_MORE_ENTRIES = (
 )
 _DISK_FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 _FORBIDDEN = "this user has no permission. Change the owner or mode, or use another work_dir."
-_NO_PLACE = "it does not exist and can't be created there. Use another folder."
+_NOT_CREATED = "it does not exist and can't be created there. Use another folder."
 _NO_FOLDER = "a symbolic link or a file is where a folder should be. Use another name, or remove it."
 _REPLACED = (
     "the work_dir was replaced by another folder or a symbolic link after the start. Restart the executor to use it."

@@ -7,17 +7,17 @@ import os
 import time
 from collections.abc import Iterable
 from hashlib import blake2b
-from weakref import WeakKeyDictionary
 
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.filenames import safe_name
+from autogen_codeact.sandbox.files.host_folder import HostFolder
 from autogen_codeact.sandbox.files.scan import Signature, signature_of
-from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.host.messages import checked_entries
 
 Manifest = dict[str, str]
-"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing where that is not known."""
+"""Marks by name: a file's size and, behind a colon, the hash of its content, or nothing if that is not known."""
 
 MAX_FILES = 1_000
 MAX_NAME_BYTES = 256 * 1024
@@ -28,8 +28,6 @@ MAX_HASHED_AT_ONCE = 256 * 1024**2
 MAX_READ_BYTES = 256 * 1024
 MAX_READ_FILES = 16
 _FRESH_NS = 50_000_000
-
-_KNOWN: WeakKeyDictionary[Workspace, dict[str, tuple[Signature, str]]] = WeakKeyDictionary()
 
 
 def mark_of(size: int, chunks: Iterable[bytes] | None = None) -> str:
@@ -60,7 +58,7 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
         sandbox: The sandbox.
 
     Returns:
-        The manifest; None where there are more than 1,000 files, or folders too deep or too many to look through.
+        The manifest; None if there are more than 1,000 files, or too many or too deep folders.
 
     Raises:
         SandboxError: The sandbox broke.
@@ -114,7 +112,7 @@ def is_safe(name: str) -> bool:
 
 
 def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Signature]) -> Manifest:
-    reader, known = Workspace(workspace.root), _KNOWN.setdefault(workspace, {})
+    known = workspace.hashes
     for name in known.keys() - sizes.keys():
         del known[name]
     left = MAX_HASHED_AT_ONCE
@@ -124,26 +122,25 @@ def _marks(workspace: Workspace, sizes: dict[str, int], in_sandbox: dict[str, Si
         signature = in_sandbox.get(name)
         if signature is None or signature[0] != size or size > MAX_HASHED_BYTES:
             continue
-        found = known.get(name)
-        if found is not None and found[0] == signature:
-            manifest[name] = found[1]
+        if name in known and known[name][0] == signature:
+            manifest[name] = known[name][1]
         elif size <= left:
             left -= size
-            manifest[name] = _hashed(reader, name, signature, known)
+            manifest[name] = _hash(workspace, name, signature)
     return manifest
 
 
-def _hashed(reader: Workspace, name: str, signature: Signature, known: dict[str, tuple[Signature, str]]) -> str:
+def _hash(workspace: Workspace, name: str, signature: Signature) -> str:
     """Hash a file of the host, if it is still the one that the sandbox has."""
-    size, path = signature[0], reader.root / name
+    size = signature[0]
     try:
-        mark = mark_of(size, reader.read(HostFile(name, size, 0o644, path)))
-        status = os.lstat(path)
+        mark = mark_of(size, HostFolder(workspace.root).chunks(name, size))
+        status = os.lstat(workspace.root / name)
     except (OSError, SandboxFileError):
         return mark_of(size)
     if signature_of(status) != signature:
         return mark_of(size)
     # The timestamps of a file that was just written may not change with another write.
     if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _FRESH_NS:
-        known[name] = (signature, mark)
+        workspace.hashes[name] = (signature, mark)
     return mark

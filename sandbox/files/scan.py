@@ -1,4 +1,4 @@
-"""One look at the host folder that is kept in step with the sandbox's `/workspace`."""
+"""Scanning the host folder that is synchronised with the sandbox's `/workspace`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Signature = tuple[int, int, int, int]
 
 
 def signature_of(status: os.stat_result) -> Signature:
-    """What tells one state of a file or folder from another, as far as its file system says."""
+    """Return what changes with a file or folder, as far as its file system reports it."""
     # The change time also sees a new mode, and tools that set the modification time back.
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something in the host folder that is not sent.
+    """An entry of the host folder that is not sent.
 
     Args:
-        name: Path relative to the workspace, fit for printing; `.` for the folder as a whole.
+        name: Path relative to the workspace, safe to print; `.` for the folder as a whole.
         reason: The reason, as the rest of a sentence that begins with the name.
         limit: Whether the reason is a limit on the size or number of files.
     """
@@ -35,8 +35,8 @@ class Skipped:
     limit: bool = False
 
 
-class TooLongError(Exception):
-    """The folder has more entries than the caller allows."""
+class TooManyEntriesError(Exception):
+    """The folder has more content than the caller allows."""
 
 
 @dataclass
@@ -46,12 +46,12 @@ class Scan:
     Args:
         max_files: Limit of files; the limit of entries of any kind is twice as high.
         max_file_bytes: Larger files do not count in `bytes`: they can only be the user's.
-        give_up_after: Entries after which it raises `TooLongError`, or None.
+        most_entries: Number of entries above which it raises `TooManyEntriesError`, or None.
     """
 
     max_files: int
     max_file_bytes: int
-    give_up_after: int | None = None
+    most_entries: int | None = None
     files: dict[str, os.stat_result] = field(default_factory=dict)
     folders: dict[str, os.stat_result] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
@@ -61,16 +61,23 @@ class Scan:
     readable: bool = True
 
     def folder(self, descriptor: int, prefix: str, depth: int) -> None:
-        # A folder without end must cost neither time nor memory without end.
+        """Scan an open folder and those below it.
+
+        Args:
+            descriptor: The folder.
+            prefix: Its path with a slash at the end; empty for the top.
+            depth: Number of folders up to and including it.
+        """
+        # Any number of entries must cost only bounded time and memory.
         room = 2 * self.max_files - self.entries
-        # Before it is listed: what comes into it meanwhile must show the next time.
+        # Before it is listed, so that the next scan sees what is added meanwhile.
         self.folders[prefix] = os.fstat(descriptor)
         with os.scandir(descriptor) as listing:
             entries = list(islice(listing, max(room, 0) + 1))
         for entry in entries:
             self.entries += 1
-            if self.give_up_after is not None and self.entries > self.give_up_after:
-                raise TooLongError
+            if self.most_entries is not None and self.entries > self.most_entries:
+                raise TooManyEntriesError
             if self.complete and self.entries > 2 * self.max_files:
                 self._stop()
             if not self.complete:
@@ -123,4 +130,5 @@ class Scan:
             os.close(descriptor)
 
     def skip(self, name: str, reason: str, *, limit: bool = False) -> None:
+        """Record that an entry is not sent."""
         self.skipped.append(Skipped(printable(name), reason, limit))

@@ -6,39 +6,38 @@ import asyncio
 import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from autogen_codeact.executors.checks import checked_entries
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
+from autogen_codeact.sandbox.files.file_writer import FileWriter
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected import ProtectedNameError, left_out
-from autogen_codeact.sandbox.files.scan import TooLongError
-from autogen_codeact.sandbox.files.workspace import HostFile, Incoming, Workspace
+from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, not_written_back
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.block_reply import artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.loops import in_thread
+from autogen_codeact.sandbox.host.messages import checked_entries
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.limits import Limits, parse_size
 from autogen_codeact.sandbox.result import Artifact
 
 CHUNK = 256 * 1024
-# Work for one call in a thread, so that others can run in between: pieces of a file, and files.
-WRITTEN_AT_ONCE = 4
-FILES_AT_ONCE = 256
-# Files on their way at the same time, so that many small ones don't wait for an answer each; the runner takes up to 64.
-MOVED_AT_ONCE = 32
-MOVED_BYTES = 2 * 1024**2
-MOST_REFUSED = 8
-MOST_LISTED = 50
-MOST_SHOWN = 200
+# Work for one call in a thread, so that others can run in between: chunks of a file, and files.
+CHUNKS_PER_CALL = 4
+FILES_PER_CALL = 256
+# Files that are transferred at the same time, so that many small ones don't wait for a reply each; the runner takes up to 64.
+MAX_TRANSFERS = 32
+MAX_TRANSFER_BYTES = 2 * 1024**2
+MAX_NOTES = 8
+MAX_LISTED = 50
+MAX_NAME_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
 Kept = str | None | asyncio.Future[str | None]
-"""The file with the code of a block on the host, or None; while it is being written, a future of it."""
+"""The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 
 T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
@@ -55,23 +54,23 @@ async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limi
     Raises:
         SandboxFileError: The folder does not exist or can't be read.
     """
-    for name in sandbox.missed:
-        workspace.stays_apart(name)
-    if workspace.unchanged() if workspace.looks_quick else await in_thread(workspace.unchanged):
+    for name in sandbox.undelivered:
+        workspace.differs(name)
+    if workspace.unchanged() if workspace.quick_to_check else await in_thread(workspace.unchanged):
         return
-    async with workspace.turns:
+    async with workspace.transfer_lock:
         workspace.note(*await push(workspace, sandbox, limits))
 
 
 async def after_block(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
     """Store new and changed files of a block on the host; arguments and result as for `pull`."""
-    if not reply.message.get("files") and not sandbox.missed:
+    if not reply.message.get("files") and not sandbox.undelivered:
         return ()
     try:
-        async with workspace.turns:
+        async with workspace.transfer_lock:
             return await pull(workspace, sandbox, reply)
     except asyncio.CancelledError:
-        sandbox.miss(checked_entries(reply.message.get("files", [])))
+        sandbox.add_undelivered(checked_entries(reply.message.get("files", [])))
         raise
 
 
@@ -83,7 +82,7 @@ async def close(workspace: Workspace, *, let_finish: bool) -> None:
         let_finish: Whether to finish storing the files of a block first.
     """
     if let_finish:
-        async with workspace.turns:
+        async with workspace.transfer_lock:
             await in_thread(workspace.close)
     else:
         await in_thread(workspace.close)
@@ -107,24 +106,26 @@ async def push(
         Notes on files that were left out.
 
     Raises:
-        SandboxFileError: `all_of_them`, and the sandbox could not take a file.
+        SandboxFileError: `all_of_them`, and the sandbox could not store a file.
     """
-    files = await _outgoing(workspace)
-    if all_of_them:
-        _check_room(files, limits)
+    files = workspace.quick_outgoing()
+    if files is None:
+        files = await in_thread(workspace.outgoing)
+    if all_of_them and _needed_bytes(files) > parse_size(limits.workspace):
+        raise _no_room(files, limits)
     notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
     refused: list[str] = []
     sent = 0
-    while sent < len(files) and len(refused) < MOST_REFUSED:
-        batch = (
-            files[sent : sent + 1] if refused else _batch(files[sent : sent + MOVED_AT_ONCE], lambda file: file.size)
-        )
-        ended = await _send(workspace, sandbox, batch)
-        workspace.mark_synced([file.name for file, error in zip(batch, ended, strict=True) if error is None])
+    while sent < len(files) and len(refused) < MAX_NOTES:
+        # One by one after a refusal, so that the next ones are not sent in vain.
+        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: file.size)
+        errors = await _send(workspace, sandbox, batch)
+        workspace.mark_synced([file.name for file, error in zip(batch, errors, strict=True) if error is None])
         sent += len(batch)
-        for file, error in zip(batch, ended, strict=True):
+        for file, error in zip(batch, errors, strict=True):
             if isinstance(error, SandboxFileError) and not all_of_them:
-                refused.append(f"{printable(file.name)} could not be written there ({_why(error)}).")
+                advice = "; limits=Limits(workspace=..., files=...) makes room" if error.errno == errno.ENOSPC else ""
+                refused.append(f"{printable(file.name)} could not be written there ({error.strerror}{advice}).")
             elif isinstance(error, SandboxFileError) and error.errno == errno.ENOSPC:
                 raise _no_room(files, limits) from error
             elif error is not None:
@@ -133,8 +134,8 @@ async def push(
 
 
 def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
-    """Take the items that may be transferred at the same time; a large one counts as one piece."""
-    room = MOVED_BYTES
+    """Take the items that may be transferred at the same time; a large one counts as one chunk."""
+    room = MAX_TRANSFER_BYTES
     for number, item in enumerate(items):
         room -= min(size(item), CHUNK)
         if room < 0:
@@ -142,36 +143,18 @@ def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
     return items
 
 
-async def _outgoing(workspace: Workspace) -> list[HostFile]:
-    try:
-        found = workspace.at_once(workspace.outgoing, quick=True)
-    except TooLongError:
-        found = None
-    return found if found is not None else await in_thread(workspace.outgoing)
-
-
 def _notes(texts: Sequence[str], more: int = 0) -> list[str]:
-    notes = [f"Not sent to the sandbox: {text}" for text in texts[:MOST_REFUSED]]
+    notes = [f"Not sent to the sandbox: {text}" for text in texts[:MAX_NOTES]]
     more += len(texts) - len(notes)
     return [*notes, f"Not sent to the sandbox: {more} more files."] if more else notes
 
 
-def _why(error: SandboxFileError) -> str:
-    larger = "; limits=Limits(workspace=..., files=...) makes room" if error.errno == errno.ENOSPC else ""
-    return f"{error.strerror}{larger}"
-
-
-def _check_room(files: Sequence[HostFile], limits: Limits) -> None:
-    if _needed(files) > parse_size(limits.workspace):
-        raise _no_room(files, limits)
-
-
-def _needed(files: Iterable[HostFile]) -> int:
+def _needed_bytes(files: Iterable[HostFile]) -> int:
     return sum(-(-file.size // PAGE_BYTES) * PAGE_BYTES for file in files)
 
 
 def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
-    needed, room = _needed(files), parse_size(limits.workspace)
+    needed, room = _needed_bytes(files), parse_size(limits.workspace)
     error = SandboxFileError(
         f"the files of work_dir do not fit into the sandbox: {len(files):,} files need {needed:,} bytes, and its workspace "
         f"has {room:,} bytes for at most {limits.files:,} files and folders. Give it more with "
@@ -184,83 +167,24 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
 
 async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[HostFile]) -> list[BaseException | None]:
     """Send some files at the same time, and return the exception of each, or None."""
-    small = [file for file in batch if file.size <= CHUNK]
-    read = await in_thread(_read_all, workspace, small) if small else []
-    contents = {file.name: content for file, content in zip(small, read, strict=True)}
-
-    async def send(file: HostFile) -> None:
-        content = contents.pop(file.name, None)
-        if isinstance(content, SandboxError):
-            raise content
-        chunks = [content] if content is not None else in_pieces(workspace.read(file))
-        await sandbox.write_file(file.name, file.mode, chunks)
-
-    return await asyncio.gather(*map(send, batch), return_exceptions=True)
+    sending = (sandbox.write_file(file.name, file.mode, in_threads(workspace.read(file))) for file in batch)
+    return await asyncio.gather(*sending, return_exceptions=True)
 
 
-def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> list[bytes | SandboxError]:
-    contents: list[bytes | SandboxError] = []
-    for file in files:
-        try:
-            contents.append(b"".join(workspace.read(file)))
-        except SandboxError as error:
-            contents.append(error)
-    return contents
+async def in_threads(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
+    """Iterate over a generator, `CHUNKS_PER_CALL` steps at a time in a thread."""
 
+    def some() -> list[bytes]:
+        return list(islice(chunks, CHUNKS_PER_CALL))
 
-async def in_pieces(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
-    """Iterate over a generator, each step in a thread."""
     try:
-        while (chunk := await in_thread(next, chunks, None)) is not None:
-            yield chunk
+        while read := await in_thread(some):
+            for chunk in read:
+                yield chunk
+            if len(read) < CHUNKS_PER_CALL:
+                return
     finally:
         chunks.close()  # it may have an open file
-
-
-@dataclass
-class _Refused:
-    """Files that were not stored for the same reason."""
-
-    number: int
-    reason: str
-    is_protected: bool
-    texts: list[str] = field(default_factory=list)
-    entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
-
-
-@dataclass
-class _Pulled:
-    """The files of one block: those with content, those still to be read in the sandbox, and the outcome."""
-
-    artifacts: list[Artifact] = field(default_factory=list)
-    refused: dict[tuple[int, str], _Refused] = field(default_factory=dict)
-    inline: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
-    elsewhere: list[dict[str, Any]] = field(default_factory=list)
-    result: tuple[Artifact, ...] | None = None
-
-    def attempt(self, entry: dict[str, Any], store: Callable[[], Path]) -> None:
-        """Store a file and record the outcome."""
-        try:
-            self.artifacts.append(artifact(entry, path=store()))
-        except SandboxFileError as error:
-            self.refuse(entry, error)
-
-    def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
-        """Record that a file was not stored, grouped by reason."""
-        if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
-            return  # removed in the sandbox since
-        # Not the error: it would keep the content of the file in memory.
-        reason = str(error.reason or error.strerror or error)
-        number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
-        # A bad name is part of its reason, and there may be thousands of them.
-        key = number, reason if error.reason is not None and number != errno.EINVAL else ""
-        about = _Refused(number, printable(reason), isinstance(error, ProtectedNameError))
-        group = self.refused.setdefault(key, about)
-        group.entries.append((entry, reason))
-        if len(group.texts) < MOST_REFUSED:
-            group.texts.append(
-                f"the file {printable(entry['name'])[:MOST_SHOWN]} stays in the sandbox: {printable(str(error))}"
-            )
 
 
 async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
@@ -274,103 +198,139 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
     Returns:
         The files, also those of blocks that were cancelled before; one that could not be stored has a note with the reason.
     """
-    missed, sandbox.missed = sandbox.missed, {}
+    missed, sandbox.undelivered = sandbox.undelivered, {}
+    pulling = _Pull(workspace)
     try:
-        return await _pull(workspace, sandbox, reply, missed)
+        # Nearly always this is all: the files are few, and their content is in the reply.
+        await in_thread(pulling.begin, reply, missed)
+        while pulling.inline:
+            await in_thread(pulling.store_some)
+        while pulling.in_sandbox:
+            entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
+            copies = (copy_out(workspace, sandbox, each["name"], each["name"], each["mode"]) for each in entries)
+            pulling.record(entries, await asyncio.gather(*copies, return_exceptions=True))
+            del pulling.in_sandbox[: len(entries)]
+        return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
     except asyncio.CancelledError:
-        sandbox.miss(missed.values())
+        sandbox.add_undelivered(missed.values())
         raise
 
 
-async def _pull(
-    workspace: Workspace, sandbox: RunnerClient, reply: Reply, missed: dict[str, dict[str, Any]]
-) -> tuple[Artifact, ...]:
-    pulled = await in_thread(_begin_pull, workspace, reply, missed)
-    while pulled.inline:
-        await in_thread(_store_some, workspace, pulled)
-    while pulled.elsewhere:
-        entries = _batch(pulled.elsewhere[:MOVED_AT_ONCE], lambda entry: int(entry["size"]))
-        await _fetch(workspace, sandbox, pulled, entries)
-        del pulled.elsewhere[: len(entries)]
-    return pulled.result if pulled.result is not None else await in_thread(_finish, workspace, pulled)
+@dataclass
+class _Refused:
+    """Files that were not stored for the same reason."""
+
+    number: int
+    reason: str
+    is_protected: bool
+    texts: list[str] = field(default_factory=list)
+    entries: list[tuple[dict[str, Any], str]] = field(default_factory=list)
 
 
-def _begin_pull(workspace: Workspace, reply: Reply, missed: dict[str, dict[str, Any]]) -> _Pulled:
-    """Sort the changed files, and store those whose content is in the reply, which usually are all."""
-    pulled = _Pulled()
-    offset = 0
-    told: dict[str, bool] = {}
-    entries = checked_entries(reply.message.get("files", []))
-    late = missed.keys() - {entry["name"] for entry in entries}
-    for entry in (*entries, *({**missed[name], "late": True} for name in sorted(late))):
-        inline = entry.get("inline")
-        content: bytes | None = None
-        if inline is not None:
-            content = reply.data[offset : offset + inline]
-            offset += inline
-        name = workspace.refused(entry["name"])
-        if name is not None:
-            workspace.stays_apart(entry["name"])
-            told.setdefault(name, workspace.reported(name))
-            content = b""
-        if name is not None and told[name]:
-            continue
-        if content is None:
-            pulled.elsewhere.append(entry)
-        else:
-            pulled.inline.append((entry, content))
-    _store_some(workspace, pulled)
-    if not pulled.inline and not pulled.elsewhere:
-        pulled.result = _finish(workspace, pulled)
-    return pulled
+class _Pull:
+    """Stores the files of one block: those with content, then those still to be read in the sandbox; for threads."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self.inline: list[tuple[dict[str, Any], bytes]] = []
+        self.in_sandbox: list[dict[str, Any]] = []
+        self.result: tuple[Artifact, ...] | None = None
+        self._workspace = workspace
+        self._stored: list[Artifact] = []
+        self._refused: dict[tuple[int, str], _Refused] = {}
 
-def _store_some(workspace: Workspace, pulled: _Pulled) -> None:
-    """Store some of the files whose content is in memory, as many as one call may store."""
-    _store_all(workspace, pulled, pulled.inline[:FILES_AT_ONCE])
-    del pulled.inline[:FILES_AT_ONCE]
+    def begin(self, reply: Reply, missed: dict[str, dict[str, Any]]) -> None:
+        """Sort the changed files, and store the first of those whose content is in the reply; finish if these are all."""
+        workspace, offset = self._workspace, 0
+        to_report: dict[str, bool] = {}
+        entries = checked_entries(reply.message.get("files", []))
+        late = missed.keys() - {entry["name"] for entry in entries}
+        for entry in (*entries, *({**missed[name], "late": True} for name in sorted(late))):
+            content: bytes | None = None
+            if (size := entry.get("inline")) is not None:
+                content = reply.data[offset : offset + size]
+                offset += size
+            if (part := workspace.protected.refused_part(entry["name"])) is not None:
+                workspace.differs(entry["name"])
+                if part not in to_report:
+                    to_report[part] = workspace.first_report(part)
+                if not to_report[part]:
+                    continue
+                content = b""  # it is refused without it
+            if content is None:
+                self.in_sandbox.append(entry)
+            else:
+                self.inline.append((entry, content))
+        self.store_some()
+        if not self.inline and not self.in_sandbox:
+            self.finish()
 
+    def store_some(self) -> None:
+        """Store some of the files whose content is in memory, as many as one call may store."""
+        some = self.inline[:FILES_PER_CALL]
+        del self.inline[:FILES_PER_CALL]
+        self.record([entry for entry, _ in some], [self._store(entry, content) for entry, content in some])
 
-def _store_all(workspace: Workspace, pulled: _Pulled, entries: Iterable[tuple[dict[str, Any], bytes]]) -> None:
-    for entry, content in entries:
-        pulled.attempt(entry, partial(workspace.store, entry["name"], entry["mode"], [content]))
-
-
-async def _fetch(
-    workspace: Workspace, sandbox: RunnerClient, pulled: _Pulled, entries: Sequence[dict[str, Any]]
-) -> None:
-    """Get the content of some files and store them."""
-    small = [entry for entry in entries if entry["size"] < CHUNK]
-    answers = await asyncio.gather(*(_first_chunk(sandbox, entry["name"]) for entry in small), return_exceptions=True)
-    whole = []
-    large = [entry for entry in entries if entry["size"] >= CHUNK]
-    for entry, answer in zip(small, answers, strict=True):
-        if isinstance(answer, SandboxFileError):
-            pulled.refuse(entry, answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        elif len(answer) < CHUNK:
-            whole.append((entry, answer))
-        else:  # it has grown since
-            large.append(entry)
-    if whole:
-        await in_thread(_store_all, workspace, pulled, whole)
-    for entry in large:
+    def _store(self, entry: dict[str, Any], content: bytes) -> Path | BaseException:
         try:
-            path = await stream(workspace, sandbox, entry["name"], entry["name"], entry["mode"])
-            pulled.artifacts.append(artifact(entry, path=path))
+            return self._workspace.store(entry["name"], entry["mode"], [content])
         except SandboxFileError as error:
-            pulled.refuse(entry, error)
+            return error
+
+    def record(self, entries: Iterable[dict[str, Any]], outcomes: Iterable[Path | BaseException]) -> None:
+        """Record which files were stored; an error that is not about a file is raised."""
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            if isinstance(outcome, Path):
+                self._stored.append(artifact(entry, path=outcome))
+            elif isinstance(outcome, SandboxFileError):
+                self._refuse(entry, outcome)
+            else:
+                raise outcome
+
+    def _refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
+        """Group the files that were not stored by reason."""
+        if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
+            return  # removed in the sandbox since
+        # Not the error: it would keep the content of the file in memory.
+        reason = str(error.reason or error.strerror or error)
+        number = error.errno if error.errno is not None and error.errno in errno.errorcode else 0
+        # A bad name is part of its reason, and there may be thousands of them.
+        key = number, reason if error.reason is not None and number != errno.EINVAL else ""
+        new = _Refused(number, printable(reason), isinstance(error, ProtectedNameError))
+        group = self._refused.setdefault(key, new)
+        group.entries.append((entry, reason))
+        if len(group.texts) < MAX_NOTES:
+            name = printable(entry["name"])[:MAX_NAME_SHOWN]
+            group.texts.append(f"the file {name} stays in the sandbox: {printable(str(error))}")
+
+    def finish(self) -> tuple[Artifact, ...]:
+        """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
+        listed: list[Artifact] = []
+        for group in self._refused.values():
+            for entry, _ in group.entries:
+                self._workspace.differs(entry["name"])
+            if group.is_protected and not self._workspace.first_report(group.reason):
+                continue
+            count, shown = len(group.entries), printable(group.entries[0][0]["name"])[:MAX_NAME_SHOWN]
+            others = f" (and {count - 1:,} more)" if count > 1 else ""
+            if count > MAX_NOTES or group.is_protected:
+                logger.warning("%s%s", group.texts[0], others)
+            else:
+                for text in group.texts:
+                    logger.warning("%s", text)
+            room = max(0, MAX_LISTED - len(listed))
+            if count > room or group.is_protected or group.number == errno.EDQUOT:
+                self._workspace.note(f"Not copied to work_dir: {shown}{others}: {group.reason}")
+            # Models read it, and must not see paths of the host.
+            listed += [
+                artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
+                for entry, reason in group.entries[:room]
+            ]
+        self.result = tuple(sorted([*self._stored, *listed], key=lambda item: item.name))
+        return self.result
 
 
-async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
-    async with aclosing(sandbox.read_file(name)) as pieces:
-        chunk, _ = await anext(pieces)
-        return chunk
-
-
-async def stream(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
-    """Copy a file of the sandbox to the host, piece by piece.
+async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
+    """Copy a file of the sandbox to the host, chunk by chunk.
 
     Args:
         workspace: The host's folder.
@@ -385,80 +345,66 @@ async def stream(workspace: Workspace, sandbox: RunnerClient, name: str, target:
     Raises:
         SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
     """
-    # Not the thread's result: that is lost if this call is cancelled.
-    begun: list[Incoming] = []
+    writer: FileWriter | None = None
     waiting: list[bytes] = []
+
+    def write(size: int) -> None:
+        nonlocal writer
+        if writer is None:
+            # Not the thread's result: that is lost if this call is cancelled.
+            writer = workspace.begin(target, mode, size)
+        writer.write(*waiting)
+        waiting.clear()
+
+    def commit(size: int) -> Path:
+        nonlocal writer
+        write(size)
+        assert writer is not None
+        path = workspace.commit(writer)
+        writer = None
+        return path
+
+    size = 0
     try:
-        async for chunk, now in sandbox.read_file(name):
-            if now > workspace.max_file_bytes:
+        async for chunk, size in sandbox.read_file(name):
+            if size > workspace.max_file_bytes:
                 most = workspace.max_file_bytes
-                raise SandboxFileError(errno.EFBIG, f"it has {now:,} bytes; at most {most:,} are copied", name)
-            if not begun:
-                await in_thread(_begin, begun, workspace, target, mode, now)
+                raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)
             waiting.append(chunk)
-            if len(waiting) == WRITTEN_AT_ONCE:
-                await in_thread(begun[0].write, *waiting)
-                waiting = []
-        await in_thread(begun[0].write, *waiting)
-        return await in_thread(begun[0].commit)
+            if len(waiting) == CHUNKS_PER_CALL:
+                await in_thread(write, size)
+        return await in_thread(commit, size)
     finally:
-        for incoming in begun:
-            await in_thread(incoming.abandon)
+        if writer is not None:
+            await in_thread(writer.abandon)
 
 
-def _begin(begun: list[Incoming], workspace: Workspace, *about: Any) -> None:
-    begun.append(workspace.begin(*about))
-
-
-def _finish(workspace: Workspace, pulled: _Pulled) -> tuple[Artifact, ...]:
-    """Report the files that were not stored, in the log and in the result, with a limited number of sentences."""
-    listed: list[Artifact] = []
-    for refused in pulled.refused.values():
-        for entry, _ in refused.entries:
-            workspace.stays_apart(entry["name"])
-        if refused.is_protected and workspace.reported(refused.reason):
-            continue
-        count, shown = len(refused.entries), printable(refused.entries[0][0]["name"])[:MOST_SHOWN]
-        others = f" (and {count - 1:,} more)" if count > 1 else ""
-        for text in refused.texts[:1] if count > MOST_REFUSED or refused.is_protected else refused.texts:
-            logger.warning("%s%s", text, others if count > MOST_REFUSED or refused.is_protected else "")
-        room = max(0, MOST_LISTED - len(listed))
-        if count > room or refused.is_protected or refused.number == errno.EDQUOT:
-            workspace.note(f"Not copied to work_dir: {shown}{others}: {refused.reason}")
-        # A model reads it, and must not see paths of the host.
-        listed += [
-            artifact({**entry, "name": printable(entry["name"])}, note=f"not copied: {reason}")
-            for entry, reason in refused.entries[:room]
-        ]
-    return tuple(sorted([*pulled.artifacts, *listed], key=lambda item: item.name))
-
-
-def keep_code(kept: list[Kept], place: Workspace | Path | None, filename: str | None, code: bytes | None) -> None:
+def keep_code(kept: list[Kept], folder: Workspace | Path | None, filename: str | None, code: bytes | None) -> None:
     """Keep the code of a block on the host, as AutoGen's executors do.
 
     Args:
         kept: The file is appended to it, or None, or a future if it is being written.
-        place: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
+        folder: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
         filename: Name of the file; None if the code has none.
         code: The code; None to remove such a file of an earlier run.
     """
-    if place is None or filename is None:
+    if folder is None or filename is None:
         kept.append(None)
-    elif isinstance(place, Path):
-        kept.append(str(place / filename))
-    elif code is None or (len(code) <= QUICK_BYTES and place.holds(filename, code)):
+    elif isinstance(folder, Path):
+        kept.append(str(folder / filename))
+    elif code is None or (len(code) <= QUICK_BYTES and folder.contains(filename, code)):
         if code is None:
-            place.remove(filename)
-        kept.append(str(place.root / filename))
+            folder.remove(filename)
+        kept.append(str(folder.root / filename))
     else:
-        kept.append(asyncio.get_running_loop().run_in_executor(None, _keep_code, place, filename, code))
+        kept.append(asyncio.get_running_loop().run_in_executor(None, _keep_code, folder, filename, code))
 
 
 def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:
-    name = workspace.refused(filename)
-    if name is not None:
-        if not workspace.reported(name):
-            workspace.note(f"Not copied to work_dir: {printable(filename)}: {left_out(name)}")
+    part = workspace.protected.refused_part(filename)
+    if part is not None:
+        if workspace.first_report(part):
+            workspace.note(f"Not copied to work_dir: {printable(filename)}: {not_written_back(part)}")
         return None
     try:
         return str(workspace.store(filename, 0o644, [code]))

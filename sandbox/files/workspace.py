@@ -4,7 +4,7 @@ Files are added and changed on either side, and the last writer wins. Deletions 
 one side stays on the other.
 
 Only POSIX hosts (Linux, macOS): every access goes through descriptors of folders opened without following symbolic
-links, which Windows does not offer. `Workspace.prepare` says so there.
+links, which Windows does not offer. `Workspace.prepare` raises an error there.
 """
 
 from __future__ import annotations
@@ -14,29 +14,25 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from weakref import WeakSet
 
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError
+from autogen_codeact.sandbox.files.file_writer import DIGEST_MAX_BYTES, FileWriter, Quota
 from autogen_codeact.sandbox.files.filenames import printable, safe_name
 from autogen_codeact.sandbox.files.host_folder import HostFolder, explained, file_error, plain_mode
-from autogen_codeact.sandbox.files.incoming import DIGEST_MAX_BYTES, Incoming, Usage
-from autogen_codeact.sandbox.files.protected import ProtectedNameError, WriteBack, left_out
-from autogen_codeact.sandbox.files.scan import USE_MOUNT, Scan, Signature, Skipped, TooLongError, signature_of
-from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, ProtectedNames, not_written_back
+from autogen_codeact.sandbox.files.scan import USE_MOUNT, Scan, Signature, Skipped, TooManyEntriesError, signature_of
+from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 
-__all__ = ["HostFile", "Incoming", "Skipped", "Workspace", "safe_name"]
-
-T = TypeVar("T")
-
-# File times move in ticks of up to 10 ms, so a second write of the same length can leave a fresh file's stat as it was.
-# Small files that were fresh when they were sent are therefore told apart by their content, once.
+# File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
+# Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
-# A scan of this size may run on the event loop; a larger one runs in a thread.
+# Work of this size may run on the event loop; more runs in a thread.
 _QUICK_ENTRIES = 100
 _QUICK_BYTES = 64 * 1024
 _QUICK_STATS = 500
@@ -44,12 +40,12 @@ _QUICK_STATS = 500
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A regular file on the host that the sandbox does not have as it is now.
+    """A regular file on the host whose current version the sandbox does not have.
 
     Args:
         name: Path relative to the workspace, with forward slashes.
         size: Size in bytes when the folder was scanned.
-        mode: 0o755 where somebody may execute it, else 0o644.
+        mode: 0o755 where anybody may execute it, else 0o644.
         path: The file on the host.
     """
 
@@ -73,7 +69,7 @@ class Workspace:
         max_files: Maximum number of files; the maximum of entries of any kind is twice as high.
         max_file_bytes: Size of one file in bytes, 100 MiB by default. Larger ones are neither sent nor stored nor counted.
         max_total_bytes: Size of all files in bytes, 1 GiB by default.
-        write_back: Protected names that are stored nevertheless; none by default.
+        protected: The names that are not stored; all protected names by default.
         counted: Whether existing entries of the folder count against the limits. Default True.
     """
 
@@ -84,60 +80,56 @@ class Workspace:
         max_files: int = 10_000,
         max_file_bytes: int = 100 * 1024**2,
         max_total_bytes: int = 1024**3,
-        write_back: WriteBack | None = None,
+        protected: ProtectedNames | None = None,
         counted: bool = True,
     ) -> None:
         self.root = Path(root)
-        self.max_files = max_files
         self.max_file_bytes = max_file_bytes
-        self.max_total_bytes = max_total_bytes
+        self.protected = protected if protected is not None else ProtectedNames()
         self.skipped: list[Skipped] = []
         """Files that the last `outgoing` left out: because of a limit each time, for another reason once."""
-        self._apart: set[str] = set()
-        self.write_back = write_back if write_back is not None else WriteBack()
-        self.folder = HostFolder(self.root)
-        self.lock = threading.RLock()
-        self.turns = Turns()
+        self.transfer_lock = CrossLoopSemaphore()
         """For callers with several transfers that belong together."""
+        self.hashes: dict[str, tuple[Signature, str]] = {}
+        """Hashes of files by name, with the version that they belong to: for manifests."""
+        self._folder = HostFolder(self.root)
+        self._lock = threading.RLock()
         self._closed = False
-        self.incoming: set[Incoming] = set()
+        self._quota = Quota(max_files, max_file_bytes, max_total_bytes)
+        self._counted = not counted
+        self._writers: WeakSet[FileWriter] = WeakSet()
+        self._notes: dict[str, None] = {}
         self._reported: set[Skipped] = set()
         self._reported_names: set[str] = set()
-        self._notes: dict[str, None] = {}
         self._synced: dict[str, _Synced] = {}
+        self._changed_in_sandbox: set[str] = set()
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
         self._digests: dict[str, bytes] = {}
+        self._digest_bytes_left: int | None = None
         self._state: dict[str, Signature] = {}
         self._state_since = 0.0
         self._settled: tuple[tuple[str, Signature], ...] = ()
-        self._usage = None if counted else Usage(0, 0, 0, complete=True)
-        self._bytes_left: int | None = None
 
     def prepare(self) -> None:
-        """Create the folder and see that it can be written.
+        """Create the folder and check that it can be written.
 
         Raises:
-            SandboxFileError: It can't be; the message says what to do.
+            SandboxFileError: That is not possible; the message says what to do.
         """
-        with self.used():
-            self.folder.prepare()
+        with self._used():
+            self._folder.prepare()
 
     def close(self) -> None:
         """Stop storing files: wait for a write in progress, and remove half-written files."""
-        with self.lock:
+        with self._lock:
             self._closed = True
-            for part in list(self.incoming):
-                part.abandon()
+            for writer in list(self._writers):
+                writer.abandon()
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """Hold the lock.
-
-        Raises:
-            SandboxDied: The workspace is closed.
-        """
-        with self.lock:
+    def _used(self) -> Iterator[None]:
+        with self._lock:
             if self._closed:
                 raise SandboxDied("the sandbox was stopped while files were copied")
             yield
@@ -153,53 +145,56 @@ class Workspace:
         notes, self._notes = self._notes, {}
         return tuple(notes)
 
-    def outgoing(self, *, quick: bool = False) -> list[HostFile]:
+    def outgoing(self) -> list[HostFile]:
         """Find the files that are new or changed since the sandbox had them; on the first call, all of them.
 
         Symbolic links are never followed. What is left out is named in `skipped`.
-
-        Args:
-            quick: Whether to give up if it may block an event loop for too long. Default False.
 
         Returns:
             The files to send, sorted by name.
 
         Raises:
             SandboxFileError: The folder does not exist or can't be read.
-            TooLongError: `quick`, and there are too many entries.
         """
-        with self.used():
-            self._bytes_left = _QUICK_BYTES if quick else None
-            self._scanned_at_ns = time.time_ns()
-            scan = self._scan(_QUICK_ENTRIES if quick else None)
-            changed = [name for name, status in scan.files.items() if not self._in_step(name, status)]
-            self._scanned = scan.files
-            self._digests.clear()
-            if scan.complete:
-                for name in self._synced.keys() - scan.files.keys():
-                    del self._synced[name]
-            files = self._within_caps(scan, sorted(changed))
-            self._note_state(scan, in_step=not changed)
-            self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
-            self._reported = set(scan.skipped)
-            return files
+        with self._used():
+            return self._outgoing()
+
+    def quick_outgoing(self) -> list[HostFile] | None:
+        """Do the same if it can't block an event loop for long; else return None."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            with self._used():
+                self._digest_bytes_left = _QUICK_BYTES
+                return self._outgoing(_QUICK_ENTRIES)
+        except TooManyEntriesError:
+            return None
+        finally:
+            self._digest_bytes_left = None
+            self._lock.release()
+
+    def _outgoing(self, most_entries: int | None = None) -> list[HostFile]:
+        self._scanned_at_ns = time.time_ns()
+        scan = self._scan(most_entries)
+        changed = [name for name, status in scan.files.items() if not self._is_synced(name, status)]
+        self._scanned = scan.files
+        self._digests.clear()
+        if scan.complete:
+            for name in self._synced.keys() - scan.files.keys():
+                del self._synced[name]
+        files = self._within_limits(scan, sorted(changed))
+        self._record_state(scan, is_synced=not changed)
+        self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
+        self._reported = set(scan.skipped)
+        return files
 
     @property
-    def looks_quick(self) -> bool:
+    def quick_to_check(self) -> bool:
         """Whether `unchanged` is fast enough for the event loop."""
         return len(self._settled) <= _QUICK_STATS
 
-    def at_once(self, work: Callable[..., T], **options: Any) -> T | None:
-        """Run a function if the lock is free, else return None, because an event loop must not wait for a thread."""
-        if not self.lock.acquire(blocking=False):
-            return None
-        try:
-            return work(**options)
-        finally:
-            self.lock.release()
-
     def unchanged(self) -> bool:
-        """Whether it is certain that `outgoing` would find nothing; far cheaper than finding out by that. For any thread."""
+        """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread."""
         settled = self._settled
         try:
             for path, signature in settled:
@@ -212,12 +207,12 @@ class Workspace:
     @property
     def in_sandbox(self) -> dict[str, Signature]:
         """The files of the host that the sandbox has, in their last transferred version."""
-        return {name: entry.signature for name, entry in self._synced.items() if name not in self._apart}
+        return {name: entry.signature for name, entry in self._synced.items() if name not in self._changed_in_sandbox}
 
-    def stays_apart(self, name: str) -> None:
+    def differs(self, name: str) -> None:
         """Record that the sandbox's file of this name differs from the host's."""
         if name in self._synced:
-            self._apart.add(name)
+            self._changed_in_sandbox.add(name)
 
     def read(self, file: HostFile) -> Generator[bytes]:
         """Read a file that `outgoing` found.
@@ -230,12 +225,12 @@ class Workspace:
             has shrunk. The next `outgoing` finds a file that was changed meanwhile.
 
         Raises:
-            SandboxFileError: It is gone, can't be read, or is no longer a regular file reached without links.
+            SandboxFileError: It does not exist any more, can't be read, or is no longer a regular file reached without links.
         """
         name = self._checked(file.name)
         digest = blake2b(digest_size=16)
         small = file.size <= DIGEST_MAX_BYTES
-        for chunk in self.folder.chunks(name, file.size):
+        for chunk in self._folder.chunks(name, file.size):
             if small:
                 digest.update(chunk)
             yield chunk
@@ -254,36 +249,27 @@ class Workspace:
                 with suppress(OSError):
                     status = os.lstat(self.root / name)
             if status is not None:
-                digest = self._digests.get(name) if self._fresh(status) else None
-                self._apart.discard(name)
-                self._synced[name] = _Synced(signature_of(status), digest)
+                self._mark(name, status, self._digests.get(name) if self._is_fresh(status) else None)
 
-    def refused(self, name: str) -> str | None:
-        """The protected name because of which a file is not stored, or None.
+    def _mark(self, name: str, status: os.stat_result, digest: bytes | None) -> None:
+        self._changed_in_sandbox.discard(name)
+        self._synced[name] = _Synced(signature_of(status), digest)
 
-        Args:
-            name: Path relative to the workspace.
-        """
-        return self.write_back.refused(name)
-
-    def reported(self, name: str) -> bool:
-        """Whether it was reported already that a protected name is not stored; afterwards it counts as reported."""
-        known = name in self._reported_names
+    def first_report(self, name: str) -> bool:
+        """Return whether it was not reported before that a protected name is not stored; afterwards it counts as reported."""
+        is_first = name not in self._reported_names
         self._reported_names.add(name)
-        return known
+        return is_first
 
-    def holds(self, name: str, content: bytes) -> bool:
-        """Whether a file has this content already; writing it again would only use the disk."""
+    def contains(self, name: str, content: bytes) -> bool:
+        """Return whether a file has this content already; writing it again would only use the disk."""
         try:
-            return b"".join(self.folder.chunks(self._checked(name), len(content) + 1)) == content
+            return b"".join(self._folder.chunks(self._checked(name), len(content) + 1)) == content
         except SandboxFileError:
             return False
 
     def store(self, name: str, mode: int, chunks: Iterable[bytes]) -> Path:
-        """Write a file that the sandbox sent: whole or not at all, and only inside the folder.
-
-        It is written under a temporary name and renamed, so a symbolic link at its path is replaced and the link's
-        target is unchanged. A link instead of a folder in its path is refused.
+        """Write a file that the sandbox sent: whole or not at all, and only inside the folder; see `FileWriter`.
 
         Args:
             name: Path relative to the workspace.
@@ -297,17 +283,16 @@ class Workspace:
             SandboxFileError: The name is unsafe or protected, a limit is exceeded, or the host can't write; see `errno`.
             SandboxDied: The workspace is closed.
         """
-        with self.used():
-            incoming = self.begin(name, mode)
+        with self._used():
+            writer = self.begin(name, mode)
             try:
                 for chunk in chunks:
-                    incoming.write(chunk)
-                return incoming.commit()
-            except BaseException:
-                incoming.abandon()
-                raise
+                    writer.write(chunk)
+                return self.commit(writer)
+            finally:
+                writer.abandon()
 
-    def begin(self, name: str, mode: int, size: int = 0) -> Incoming:
+    def begin(self, name: str, mode: int, size: int = 0) -> FileWriter:
         """Begin to write a file, as `store` does, whose content arrives in pieces.
 
         Args:
@@ -315,60 +300,67 @@ class Workspace:
             mode: Permission bits in the sandbox.
             size: Its minimum size in bytes. Default 0.
 
+        Returns:
+            Its writer, which `commit` or its own `abandon` ends.
+
         Raises:
             SandboxFileError: As for `store`.
             SandboxDied: The workspace is closed.
         """
-        with self.used():
+        with self._used():
             name = self._checked(name)
-            task = f"Can't store `{printable(name)}` in {self.root}"
-            if (protected := self.refused(name)) is not None:
-                raise file_error(errno.EPERM, task, left_out(protected), ProtectedNameError)
-            incoming = Incoming(self, name, mode, size, task)
-            self.incoming.add(incoming)
-            return incoming
+            if (part := self.protected.refused_part(name)) is not None:
+                task = f"Can't store `{printable(name)}` in {self.root}"
+                raise file_error(errno.EPERM, task, not_written_back(part), ProtectedNameError)
+            if not self._counted:
+                self._scan()
+            writer = FileWriter(
+                self._folder, name, mode, size, quota=self._quota, protected=self.protected, lock=self._lock
+            )
+            self._writers.add(writer)
+            return writer
 
-    def stored(self, incoming: Incoming, name: str, status: os.stat_result | None, digest: bytes | None) -> None:
-        """Remember that the sandbox has a file that was stored: for `Incoming`.
+    def commit(self, writer: FileWriter) -> Path:
+        """End writing a file, and remember that the sandbox has it.
 
         Args:
-            incoming: What has been stored.
-            name: Its path.
-            status: Its status; None if another process on the host has replaced it already.
-            digest: Of its content, where it is small.
+            writer: What `begin` returned.
+
+        Returns:
+            The file on the host.
+
+        Raises:
+            SandboxFileError: As for `store`.
+            SandboxDied: The workspace is closed.
         """
-        self.incoming.discard(incoming)
-        if status is not None:
-            self._apart.discard(name)
-            self._synced[name] = _Synced(signature_of(status), digest)
+        with self._used():
+            status, digest = writer.commit()
+            if status is not None:
+                self._mark(writer.name, status, digest)
+            return self.root / writer.name
 
     def remove(self, name: str) -> None:
-        """Remove a file of the folder itself, if it is there.
+        """Remove a file of the folder itself, if it exists.
 
         Args:
             name: Its name, without a folder.
         """
-        with suppress(OSError, SandboxFileError), self.folder.opened([], "remove a file in") as folder:
+        with suppress(OSError, SandboxFileError), self._folder.opened([], "remove a file in") as folder:
             os.unlink(name, dir_fd=folder)
 
-    def _scan(self, give_up_after: int | None = None) -> Scan:
-        scan = Scan(self.max_files, self.max_file_bytes, give_up_after)
-        with self.folder.opened([], "list") as folder, explained(f"Can't list {self.root}"):
+    def _scan(self, most_entries: int | None = None) -> Scan:
+        quota = self._quota
+        scan = Scan(quota.max_files, quota.max_file_bytes, most_entries)
+        with self._folder.opened([], "list") as folder, explained(f"Can't list {self.root}"):
             scan.folder(folder, "", 1)
-        self._usage = Usage(scan.entries, len(scan.files), scan.bytes, scan.complete)
+        quota.entries, quota.files = scan.entries, len(scan.files)
+        quota.bytes, quota.complete = scan.bytes, scan.complete
+        self._counted = True
         return scan
 
-    @property
-    def usage(self) -> Usage:
-        """The counted content of the folder; scans it on the first call."""
-        if self._usage is None:
-            self._scan()
-        assert self._usage is not None
-        return self._usage
-
-    def _note_state(self, scan: Scan, *, in_step: bool) -> None:
-        """Note the state of a folder in which there is nothing to send, once no change can hide behind the ticks of its times."""
-        found = {**scan.folders, **scan.files} if in_step and scan.complete and scan.readable else {}
+    def _record_state(self, scan: Scan, *, is_synced: bool) -> None:
+        """Record the state of a folder in which there is nothing to send, once file times can't hide a change any more."""
+        found = {**scan.folders, **scan.files} if is_synced and scan.complete and scan.readable else {}
         state = {name: signature_of(status) for name, status in found.items()}
         now = time.monotonic()
         if state != self._state:
@@ -376,62 +368,55 @@ class Workspace:
         elif not self._settled and now - self._state_since > _FRESH_NS / 1e9:
             self._settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
 
-    def _in_step(self, name: str, status: os.stat_result) -> bool:
+    def _is_synced(self, name: str, status: os.stat_result) -> bool:
         known = self._synced.get(name)
         if known is None or known.signature != signature_of(status):
             return False
         if known.digest is not None:
             if known.digest != self._digest(name, status.st_size):
                 return False
-            if not self._fresh(status):
+            if not self._is_fresh(status):
                 known.digest = None
         return True
 
     def _digest(self, name: str, size: int) -> bytes | None:
-        if self._bytes_left is not None:
-            self._bytes_left -= size
-            if self._bytes_left < 0:
-                raise TooLongError
+        if self._digest_bytes_left is not None:
+            self._digest_bytes_left -= size
+            if self._digest_bytes_left < 0:
+                raise TooManyEntriesError
         digest = blake2b(digest_size=16)
         try:
-            for chunk in self.folder.chunks(name, size):
+            for chunk in self._folder.chunks(name, size):
                 digest.update(chunk)
         except SandboxFileError:
             return None
         return digest.digest()
 
-    def _fresh(self, status: os.stat_result) -> bool:
+    def _is_fresh(self, status: os.stat_result) -> bool:
         return self._scanned_at_ns - max(status.st_mtime_ns, status.st_ctime_ns) < _FRESH_NS
 
-    def _within_caps(self, scan: Scan, changed: list[str]) -> list[HostFile]:
-        """Build the list to send."""
+    def _within_limits(self, scan: Scan, changed: list[str]) -> list[HostFile]:
+        """Build the list to send; files that are left out are added to `scan.skipped`."""
+        quota = self._quota
         total = sum(status.st_size for status in scan.files.values()) - sum(scan.files[n].st_size for n in changed)
         files = []
         for name in changed:
             status = scan.files[name]
-            if self._too_large(scan, name, status, total):
-                continue
-            reason = self._refusal(name, status)
-            if reason is not None:
-                scan.skip(name, reason)
-                continue
-            total += status.st_size
-            files.append(HostFile(name, status.st_size, plain_mode(status.st_mode), self.root / name))
+            if status.st_size > quota.max_file_bytes:
+                sizes = f"has {status.st_size:,} bytes; at most {quota.max_file_bytes:,} are sent."
+                scan.skip(name, f"{sizes} upload() sends it once, and {USE_MOUNT}", limit=True)
+            elif total + status.st_size > quota.max_total_bytes:
+                reason = f"would bring all files together over {quota.max_total_bytes} bytes. {USE_MOUNT}"
+                scan.skip(name, reason, limit=True)
+            elif (problem := self._problem(name, status)) is not None:
+                scan.skip(name, problem)
+            else:
+                total += status.st_size
+                files.append(HostFile(name, status.st_size, plain_mode(status.st_mode), self.root / name))
         return files
 
-    def _too_large(self, scan: Scan, name: str, status: os.stat_result, total: int) -> bool:
-        if status.st_size > self.max_file_bytes:
-            reason = (
-                f"has {status.st_size:,} bytes; at most {self.max_file_bytes:,} are sent. upload() sends it once, and"
-            )
-        elif total + status.st_size > self.max_total_bytes:
-            reason = f"would bring all files together over {self.max_total_bytes} bytes."
-        else:
-            return False
-        scan.skip(name, f"{reason} {USE_MOUNT}", limit=True)
-        return True
-
-    def _refusal(self, name: str, status: os.stat_result) -> str | None:
+    def _problem(self, name: str, status: os.stat_result) -> str | None:
+        """Return why a file can't be sent, or None."""
         if not stat.S_ISREG(status.st_mode):
             return "is not a regular file."
         try:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
+from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.egress.ledger import notes as connection_notes
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.connection import Reply
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
 
 R = TypeVar("R", bound=Result)
@@ -41,7 +42,7 @@ def to_result(
         dropped = [int(count) for count in message["dropped"]]
         texts = [
             _text(reply.streams.get(kind, bytearray()), dropped[index], int(message["tail"][index]))
-            for index, kind in enumerate((b"O", b"E")[: len(dropped)])
+            for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)])
         ]
         error = message["error"]
         outcome = _OUTCOMES[message["outcome"]]
@@ -99,7 +100,7 @@ def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
         gateway: The sandbox's proxy.
         mark: Position in its connection log before the block.
     """
-    result.connections = gateway.ledger.since(mark)
+    result.connections = gateway.log.since(mark)
     result.notes = (*result.notes, *connection_notes(result.connections))
 
 

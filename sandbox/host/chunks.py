@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
-from autogen_codeact.sandbox.host.connection import Listener
-from autogen_codeact.sandbox.host.loops import hand_over
+from autogen_codeact.sandbox.host.connection import OutputCallback
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, Result
 
 Stream = Literal["stdout", "stderr"]
-_STREAMS: dict[bytes, Stream] = {b"O": "stdout", b"E": "stderr"}
+_STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class OutputChunks:
         self._shown: dict[Stream, int] = {}
         self._held: set[Stream] = set()
 
-    def listener(self, block: int) -> Listener:
+    def listener(self, block: int) -> OutputCallback:
         """Return the callback for one block's output.
 
         Args:
@@ -89,7 +89,7 @@ class OutputChunks:
     def _put(self, item: OutputChunk | None) -> None:
         # After the reader's event loop has closed there is no reader.
         if not self._loop.is_closed():
-            hand_over(self._loop, self._queue.put_nowait, item)
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
 
     async def __aiter__(self) -> AsyncIterator[OutputChunk]:
         while (item := await self._queue.get()) is not None:

@@ -8,21 +8,23 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
-from autogen_codeact.executors.checks import check_hello, checked_entries, number_of
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
-from autogen_codeact.sandbox.files.abandoned import sweep_in_background
-from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.connection import Connection, Listener, Reply
+from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
+from autogen_codeact.sandbox.host import bootstrap, protocol
+from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
 from autogen_codeact.sandbox.host.environment import interpreter_variables
-from autogen_codeact.sandbox.host.loops import Promise, within
+from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
+from autogen_codeact.sandbox.host.messages import Hello, checked_entries, number_of
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
-from autogen_codeact.sandbox.host.turns import Turns
+from autogen_codeact.sandbox.host.waiting import new_future, wait_for
 from autogen_codeact.sandbox.limits import CheckpointMode
 
 logger = logging.getLogger("autogen_codeact")
@@ -30,35 +32,35 @@ logger = logging.getLogger("autogen_codeact")
 CHUNK = 256 * 1024
 OUTPUT_SLACK = 64 * 1024
 ANSWER_TIMEOUT_S = 20.0
-WORDS_PER_LEASE = 4
+KEEP_ALIVES_PER_LEASE = 4
 # An engine that starts dozens of containers at once answers none of them in time.
 STARTS_AT_ONCE = 8
-CANCEL_PATIENCE_S = 5.0
-MOST_MISSED = 20_000
-_starts: defaultdict[str, Turns] = defaultdict(lambda: Turns(STARTS_AT_ONCE))
+CANCEL_TIMEOUT_S = 5.0
+MAX_UNDELIVERED = 20_000
+_starts: defaultdict[str, CrossLoopSemaphore] = defaultdict(lambda: CrossLoopSemaphore(STARTS_AT_ONCE))
 
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """How the runner is to behave; it becomes the first message to it.
+    """How the runner behaves: its configuration message.
 
     Args:
         mode: `process` or `session`.
         workspace: The working directory in the sandbox.
-        preload: Modules imported ahead.
+        preload: Modules that are imported before any code runs.
         output_limit: Bytes of output kept of each stream of a block.
         split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block; "adaptive" where that is worth what it costs.
+        checkpoint: Whether a session is checkpointed before each block.
         memory_bytes: The sandbox's memory limit, or None.
         rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
-        rlimit_without_cgroup: Further ones for where no control group bounds the sandbox.
-        concurrency: Blocks that run at the same time in process mode; the others wait for their turn.
-        proxy: How the supervisor offers a way out (`Gateway.SETTINGS`), or None for no network at all.
-        lease_s: Seconds without a word from the host after which the runner ends itself, where the stream crosses a network;
-            the stream itself decides about others. None for no such limit.
+        rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
+        concurrency: Blocks that run at the same time in process mode; further blocks wait.
+        proxy: Settings of the supervisor's proxy (`gateway.SETTINGS`), or None for no network at all.
+        lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
+            streams choose their own (`ByteStream.lease_s`). None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.
-        own_shm: Whether only the sandbox uses /dev/shm; then process mode empties it when no block is running.
-        environment: Variables for the code. They are sent over the stream; an engine, a process list or a log would show them.
+        own_shm: Whether only this sandbox uses /dev/shm; then process mode empties it when no block is running.
+        environment: Variables for the code. They are sent over the stream: an engine, a process list or a log would show them.
     """
 
     mode: str
@@ -79,22 +81,22 @@ class RunnerSettings:
 
 
 class Calls(Protocol):
-    """Who takes the calls that a block makes to host tools."""
+    """Answers the calls that a block makes to host tools."""
 
     def open(self, send: Callable[[bytes], None]) -> None:
-        """Learn how to answer: a call's number and its answer, from any thread."""
+        """Begin to answer; `send` sends a call's number and its answer, from any thread."""
         ...
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Take a call, or the word that nobody waits for one any more, in the connection's thread.
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame of the block, in the connection's thread.
 
         Raises:
-            SandboxProtocolError: It is more than the limits allow.
+            SandboxProtocolError: The calls exceed the limits.
         """
         ...
 
     def end(self) -> None:
-        """Call off what runs; nothing is answered any more."""
+        """Cancel the calls that run, and answer nothing any more."""
         ...
 
 
@@ -102,12 +104,12 @@ class RunnerClient:
     """A runner in a sandbox, from start to stop.
 
     Args:
-        launcher: How it is started.
-        settings: How its runner is to behave.
-        name: Its name in messages.
-        start_timeout_s: How long the runner may take until it answers, in seconds.
-        grace_s: How long beyond a block's own deadline an answer may take, in seconds.
-        gateway: The way out to named hosts, or None.
+        launcher: Starts the sandbox.
+        settings: How its runner behaves.
+        name: Name of the sandbox, for messages.
+        start_timeout_s: How long the runner may take to send its hello, in seconds.
+        grace_s: How long after a block's deadline its result may come, in seconds.
+        gateway: Connects the code to the allowed hosts, or None for no network.
     """
 
     def __init__(
@@ -126,15 +128,12 @@ class RunnerClient:
         self._launcher = launcher
         self._start_timeout_s = start_timeout_s
         self._grace_s = grace_s
-        self.missed: dict[str, dict[str, Any]] = {}
-        """Files of blocks whose results nobody got, by name; they are not on the host yet."""
+        self.undelivered: dict[str, dict[str, Any]] = {}
+        """Files of cancelled blocks, by name; they are not on the host yet."""
         self._connection: Connection | None = None
-        self._lock = threading.Lock()
-        self._launched: ByteStream | None = None
-        self._abandoned = False
-        self._undone: Promise[None] = Promise()
-        self._ending = threading.Lock()
-        self._limits: dict[int, float] = {}
+        self._launched: Future[ByteStream] = new_future()
+        self._stop_lock = threading.Lock()
+        self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
 
     @property
@@ -142,34 +141,34 @@ class RunnerClient:
         """Whether it can run blocks."""
         return self._connection is not None and self._connection.alive
 
-    def when_ended(self, tell: Callable[[SandboxError], None]) -> None:
-        """Have somebody told when a started sandbox has ended, however it came to that.
+    def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
+        """Call a function when a started sandbox has ended, for whatever reason.
 
         Args:
-            tell: Called once, in some thread, with the reason; at once where it has ended already.
+            callback: Called once, in some thread, with the reason; at once if it has ended already.
         """
         assert self._connection is not None
-        self._connection.ended.add_done_callback(lambda ended: tell(ended.result()))
+        self._connection.ended.add_done_callback(lambda ended: callback(ended.result()))
 
-    async def start(self) -> dict[str, Any]:
-        """Start it; of those that share an engine, a few at a time.
+    async def start(self) -> Hello:
+        """Start it. Of the sandboxes that share an engine, at most `STARTS_AT_ONCE` start at the same time.
 
         Returns:
-            What the runner says of the place: Python's version, user id and so on.
+            The runner's first message.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
-            asyncio.CancelledError: It was cancelled; nothing is left of it, or will be when an engine that hangs answers.
+            SandboxError: It did not start; nothing is left of it.
+            asyncio.CancelledError: The start was cancelled. Nothing is left of it, or will be when an engine that hangs answers.
         """
         async with _starts[self._launcher.engine]:
             return await self._start()
 
-    async def _start(self) -> dict[str, Any]:
-        launching = asyncio.get_running_loop().run_in_executor(None, self._launch)
+    async def _start(self) -> Hello:
+        threading.Thread(target=self._launch, name=f"codeact-start-{self.name}").start()
         try:
-            stream = await asyncio.shield(launching)
+            stream = await asyncio.wrap_future(self._launched)
         except asyncio.CancelledError:
-            await self._abandon()
+            await self._undo_launch()
             raise
         try:
             return await self._greet(stream)
@@ -177,60 +176,55 @@ class RunnerClient:
             await self._tear_down()
             raise
 
-    def _launch(self) -> ByteStream:
-        sweep_in_background()
+    def _launch(self) -> None:
         try:
-            stream = self._launcher.launch(protocol.boot(interpreter_variables(self.settings.environment)))
-        except BaseException:
+            remove_abandoned_in_background()
+            boot = bootstrap.boot(interpreter_variables(self.settings.environment))
+            self._launched.set_result(self._launcher.launch(boot))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
             self._launcher.close()
-            self._undone.give(None)
-            raise
-        with self._lock:
-            self._launched = stream
-            abandoned = self._abandoned
-        if abandoned:
-            self._undo_launch(stream)
-        return stream
+            self._launched.set_exception(error)
 
-    async def _abandon(self) -> None:
-        """End a sandbox whose start is cancelled, now or when it is there; the event loop may be gone then."""
-        with self._lock:
-            self._abandoned = True
-            stream = self._launched
-        if stream is not None:
-            threading.Thread(target=self._undo_launch, args=(stream,), name=f"codeact-undo-{self.name}").start()
+    async def _undo_launch(self) -> None:
+        """End a sandbox whose start was cancelled, as soon as it is there; the event loop may be closed by then."""
+        undone: Future[None] = new_future()
+
+        def undo() -> None:
+            try:
+                if self._launched.exception() is None:
+                    self._launched.result().close()
+                    self._launcher.kill()
+                    self._launcher.close()
+            finally:
+                undone.set_result(None)
+
+        threading.Thread(target=undo, name=f"codeact-undo-{self.name}").start()
         with contextlib.suppress(SandboxTimeout):
-            await within(self._undone, CANCEL_PATIENCE_S, "")
+            await wait_for(undone, CANCEL_TIMEOUT_S, "the engine has not answered")
 
-    def _undo_launch(self, stream: ByteStream) -> None:
-        try:
-            stream.close()
-            self._launcher.kill()
-            self._launcher.close()
-        finally:
-            self._undone.give(None)
-
-    async def _greet(self, stream: ByteStream) -> dict[str, Any]:
+    async def _greet(self, stream: ByteStream) -> Hello:
+        """Send the runner its modules and its configuration, and wait for its hello."""
         lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
-        keep_alive_s = lease_s / WORDS_PER_LEASE if lease_s is not None else None
+        keep_alive_s = lease_s / KEEP_ALIVES_PER_LEASE if lease_s is not None else None
         connection = self._connection = Connection(stream, self.name, keep_alive_s=keep_alive_s)
         if self.gateway is not None:
             self.gateway.attach(connection, self.name)
-        for kind in (b"T", b"U"):
-            connection.handlers[kind] = partial(self._hear_call, kind)
+        for kind in (Frame.TOOL_CALL, Frame.CANCEL_CALL):
+            connection.handlers[kind] = partial(self._on_call_frame, kind)
         connection.open()
-        connection.send(protocol.runner_source())
-        connection.send(protocol.pack(b"C", 0, {**vars(self.settings), "lease_s": lease_s}))
+        connection.send(bootstrap.runner_source())
+        connection.send(protocol.pack(Frame.CONFIGURATION, 0, {**vars(self.settings), "lease_s": lease_s}))
         try:
-            hello = await within(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
+            message = await wait_for(connection.hello, self._start_timeout_s, f"the sandbox {self.name} did not start")
         except SandboxTimeout:
             raise
         except SandboxError as error:
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
-        check_hello(hello)
+        hello = Hello.parse(message)
+        hello.check()
         return hello
 
-    def _hear_call(self, kind: bytes, ident: int, payload: bytes) -> None:
+    def _on_call_frame(self, kind: Frame, ident: int, payload: bytes) -> None:
         calls = self._calls.get(ident)
         if calls is not None:
             calls.on_frame(kind, payload)
@@ -243,8 +237,8 @@ class RunnerClient:
         await asyncio.to_thread(self.stop_blocking)
 
     def stop_blocking(self) -> None:
-        """Stop it from a thread; who comes second waits for who came first."""
-        with self._ending:
+        """Stop it, in a thread; a second call waits for the first."""
+        with self._stop_lock:
             connection = self._connection
             try:
                 if connection is not None:
@@ -260,26 +254,26 @@ class RunnerClient:
         request: dict[str, Any],
         code: bytes,
         timeout_s: float,
-        listener: Listener | None = None,
+        on_output: OutputCallback | None = None,
         calls: Calls | None = None,
         *,
-        meanwhile: Callable[[], None] | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> Reply:
         """Run one block.
 
         Args:
             request: The message that describes it.
             code: The code.
-            timeout_s: Its deadline, in seconds.
-            listener: Told of its output as it comes, in another thread.
-            calls: Takes its calls to host tools; None if it can't make any.
-            meanwhile: Done when the block has been sent; does not raise.
+            timeout_s: How long it may run, in seconds.
+            on_output: Called with its output as it comes, in another thread.
+            calls: Answers its calls to host tools; None if it can't make any.
+            on_sent: Called when the block has been sent; does not raise.
 
         Returns:
-            What came back.
+            The block's result and output.
 
         Raises:
-            SandboxError: The sandbox broke meanwhile.
+            SandboxError: The sandbox broke.
             asyncio.CancelledError: The caller was cancelled; the block is dead by then.
         """
         connection = self._connected()
@@ -287,65 +281,65 @@ class RunnerClient:
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
         if calls is not None:
-            calls.open(lambda answer: connection.send(protocol.frame(b"T", ident, answer)))
+            calls.open(lambda answer: connection.send(protocol.frame(Frame.TOOL_ANSWER, ident, answer)))
             self._calls[ident] = calls
-        answer = connection.request(b"X", ident, message, code, output_room=room, listener=listener)
-        # What was sent before may have to end first.
-        self._limits[ident] = timeout_s + self._grace_s
+        reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
+        # Blocks that were sent before may have to end first.
+        self._time_limits[ident] = timeout_s + self._grace_s
         try:
-            limit = sum(list(self._limits.values()))
-            if meanwhile is not None:
-                meanwhile()
-            return await self._answer(answer, limit, lambda: self._cancel(connection, ident, answer))
+            limit = sum(list(self._time_limits.values()))
+            if on_sent is not None:
+                on_sent()
+            return await self._wait_or_stop(reply, limit)
+        except asyncio.CancelledError:
+            await self._kill_block(connection, ident, reply)
+            raise
         finally:
-            del self._limits[ident]
+            del self._time_limits[ident]
             self._calls.pop(ident, None)
 
-    async def _answer(self, answer: Promise[Reply], limit: float, cancel: Callable[[], Any]) -> Reply:
-        """Wait for a block's answer until the host's own deadline."""
-        try:
-            return await within(answer, limit, f"the sandbox {self.name} did not answer within {limit:g} s")
-        except asyncio.CancelledError:
-            await cancel()
-            raise
-        except SandboxTimeout:
-            await self.stop()
-            raise
-
-    async def _cancel(self, connection: Connection, ident: int, answer: Promise[Reply]) -> None:
+    async def _kill_block(self, connection: Connection, ident: int, reply: Future[Reply]) -> None:
         """Kill a block and wait for its death."""
         if ident in self._calls:
             self._calls[ident].end()
-        connection.send(protocol.pack(b"K", ident, {}))
+        connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
         try:
-            reply = await within(answer, self._grace_s, "the sandbox did not confirm the cancellation")
-            self.miss(checked_entries(reply.message.get("files", [])))
+            killed = await wait_for(reply, self._grace_s, "the sandbox did not confirm the cancellation")
+            self.add_undelivered(checked_entries(killed.message.get("files", [])))
         except SandboxTimeout as error:
             logger.warning("%s; it is stopped", error)
             await self.stop()
         except SandboxError:
-            pass  # it died meanwhile, and the block with it
+            pass  # the sandbox has ended, and the block with it
 
-    def miss(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Take note of files of a block whose result nobody gets: the runner does not name them again."""
+    async def _wait_or_stop(self, reply: Future[Reply], limit_s: float) -> Reply:
+        """Wait for an answer; stop the sandbox if it does not come in time."""
+        try:
+            return await wait_for(reply, limit_s, f"the sandbox {self.name} did not answer within {limit_s:g} s")
+        except SandboxTimeout:
+            await self.stop()
+            raise
+
+    def add_undelivered(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Record files of a cancelled block: the runner does not report them again."""
         for entry in entries:
-            self.missed[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
-        for name in list(islice(self.missed, max(0, len(self.missed) - MOST_MISSED))):
-            del self.missed[name]
+            self.undelivered[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
+        for name in list(islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
+            del self.undelivered[name]
 
     async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
-        """Ask for something other than a block (checkpoint, rollback).
+        """Send a request about the session (checkpoint, rollback).
 
         Returns:
             The answer.
 
         Raises:
-            ValueError: The runner says why it can't be done.
+            ValueError: The runner refused; the text says why.
             SandboxError: The sandbox broke.
         """
         connection = self._connected()
         answer = connection.request(kind, connection.next_ident(), message)
-        reply = await self._promptly(answer)
+        reply = await self._wait_or_stop(answer, ANSWER_TIMEOUT_S)
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -354,48 +348,43 @@ class RunnerClient:
         """Send a file into the sandbox.
 
         Args:
-            name: Where it goes, relative to the workspace or absolute.
+            name: Its path in the sandbox, relative to the workspace or absolute.
             mode: Its permissions.
-            chunks: Its content, in pieces of at most 256 KiB or so.
+            chunks: Its content, in pieces of about 256 KiB at most.
 
         Raises:
-            SandboxFileError: The sandbox could not take it.
+            SandboxFileError: The sandbox could not store it.
         """
         connection = self._connected()
         ident = connection.next_ident()
         begun = False
         waiting = b""
-        try:
-            async for chunk in chunks if isinstance(chunks, AsyncIterable) else _each(chunks):
-                if waiting:
-                    begun = True
-                    await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
-                waiting = chunk
-            last = {"op": "write", "name": name, "mode": mode, "final": True}
-            await self._file_request(connection, ident, last, waiting)
-        except BaseException:
-            if begun:
-                # Nobody waits for the answer. Without this request the part that was sent would occupy space in the workspace.
-                connection.request(b"F", ident, {"op": "write", "abandon": True})
-            raise
-        finally:
-            # It may have an open file.
-            if isinstance(chunks, Generator):
-                chunks.close()
-            elif isinstance(chunks, AsyncGenerator):
-                await chunks.aclose()
+        async with _iterating(chunks) as pieces:
+            try:
+                async for chunk in pieces:
+                    if waiting:
+                        begun = True
+                        await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
+                    waiting = chunk
+                last = {"op": "write", "name": name, "mode": mode, "final": True}
+                await self._file_request(connection, ident, last, waiting)
+            except BaseException:
+                if begun:
+                    # Nobody waits for the answer. It removes the part that was sent.
+                    connection.request(Frame.FILE_REQUEST, ident, {"op": "write", "abandon": True})
+                raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
         """Read a file of the sandbox.
 
         Args:
-            name: Where it is, relative to the workspace or absolute.
+            name: Its path in the sandbox, relative to the workspace or absolute.
 
-        Returns:
-            Its content, in pieces, each with the size of the whole.
+        Yields:
+            Pieces of its content, each with the size of the whole.
 
         Raises:
-            SandboxFileError: It is not there, or not a regular file.
+            SandboxFileError: It does not exist, or is not a regular file.
         """
         connection = self._connected()
         offset = 0
@@ -408,24 +397,22 @@ class RunnerClient:
                 return
 
     async def answers(self, timeout_s: float) -> bool:
-        """Whether it answers a question that takes no work.
+        """Return whether it answers a request that takes no work.
 
         Args:
             timeout_s: How long that may take, in seconds.
         """
         try:
             connection = self._connected()
-            question = connection.request(b"F", connection.next_ident(), {"op": "list"})
-            await within(question, timeout_s, "it did not answer")
+            reply = connection.request(Frame.FILE_REQUEST, connection.next_ident(), {"op": "list"})
+            await wait_for(reply, timeout_s, "it did not answer")
         except SandboxError:
             return False
         return True
 
     async def list_files(self) -> list[dict[str, Any]]:
-        """The regular files of the workspace, as name, size and mode."""
-        connection = self._connected()
-        reply = await self._file_request(connection, connection.next_ident(), {"op": "list"})
-        return checked_entries(reply.message.get("files"))
+        """List the regular files of the workspace, each with `name`, `size` and `mode`."""
+        return checked_entries((await self.file_request({"op": "list"})).get("files"))
 
     async def file_request(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a request about files that has no content.
@@ -434,7 +421,7 @@ class RunnerClient:
             The answer.
 
         Raises:
-            SandboxFileError: It could not be done.
+            SandboxFileError: The runner could not do it.
         """
         connection = self._connected()
         return (await self._file_request(connection, connection.next_ident(), message)).message
@@ -442,31 +429,34 @@ class RunnerClient:
     async def _file_request(
         self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
     ) -> Reply:
-        answer = connection.request(b"F", ident, message, data)
-        reply = await self._promptly(answer)
+        answer = connection.request(Frame.FILE_REQUEST, ident, message, data)
+        reply = await self._wait_or_stop(answer, ANSWER_TIMEOUT_S)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
 
-    async def _promptly(self, answer: Promise[Reply]) -> Reply:
-        """Wait for an answer that no user code can delay; a sandbox that does not give it is ended."""
-        text = f"the sandbox {self.name} did not answer within {ANSWER_TIMEOUT_S:g} s"
-        try:
-            return await within(answer, ANSWER_TIMEOUT_S, text)
-        except SandboxTimeout:
-            await self.stop()
-            raise
-
     def _connected(self) -> Connection:
         connection = self._connection
         if connection is None:
             raise SandboxStartError("the sandbox has not been started")
-        if connection.over is not None:
-            raise connection.over
+        if connection.error is not None:
+            raise connection.error
         return connection
 
 
-async def _each(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+@contextlib.asynccontextmanager
+async def _iterating(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Iterate over chunks, and close a generator at the end: it may have an open file."""
+    try:
+        yield aiter(chunks) if isinstance(chunks, AsyncIterable) else _asynchronous(chunks)
+    finally:
+        if isinstance(chunks, Generator):
+            chunks.close()
+        elif isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk

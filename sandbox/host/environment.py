@@ -1,4 +1,4 @@
-"""Environment variables for the sandbox. They are written into a config as references, never as values.
+"""Environment variables for the sandbox. A config contains references to them, never values.
 
 {"MODE": "fast"}              a literal value; written as "${MODE}"
 {"KEY": "${API_KEY}"}         the host's variable API_KEY
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 Environment = Mapping[str, str]
 
@@ -41,10 +42,11 @@ _INTERPRETER: dict[str, tuple[Callable[[str], bool], str]] = {
     "PYTHONUTF8": (lambda value: _is_number(value, 0, 1), "0 or 1"),
 }
 # Linux starts no program with a longer variable.
-_LONGEST = 128 * 1024
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 128 * 1024
+_MAX_TOTAL_BYTES = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class EnvironmentValue:
     """One variable: a literal, or a reference to a variable of the host. Its value is never shown.
 
@@ -54,39 +56,25 @@ class EnvironmentValue:
         value: The literal, or the default of a reference, or None.
     """
 
-    __slots__ = ("_value", "host_name", "name")
-
-    def __init__(self, name: str, host_name: str | None, value: str | None) -> None:
-        self.name = name
-        self.host_name = host_name
-        self._value = value
+    name: str
+    host_name: str | None
+    value: str | None
 
     @property
     def reference(self) -> str:
-        """What a config says in place of the value."""
+        """What a config contains instead of the value."""
         return f"${{{self.host_name or self.name}}}"
 
     def resolve(self, host: Mapping[str, str]) -> str | None:
-        """Find the value.
+        """Return the value, or None if the host does not have it and there is no default.
 
         Args:
             host: The host's variables.
-
-        Returns:
-            The value, or None where the host lacks it and there is no default.
         """
         if self.host_name is None:
-            return self._value
+            return self.value
         found = host.get(self.host_name)
-        return found if found or self._value is None else self._value
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EnvironmentValue):
-            return NotImplemented
-        return (self.name, self.host_name, self._value) == (other.name, other.host_name, other._value)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.host_name))
+        return found if found or self.value is None else self.value
 
     def __repr__(self) -> str:
         kind = "a literal" if self.host_name is None else self.reference
@@ -94,7 +82,7 @@ class EnvironmentValue:
 
 
 def parse_environment(environment: Mapping[str, str] | Sequence[str] | None) -> dict[str, EnvironmentValue]:
-    """Read what the user gave; no variable of the host is looked up yet.
+    """Check the user's variables; no variable of the host is looked up yet.
 
     Args:
         environment: Values or references by name, or names of host variables, or None for none.
@@ -121,14 +109,14 @@ def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str]
     """Look up the values, at the start of a sandbox.
 
     Args:
-        environment: What `parse_environment` gave.
+        environment: The result of `parse_environment`.
         host: The host's variables; by default those of this process.
 
     Returns:
         The values by name.
 
     Raises:
-        ValueError: Variables are missing on the host, or hold bytes that are not UTF-8.
+        ValueError: Variables are missing on the host, or contain bytes that are not UTF-8.
     """
     host = os.environ if host is None else host
     values: dict[str, str] = {}
@@ -146,9 +134,9 @@ def resolve(environment: Mapping[str, EnvironmentValue], host: Mapping[str, str]
             f"Set them (`export {missing[0]}=...`), give a default (`${{{missing[0]}:-...}}`), or remove them."
         )
     total = sum(len(f"{name}={value}".encode()) for name, value in values.items())
-    if total > _MOST_BYTES:
+    if total > _MAX_TOTAL_BYTES:
         raise ValueError(
-            f"The variables of `environment` take {total:,} bytes together, and {_MOST_BYTES:,} at most can be set."
+            f"The variables of `environment` take {total:,} bytes together, and {_MAX_TOTAL_BYTES:,} at most can be set."
         )
     return values
 
@@ -166,13 +154,10 @@ def interpreter_variables(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def dump(environment: Mapping[str, EnvironmentValue]) -> dict[str, str]:
-    """Write the variables for a config: as references, without values and defaults.
+    """Return the variables for a config: references by name, without values and defaults, for `parse_environment`.
 
     Args:
-        environment: What `parse_environment` gave.
-
-    Returns:
-        References by name, which `parse_environment` reads again.
+        environment: The result of `parse_environment`.
     """
     return {name: entry.reference for name, entry in environment.items()}
 
@@ -187,7 +172,7 @@ def _parse_value(name: str, value: str) -> EnvironmentValue:
     if "${" in value:
         raise ValueError(
             f"The value of {name} has `${{` in it but is not one whole reference such as `${{API_KEY}}`. "
-            f"Put the finished text into a variable of the host and refer to that."
+            f"Set a variable of the host to the whole text and refer to that."
         )
     return EnvironmentValue(name, None, value)
 
@@ -195,7 +180,7 @@ def _parse_value(name: str, value: str) -> EnvironmentValue:
 def _check_names(names: Iterable[str]) -> None:
     for position, name in enumerate(names, start=1):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            # Not shown: a key given in place of its name ends up here.
+            # Not shown: it may be a key that was passed instead of its name.
             raise ValueError(
                 f"Entry {position} of `environment` is not the name of a variable; use letters, digits and underscores."
             )
@@ -204,8 +189,8 @@ def _check_names(names: Iterable[str]) -> None:
                 raise ValueError(f"The environment variable {name} can't be set for the whole sandbox: {reason}")
 
 
-def _is_number(text: str, least: int, most: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most
+def _is_number(text: str, minimum: int, maximum: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(maximum)) and minimum <= int(text) <= maximum
 
 
 def _checked_value(name: str, value: str, variable: str | None) -> str:
@@ -216,11 +201,11 @@ def _checked_value(name: str, value: str, variable: str | None) -> str:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError(f"The value of {name} is not valid UTF-8 text; encode it, for example as base64.") from None
-    if size + len(variable or name) + 2 > _LONGEST:
+    if size + len(variable or name) + 2 > _MAX_BYTES:
         raise ValueError(
             f"The value of {name} has {size:,} bytes, more than Linux can give to a program; send a file instead."
         )
-    allowed, words = _INTERPRETER.get(variable or "", (None, ""))
+    allowed, accepted = _INTERPRETER.get(variable or "", (None, ""))
     if allowed is not None and value and not allowed(value):
-        raise ValueError(f"Python can't start with this value of {name}; give {words}.")
+        raise ValueError(f"Python can't start with this value of {name}; give {accepted}.")
     return value

@@ -1,4 +1,4 @@
-"""Closing a sandbox's streams in forked children of this process.
+"""Closes the streams of sandboxes in forked children of this process.
 
 A sandbox ends when it reads the end of its stream. A child that has inherited the stream would keep it open after the parent has
 been killed.
@@ -12,21 +12,21 @@ from functools import cache
 _descriptors: dict[int, None] = {}
 
 
-def keep_from_children(*descriptors: int) -> None:
-    """Close descriptors in each process that is forked from this one.
+def close_in_children(*descriptors: int) -> None:
+    """Close descriptors in each process that is forked from this one from now on.
 
     Args:
-        descriptors: Of streams.
+        descriptors: The descriptors of a stream.
     """
     _register()
     _descriptors.update(dict.fromkeys(descriptors))
 
 
 def forget(*descriptors: int) -> None:
-    """Remove descriptors from the list before they are closed: their numbers are reused.
+    """Undo `close_in_children`, before the descriptors are closed: their numbers are reused.
 
     Args:
-        descriptors: The same as for `keep_from_children`.
+        descriptors: The descriptors.
     """
     for descriptor in descriptors:
         _descriptors.pop(descriptor, None)
@@ -35,17 +35,17 @@ def forget(*descriptors: int) -> None:
 @cache
 def _register() -> None:
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_let_go)
+        os.register_at_fork(after_in_child=_close_all)
 
 
-def _let_go() -> None:
+def _close_all() -> None:
     # Another thread may have held a lock during the fork, so none is taken here.
     descriptors = list(_descriptors)
     _descriptors.clear()
     if not descriptors:
         return
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in descriptors:
         # Replaced, not closed: objects that still have the number would close a reused descriptor later.
-        os.dup2(nothing, descriptor, inheritable=False)
-    os.close(nothing)
+        os.dup2(null, descriptor, inheritable=False)
+    os.close(null)

@@ -1,4 +1,4 @@
-"""Which command in the image runs a block, and what its file is called."""
+"""Languages of blocks: the command in the sandbox that runs each, and the name of a block's file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Language:
         command: The command in the image; the file name is appended.
         extension: Extension of a block's file, without a dot.
         aliases: Other labels for it, in lower case.
-        comments: What begins a comment; a `# filename:` line is looked for behind each.
+        comments: The beginnings of a comment, after which `filename:` may follow.
     """
 
     name: str
@@ -58,7 +58,7 @@ _BUILT_IN = (
 )
 
 LANGUAGES: dict[str, Language] = {language.name: language for language in _BUILT_IN}
-"""What is known without any setting; whether the image has the command shows when a block runs."""
+"""The built-in languages; whether the image has the command is known when a block runs."""
 
 _PYTHON_3 = re.compile(r"python3\.\d+")
 _LABEL = re.compile(r"[^\s`]+")
@@ -70,11 +70,11 @@ def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Lang
     """Find the language of a block.
 
     Args:
-        label: What stands behind the fence, in any case.
-        table: The languages; `merge` makes one with the user's own.
+        label: The label of a markdown fence, in any case.
+        table: The languages; see `merge`.
 
     Returns:
-        The language, or None where the table has none of that name.
+        The language, or None if the table does not have it.
     """
     label = label.strip().lower()
     if label in table:
@@ -85,18 +85,15 @@ def find_language(label: str, table: Mapping[str, Language] = LANGUAGES) -> Lang
 
 
 def labels(table: Mapping[str, Language]) -> set[str]:
-    """All labels that a table knows: names and aliases."""
+    """Return all labels in a table: names and aliases."""
     return {label for language in table.values() for label in (language.name, *language.aliases)}
 
 
 def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Language]:
-    """Add the user's languages to the known ones, or give known ones another command.
+    """Return a table of the built-in languages with the user's languages and commands.
 
     Args:
-        custom: Commands by label, each as a list or as one string split like a shell would.
-
-    Returns:
-        A table of its own.
+        custom: Commands by label, each as a list or as one string that is split as by a shell.
 
     Raises:
         ValueError: A label or a command can't be used.
@@ -117,16 +114,16 @@ def merge(custom: Mapping[str, str | Sequence[str]] | None) -> dict[str, Languag
 
 
 def filename_comment(code: str, language: Language) -> str | None:
-    """Read the file name that a model asked for in the first line, as in `# filename: plot.py`.
+    """Return the file name that the first line requests, as in `# filename: plot.py`.
 
-    It also counts in the second line where the first has to be `#!/bin/sh` or `<?php`.
+    The second line counts if the first is such as `#!/bin/sh` or `<?php`.
 
     Args:
         code: The block.
         language: Its language, for the style of its comments.
 
     Returns:
-        The name as it stands there, possibly empty or unsafe; None where there is no such line.
+        The unchecked name, possibly empty or unsafe; None if there is no such line.
     """
     first, _, rest = code.partition("\n")
     if first.startswith(("#!", "<?php")):
@@ -143,16 +140,13 @@ def filename_comment(code: str, language: Language) -> str | None:
 
 
 def default_filename(code: str, language: Language) -> str:
-    """Name the file of a block that asks for no name.
+    """Return the name of a block's file if it requests none: `tmp_code_`, the block's SHA-256 and the extension.
 
     Args:
         code: The block.
         language: Its language.
-
-    Returns:
-        `tmp_code_` with the block's SHA-256 and the language's extension.
     """
-    # A model's lone surrogates can't be encoded strictly, and must not stop the block.
+    # Lone surrogates in a model's code can't be encoded strictly, and must not prevent the block from running.
     digest = sha256(code.encode("utf-8", "surrogatepass")).hexdigest()
     return f"tmp_code_{digest}.{language.extension}"
 

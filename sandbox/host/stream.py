@@ -6,12 +6,7 @@ from typing import Protocol
 
 
 class ByteStream(Protocol):
-    """Bytes to and from a runner; nothing here blocks except `wait_exit`."""
-
-    @property
-    def any_thread_writes(self) -> bool:
-        """Whether one thread may write while another reads, as it can't with TLS."""
-        ...
+    """Bytes to and from a runner. Nothing here blocks except `wait_exit`; only one thread at a time reads, writes or closes."""
 
     @property
     def read_fd(self) -> int:
@@ -48,45 +43,45 @@ class ByteStream(Protocol):
         ...
 
     def wait_exit(self, timeout_s: float) -> str:
-        """After the end of the stream: how the runner ended and what it said on its standard error, in a sentence."""
+        """Return how the runner ended and what it wrote to its standard error, as a sentence; after the end of the stream."""
         ...
 
-    def lease_s(self, asked_s: float) -> float | None:
-        """How long the runner may hear nothing from this end before it takes it for dead.
+    def lease_s(self, requested_s: float) -> float | None:
+        """Return after how long without a byte from the host the runner exits.
 
         Args:
-            asked_s: What the user chose for a stream that can break without either end hearing of it, in seconds.
+            requested_s: What the user chose for a stream that can break without notice to either end, in seconds.
 
         Returns:
-            Seconds, or None where the kernel tells each end of the other's.
+            Seconds, or None for a stream whose end the kernel always reports.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the stream; the runner reads its end and exits."""
+        """Close the stream; the runner reads its end and exits."""
         ...
 
 
 class Launcher(Protocol):
-    """A way to start a runner; all of it blocks and is called in threads."""
+    """A way to start a runner; its methods block and are called in threads."""
 
     @property
     def engine(self) -> str:
-        """What serves the start, shared by all sandboxes with the same one."""
+        """Name of what starts the sandbox; sandboxes with the same one share it."""
         ...
 
     def launch(self, boot: str) -> ByteStream:
         """Start `python3 -I -S -c boot` in a sandbox.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
+            SandboxError: It did not start; nothing is left of it.
         """
         ...
 
     def kill(self) -> None:
-        """End the sandbox now, whatever it does; repeated calls are harmless."""
+        """Kill the sandbox; repeated calls are harmless."""
         ...
 
     def close(self) -> None:
-        """Let go of what the launcher holds on the host."""
+        """Release what the launcher holds on the host."""
         ...

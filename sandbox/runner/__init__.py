@@ -1,6 +1,36 @@
 """The program inside the sandbox: standard library only, Python 3.8+, sent over the stream and never imported by the host.
 
-supervisor   PID 1: holds the stream to the host, enforces deadlines, caps output, kills trees, reaps
-zygote       a warm interpreter that has run no user code and forks workers
-worker       runs blocks: one and exits (process mode), or one after the other (session mode)
+Three kinds of processes:
+
+supervisor   PID 1. Holds the stream to the host, starts blocks, enforces deadlines, limits output, kills and reaps processes.
+zygote       A warm interpreter that has run no user code. Forks workers.
+worker       Runs blocks: one, and exits (process mode and commands), or one after the other (the interpreter of a session).
+
+Which modules belong to which process:
+
+supervisor   supervisor (requests of the host), scheduler (which block runs when), event_loop,
+             block, process_block, session_block (from a request to its result), block_report, output_capture, cpu_time,
+             session, checkpoints, session_environment, listener (a session and its checkpoints),
+             worker_processes, process_connection (the zygote and the workers),
+             tool_relay, proxy (calls of host tools and network connections on their way to the host),
+             files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind)
+zygote       zygote
+worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
+             tools, tool_values, tool_client (host tools), checkpoint_fork, hidden_children, landlock
+all          wire (frames), system (Linux interfaces)
+
+The way of one block, from the host's request to the host's result:
+
+supervisor   Supervisor._on_host_data       reads RUN_BLOCK
+             Supervisor._run_block          makes a ProcessBlock or a SessionBlock of it
+             Scheduler.submit               queues it until there is room
+             Block.start                    chooses the worker: the one forked ahead, or the session's
+             Block.send_request             sends RUN_BLOCK with the pipes for the output; starts the deadline
+worker       Worker.serve                   reads RUN_BLOCK
+             Worker._run_script             process mode; or _run_cell in a session, _run_command for other languages
+             execution.run_script, run_cell executes the code
+             Worker._report                 sends BLOCK_DONE
+supervisor   Block.on_frame                 keeps the report; or on_worker_exit, kill (deadline, cancel)
+             Block.finish                   sends BLOCK_RESULT with the tail of the output and the changed files
+             Scheduler.finished             cleans up, and starts the next block
 """

@@ -1,4 +1,4 @@
-"""Files of the workspace, moved in pieces that the host asks for, so that a transfer never holds up a result."""
+"""Files of the workspace, transferred in pieces that the host requests, so that a transfer never delays a result."""
 
 import errno
 import itertools
@@ -11,16 +11,16 @@ CHUNK = 256 * 1024
 INLINE_FILE = 64 * 1024
 INLINE_TOTAL = 256 * 1024
 SCAN_LIMIT = 20000
-# Looking through the workspace holds up everything else here, so it has an end. The default limit of files is below this.
-LOOK_LIMIT = 60000
-LOOK_S = 1.0
+# Listing the workspace blocks the supervisor, so it is bounded. The default limit of files is below this.
+MAX_ENTRIES = 60000
+MAX_LISTING_S = 1.0
 MAX_DEPTH = 32
 # Names are up to 4096 bytes long, and a list of files has to fit into a frame.
 LIST_LIMIT = 1024 * 1024
 MAX_UPLOADS = 64
-PART_PREFIX = ".codeact-part-"
+UPLOAD_PREFIX = ".codeact-part-"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-REFUSED = "not a regular file"
+NOT_REGULAR = "not a regular file"
 
 
 class Files:
@@ -28,7 +28,6 @@ class Files:
 
     Args:
         root: The workspace.
-        ignore: Names that are not reported by `changed`.
     """
 
     def __init__(self, root):
@@ -53,7 +52,7 @@ class Files:
             if request["op"] == "read":
                 return self._read(request)
             if request["op"] == "list":
-                return self._listing(request.get("most", SCAN_LIMIT)), b""
+                return self._list(request.get("most", SCAN_LIMIT)), b""
             return {"error": "unknown operation", "errno": 22}, b""
         except OSError as error:
             self._drop(ident)
@@ -69,14 +68,14 @@ class Files:
         upload = self._uploads.get(ident)
         if upload is None:
             if len(self._uploads) >= MAX_UPLOADS:
-                self._drop(next(iter(self._uploads)))  # the host gave it up without a word
+                self._drop(next(iter(self._uploads)))  # the host has given it up
             folder = self._folder(request["name"], create=True)
-            upload = self._uploads[ident] = Upload(folder, request["name"], PART_PREFIX + os.urandom(8).hex())
+            upload = self._uploads[ident] = Upload(folder, request["name"], UPLOAD_PREFIX + os.urandom(8).hex())
         upload.write(data)
         if request.get("final"):
             info = upload.commit(request.get("mode", 0o644))
             del self._uploads[ident]
-            self._known[request["name"]] = _mark(info)
+            self._known[request["name"]] = _version_of(info)
         return {"written": len(data)}
 
     def _drop(self, ident):
@@ -108,12 +107,12 @@ class Files:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             os.close(fd)
-            raise OSError(22, REFUSED)
+            raise OSError(22, NOT_REGULAR)
         return fd, info
 
-    def know(self, name, info):
-        """Treat a file as known, so that its current state is not reported as a change."""
-        self._known[name] = _mark(info)
+    def set_known(self, name, info):
+        """Do not report the current state of a file as a change."""
+        self._known[name] = _version_of(info)
 
     def _folder(self, name, create=False):
         parts = name.split("/")[:-1]
@@ -133,20 +132,20 @@ class Files:
         return fd
 
     def changed(self):
-        """Files that are new or changed since the last call.
+        """Find the files that are new or changed since the last call.
 
         Returns:
-            (entries, bytes, whether there is more than was looked at or can be named at once): each entry has name, size and
+            (entries, bytes, whether there may be more): each entry has name, size and
             mode, and `inline` where its content is in the bytes, in order.
         """
         entries, blobs, room = [], [], INLINE_TOTAL
-        look = Look(self.root)
+        listing = Listing(self.root)
         listed, incomplete = 0, False
-        # Names that are gone are forgotten, or a session that makes and removes files would fill this process.
+        # Removed files are forgotten: a session that makes and removes many would fill this process.
         before, self._known = self._known, {}
-        for name, info in look.files():
+        for name, info in listing.files():
             known = before.get(name)
-            if known == _mark(info):
+            if known == _version_of(info):
                 self._known[name] = known
                 continue
             entry = _entry(name, info)
@@ -156,7 +155,7 @@ class Files:
                 if known is not None:
                     self._known[name] = known
                 continue
-            self._known[name] = _mark(info)
+            self._known[name] = _version_of(info)
             if info.st_size <= min(INLINE_FILE, room):
                 blob = self._content(name)
                 if blob is not None:
@@ -164,13 +163,13 @@ class Files:
                     blobs.append(blob)
                     room -= len(blob)
             entries.append(entry)
-        return entries, b"".join(blobs), incomplete or look.cut
+        return entries, b"".join(blobs), incomplete or listing.cut
 
     def remember(self, path):
         """Do not report a file that the host already has."""
         try:
             name = path[len(self.root) + 1 :]
-            self._known[name] = _mark(os.lstat(path))
+            self._known[name] = _version_of(os.lstat(path))
         except (OSError, ValueError):
             pass
 
@@ -184,19 +183,19 @@ class Files:
         finally:
             os.close(fd)
 
-    def _listing(self, most):
-        look, found, listed = Look(self.root), [], 0
-        for name, info in look.files():
+    def _list(self, most):
+        listing, found, listed = Listing(self.root), [], 0
+        for name, info in listing.files():
             found.append(_entry(name, info))
             listed += _length(found[-1])
             if len(found) >= most or listed > LIST_LIMIT:
-                look.cut = True
+                listing.cut = True
                 break
-        return {"files": found, "cut": look.cut}
+        return {"files": found, "cut": listing.cut}
 
 
-class Look:
-    """One look through a folder, which ends in time whatever is in there.
+class Listing:
+    """One listing of a folder and those in it, bounded in time and size.
 
     Args:
         root: The folder.
@@ -205,11 +204,11 @@ class Look:
     def __init__(self, root):
         self.root = root
         self.cut = False
-        self._left = LOOK_LIMIT
-        self._until = time.monotonic() + LOOK_S
+        self._left = MAX_ENTRIES
+        self._until = time.monotonic() + MAX_LISTING_S
 
     def files(self, prefix="", depth=0):
-        """The regular files, as (name, stat) in the order of their names; `cut` says afterwards whether there were more."""
+        """Yield the regular files, as (name, stat) in the order of their names; then `cut` says whether there are more."""
         for entry in self._entries(prefix):
             name = prefix + entry.name
             try:
@@ -218,18 +217,18 @@ class Look:
                         self.cut = True
                     elif entry.name != "__pycache__":
                         yield from self.files(name + "/", depth + 1)
-                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(PART_PREFIX):
+                elif entry.is_file(follow_symlinks=False) and not entry.name.startswith(UPLOAD_PREFIX):
                     yield name, entry.stat(follow_symlinks=False)
             except OSError:
-                continue  # gone between the listing and the look
+                continue  # removed since the folder was listed
             if time.monotonic() > self._until:
                 self.cut = True
                 return
 
     def _entries(self, prefix):
         try:
-            with os.scandir(os.path.join(self.root, prefix) if prefix else self.root) as listing:
-                entries = list(itertools.islice(listing, self._left + 1))
+            with os.scandir(os.path.join(self.root, prefix) if prefix else self.root) as found:
+                entries = list(itertools.islice(found, self._left + 1))
         except OSError as error:
             self.cut = self.cut or error.errno == errno.ENAMETOOLONG
             return []
@@ -241,7 +240,7 @@ class Look:
 
 
 class Upload:
-    """A file on its way in, invisible under its own name until it is whole."""
+    """A file that is being uploaded; it gets its own name when it is complete."""
 
     def __init__(self, folder, name, temporary):
         self.folder = folder
@@ -270,7 +269,7 @@ class Upload:
         return info
 
     def abandon(self):
-        """Forget it."""
+        """Remove what has been received."""
         try:
             os.unlink(self.temporary, dir_fd=self.folder)
         except OSError:
@@ -279,34 +278,12 @@ class Upload:
         os.close(self.folder)
 
 
-def copy_tree(source, target):
-    """Copy what is in a folder into another: files with their modes, folders, symbolic links.
-
-    Not by the module shutil, which brings compressors along, whose libraries each fork would have to map.
-
-    Args:
-        source: The folder.
-        target: Another, that exists.
-    """
-    for entry in os.scandir(source):
-        path = os.path.join(target, entry.name)
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), path)
-        elif entry.is_dir():
-            os.mkdir(path)
-            copy_tree(entry.path, path)
-        elif entry.is_file():
-            with open(entry.path, "rb") as original, open(path, "xb") as copy:
-                copy.write(original.read())
-                os.fchmod(copy.fileno(), entry.stat().st_mode & 0o777)
-
-
 def _entry(name, info):
     return {"name": name, "size": info.st_size, "mode": stat.S_IMODE(info.st_mode)}
 
 
 def _length(entry):
-    """Bytes of it in a frame, where one character may take six, and its numbers and keys."""
+    """Return at least the bytes of an entry in a frame, where one character may take six."""
     return len(json.dumps(entry["name"])) + 64
 
 
@@ -317,6 +294,6 @@ def _make_folder(part, fd):
         pass
 
 
-def _mark(info):
+def _version_of(info):
     # Code can set the modification time back, but not the change time.
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino, info.st_mode)

@@ -1,20 +1,18 @@
 """IPC objects that outlive their process: shared memory, semaphores, message queues (System V and POSIX)."""
 
 import ctypes
-import itertools
 import os
 import time
 
-from . import system
+from . import folders, system
 
 IPC_RMID = 0
-# Columns of /proc/sysvipc; the number of processes that have attached it is shared memory's alone.
-IDENT = 1
-ATTACHED = 6
+# Columns of /proc/sysvipc; only shared memory has a number of processes that have attached it.
+ID_COLUMN = 1
+ATTACHED_COLUMN = 6
 POSIX_QUEUES = "/dev/mqueue"
 POSIX_MEMORY = "/dev/shm"
-LONGEST_S = 1.0
-AT_ONCE = 1000
+MAX_S = 1.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _REMOVERS = {
@@ -39,72 +37,42 @@ def remove_all():
             continue
 
 
-def remove_files(spare):
-    """Remove the content of /dev/shm for at most `LONGEST_S`; the rest is removed after the next block.
+def remove_files(keep):
+    """Remove the content of /dev/shm for at most `MAX_S`; the rest is removed after the next block.
 
     Args:
-        spare: Names that are kept.
+        keep: Names that stay.
     """
-    until = time.monotonic() + LONGEST_S
-    while time.monotonic() < until:
-        try:
-            with os.scandir(POSIX_MEMORY) as found:
-                entries = list(itertools.islice((entry for entry in found if entry.name not in spare), AT_ONCE))
-        except OSError:
-            return  # it is somebody else's, who has closed it
-        # The list is complete before the first is removed: there may be no end of them, and no memory for all of their names.
-        if not sum(_remove_some(entry, until) for entry in entries):
-            return
-
-
-def _remove_some(entry, until):
-    """Remove a file, or the direct content of a folder and the empty folder; return whether anything was removed.
-
-    Nested folders are moved up to the top, so their depth does not matter.
-    """
+    until = time.monotonic() + MAX_S
     try:
-        if not entry.is_dir(follow_symlinks=False):
-            os.unlink(entry.path)
-            return True
-        os.chmod(entry.path, 0o700)
-        with os.scandir(entry.path) as found:
-            below = list(itertools.islice(found, AT_ONCE))
-        for each in below:
+        for _ in folders.remove_content(POSIX_MEMORY, keep):
             if time.monotonic() > until:
-                return True
-            if each.is_dir(follow_symlinks=False):
-                os.chmod(each.path, 0o700)
-                os.rename(each.path, os.path.join(POSIX_MEMORY, os.urandom(8).hex()))
-            else:
-                os.unlink(each.path)
-        if len(below) < AT_ONCE:
-            os.rmdir(entry.path)
-        return True
+                return
     except OSError:
-        return False
+        return  # it belongs to another user
 
 
 def remove_unused():
-    """Remove what holds memory though no process does: shared memory that none has attached, queues, semaphores.
+    """Remove what uses memory without a process: shared memory that none has attached, queues, semaphores.
 
     Returns:
         Whether there was anything.
     """
     count = _remove("msg", _entries("msg")) + _remove("sem", _entries("sem"))
-    return count + _remove("shm", (words for words in _entries("shm") if words[ATTACHED] == b"0")) > 0
+    return count + _remove("shm", (words for words in _entries("shm") if words[ATTACHED_COLUMN] == b"0")) > 0
 
 
 def _remove(kind, entries):
     count = 0
     for words in entries:
-        _REMOVERS[kind](int(words[IDENT]))
+        _REMOVERS[kind](int(words[ID_COLUMN]))
         count += 1
     return count
 
 
 def _entries(kind):
     if (system.read_small("/proc/sysvipc/" + kind) or b"").count(b"\n") <= 1:
-        return  # the names of the columns
+        return  # only the names of the columns
     # One after the other: there may be tens of thousands, and no memory left for a list of them.
     try:
         with open("/proc/sysvipc/" + kind, "rb") as file:

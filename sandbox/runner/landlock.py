@@ -11,7 +11,7 @@ CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 ASK_VERSION = 1
 PATH_BENEATH = 1
 # With version 1 no file can be moved to another folder.
-OLDEST = 2
+MIN_VERSION = 2
 TRUNCATE_SINCE, SCOPES_SINCE, LOG_FLAGS_SINCE = 3, 6, 7
 WRITE_FILE, REFER, TRUNCATE = 1 << 1, 1 << 13, 1 << 14
 # Removing and creating entries of each type.
@@ -28,12 +28,12 @@ _syscall.restype = ctypes.c_long
 
 
 def version():
-    """The kernel's Landlock version; 0 if it has none, only version 1, or a filter forbids the call."""
+    """Return the kernel's Landlock version; 0 if it has none, only version 1, or a filter forbids the call."""
     try:
         found = _call(CREATE_RULESET, None, 0, ASK_VERSION)
     except OSError:
         return 0
-    return found if found >= OLDEST else 0
+    return found if found >= MIN_VERSION else 0
 
 
 class Domains:
@@ -41,10 +41,10 @@ class Domains:
 
     Args:
         mode: `process` or `session`.
-        closed: Top-level folder in which ordinary blocks may change only their own home, or None.
+        protected_folder: Top-level folder in which ordinary blocks may change only their own home, or None.
     """
 
-    def __init__(self, mode, closed):
+    def __init__(self, mode, protected_folder):
         # In a session blocks may signal processes of earlier blocks.
         self._scopes = 0 if mode == "session" else NO_ABSTRACT_SOCKETS | NO_SIGNALS
         self._version = version()
@@ -52,14 +52,15 @@ class Domains:
         if self._version:
             system.prctl(PR_SET_NO_NEW_PRIVS, 1)
             # Opened once here instead of in each process.
-            self._folders = [os.open(path, FOLDER) for path in ["/", *(_other_folders(closed) if closed else ())]]
+            others = _other_folders(protected_folder) if protected_folder else []
+            self._folders = [os.open(path, FOLDER) for path in ["/", *others]]
 
     def enter(self, home=None, all_folders=True):
         """Enter a new domain permanently; processes started by this one inherit it.
 
         Args:
             home: The block's home, or None.
-            all_folders: Whether the closed folder is writable, too.
+            all_folders: Whether the protected folder is writable, too.
 
         Raises:
             OSError: The kernel refuses.
@@ -72,7 +73,7 @@ class Domains:
                 rights, folders = WRITE_FILE | CHANGE_FOLDER | REFER, others
                 rights |= TRUNCATE if self._version >= TRUNCATE_SINCE else 0
             self._restrict(rights, folders, home)
-        self.forget()
+        self.close()
 
     def _restrict(self, rights, folders, home):
         attributes = struct.pack("QQQ", rights, 0, self._scopes)
@@ -86,14 +87,14 @@ class Domains:
         _call(RESTRICT_SELF, ruleset, NO_LOG if self._version >= LOG_FLAGS_SINCE else 0)
         os.close(ruleset)
 
-    def forget(self):
+    def close(self):
         """Close the descriptors of the folders."""
         wire.close_all(self._folders)
         self._folders = []
 
 
-def _other_folders(closed):
-    """The writable top-level folders; each process needs a rule for each of them."""
+def _other_folders(protected_folder):
+    """Return the writable top-level folders; each process needs a rule for each of them."""
     with open("/proc/self/mountinfo", "rb") as file:
         mounts = [line.split(b" ", 6)[4:6] for line in file]
     # Spaces and similar characters are octal escapes.
@@ -101,12 +102,12 @@ def _other_folders(closed):
         path.decode("unicode_escape").encode("latin-1") for path, options in mounts if b"rw" in options.split(b",")
     ]
     writable = [os.fsdecode(name) for name in names]
-    # mq_open reaches the file system of message queues by a mount of the kernel's own, which lies in no folder.
+    # mq_open reaches the file system of message queues through a mount of the kernel, outside every folder.
     queues = [MESSAGE_QUEUES] if os.path.isdir(MESSAGE_QUEUES) else []
     return queues + [
         entry.path
         for entry in os.scandir("/")
-        if entry.path != closed
+        if entry.path != protected_folder
         and entry.is_dir(follow_symlinks=False)
         and ("/" in writable or any((path + "/").startswith(entry.path + "/") for path in writable))
     ]

@@ -30,7 +30,7 @@ class Listener:
         self._sock.setblocking(False)
         selector.register(self._sock, selectors.EVENT_READ, lambda _: self._accept())
 
-    def refuse_waiting(self):
+    def close_waiting(self):
         """Close all waiting connections."""
         for _ in range(BACKLOG + 1):
             try:

@@ -11,12 +11,12 @@ SHELLS = (["sh", "{file}"], ["bash", "{file}"])
 PYTHONS = ("python", "python3")
 PIPS = ("pip", "pip3")
 # What a shell would expand.
-EXPANDED = frozenset("$`\\*?{}")
+EXPANSIONS = frozenset("$`\\*?{}")
 QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 COMMENT = re.compile(r"\s#")
 PUNCTUATION = frozenset("();<>|&")
 # In bytes. A longer block is not parsed: one long word would keep PID 1 busy for seconds.
-LONGEST = 16 * 1024
+MAX_CODE = 16 * 1024
 # An earlier block may have written modules to the current directory.
 RUN_PIP = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
@@ -32,15 +32,17 @@ def prepare_folder(config):
     """Set the variables so that all processes use this folder, if it exists, and no other folder of user packages.
 
     Args:
-        config: The sandbox's configuration, with `landlock`; `packages`, the folder or None, `closed`, the folder if Landlock
-            protects it, `trusted`, whether it can hold only what may run ahead of a block, and `user_site`, whether the user
-            wants blocks to find it, are added.
+        config: The sandbox's configuration, with `landlock`. These are added: `packages`, the folder or None;
+            `protected_folder`, the same if Landlock protects it; `trusted`, whether only code that may run before a block can
+            have written to it; `user_site`, whether the user wants blocks to find it.
     """
     found = FOLDER if os.path.isdir(FOLDER) and os.access(FOLDER, os.W_OK) else None
-    session = config["mode"] == "session"
+    in_session = config["mode"] == "session"
     # Not for a user that may write to the root folder: a domain without a rule for it would forbid that.
-    protected = found and not session and config["landlock"] and not os.access("/", os.W_OK)
-    config.update(packages=found, closed=found if protected else None, trusted=bool(found and (session or protected)))
+    protected = found and not in_session and config["landlock"] and not os.access("/", os.W_OK)
+    config.update(
+        packages=found, protected_folder=found if protected else None, trusted=bool(found and (in_session or protected))
+    )
     config["user_site"] = not os.environ.get("PYTHONNOUSERSITE")
     if found:
         os.environ["PYTHONUSERBASE"] = found
@@ -56,8 +58,8 @@ def prepare(request, code, config):
         code: Its code, as bytes.
         config: The sandbox's configuration.
     """
-    shell = config["packages"] and request["command"] in SHELLS
-    words = _pip_command(code) if shell and len(code) <= LONGEST and b"pip" in code else None
+    is_shell = config["packages"] and request["command"] in SHELLS
+    words = _pip_command(code) if is_shell and len(code) <= MAX_CODE and b"pip" in code else None
     if words is not None:
         # Without a shell, so that nothing interprets the checked command differently.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])
@@ -65,28 +67,28 @@ def prepare(request, code, config):
 
 
 def variables(home):
-    """The environment of a block that installs packages.
+    """Return the environment of a block that installs packages.
 
     Args:
         home: The block's home, or None where blocks share one.
     """
-    # What pip reads and unpacks is out of reach of other blocks, and gone after this one, also where that is killed.
+    # Other blocks can't reach what pip reads and unpacks, and it is removed after the block, even if that is killed.
     folder = home or FOLDER
     return {"HOME": folder, "TMPDIR": folder, "PIP_NO_CACHE_DIR": "1"}
 
 
-def may_have_tried(request, code, config):
-    """Whether a block of process mode may have failed because it may not install packages."""
-    apart = config["mode"] != "session" and config["packages"] and not request["installs"]
-    return bool(apart and b"pip" in code and b"install" in code)
+def may_have_tried_pip(request, code, config):
+    """Return whether a block of process mode may have failed because it is not allowed to install packages."""
+    restricted = config["mode"] != "session" and config["packages"] and not request["installs"]
+    return bool(restricted and b"pip" in code and b"install" in code)
 
 
 def _pip_command(code):
-    """The arguments of pip, or None if the code is not exactly one command that installs or removes packages."""
+    """Return the arguments of pip, or None if the code is not exactly one command that installs or removes packages."""
     try:
         lines = [line.strip() for line in code.decode("utf-8").split("\n")]
         lines = [line for line in lines if line and not line.startswith("#")]
-        if len(lines) != 1 or not EXPANDED.isdisjoint(COMMENT.split(QUOTED.sub("", lines[0]))[0]):
+        if len(lines) != 1 or not EXPANSIONS.isdisjoint(COMMENT.split(QUOTED.sub("", lines[0]))[0]):
             return None
         lexer = shlex.shlex(lines[0], posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""

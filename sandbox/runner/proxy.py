@@ -1,6 +1,6 @@
-"""The sandbox's end of its way out: a port on loopback, whose connections travel as channels over the stream.
+"""A port on the sandbox's loopback, whose connections travel to the host's proxy as channels over the stream.
 
-Nothing here understands what goes through; the host does, and decides.
+The bytes are forwarded unread: the host parses them, and decides what is allowed.
 """
 
 import collections
@@ -10,15 +10,15 @@ import socket
 
 from . import wire
 
-PIECE = 64 * 1024
+MAX_PIECE = 64 * 1024
 BACKLOG = 256
 LINGER_S = 2.0
-ORPHANS_S = 1.0
-NO_ROOM_S = 0.1
-# What is looked at of the kernel's list of sockets, which code could make very long.
+ORPHAN_CHECK_S = 1.0
+ACCEPT_RETRY_S = 0.1
+# Bytes that are read of the kernel's list of sockets, which code could make very long.
 LIST_LIMIT = 1024 * 1024
-NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
-LOCAL = "localhost,127.0.0.1,::1"
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+NO_PROXY = "localhost,127.0.0.1,::1"
 
 
 class Proxy:
@@ -32,11 +32,11 @@ class Proxy:
     def __init__(self, supervisor, config):
         self.supervisor = supervisor
         self.window = config["window"]
-        self._most = config["channels"]
+        self._max_channels = config["channels"]
         self._channels = {}
         self._count = 0
         self._stalled = collections.deque()
-        self._looking = False
+        self._checking_orphans = False
         self._listening = False
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._listener.bind(("127.0.0.1", 0))
@@ -44,18 +44,18 @@ class Proxy:
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
 
-    def tell(self):
-        """Tell everything that is started from now on where the port is; no other proxy can be reached."""
-        os.environ.update(dict.fromkeys(NAMES, "http://127.0.0.1:%d" % self.port))
-        os.environ.update(NO_PROXY=LOCAL, no_proxy=LOCAL)
+    def set_environment(self):
+        """Set the variables by which processes that are started from now on find the port; no other proxy can be reached."""
+        os.environ.update(dict.fromkeys(PROXY_VARIABLES, "http://127.0.0.1:%d" % self.port))
+        os.environ.update(NO_PROXY=NO_PROXY, no_proxy=NO_PROXY)
 
     def listen(self):
-        """Take connections while there is room for more."""
-        listening = len(self._channels) < self._most
+        """Accept connections while there are fewer channels than allowed."""
+        listening = len(self._channels) < self._max_channels
         if listening and not self._listening:
-            self.supervisor.selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            self.supervisor.loop.selector.register(self._listener, selectors.EVENT_READ, self._accept)
         elif self._listening and not listening:
-            self.supervisor.selector.unregister(self._listener)
+            self.supervisor.loop.selector.unregister(self._listener)
         self._listening = listening
 
     def _accept(self, _events):
@@ -63,10 +63,10 @@ class Proxy:
             sock, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        except OSError:  # no descriptors are left: those of the blocks' output need them, too
-            self.supervisor.selector.unregister(self._listener)
+        except OSError:  # no descriptors are left, and the output of blocks needs some
+            self.supervisor.loop.selector.unregister(self._listener)
             self._listening = False
-            self.supervisor.after(NO_ROOM_S, self.listen)
+            self.supervisor.loop.call_later(ACCEPT_RETRY_S, self.listen)
             return
         self._count += 1
         self._channels[self._count] = Channel(self, self._count, sock)
@@ -74,11 +74,11 @@ class Proxy:
         self.listen()
 
     def send(self, ident, op, data=b"", **more):
-        """Tell the host something of a channel."""
-        self.supervisor.send_message(b"N", ident, dict(more, op=op), data)
+        """Send the host a message about a channel."""
+        self.supervisor.send_message(wire.CHANNEL, ident, dict(more, op=op), data)
 
-    def hear(self, ident, message, data):
-        """Take what the host says of a channel; it may have ended meanwhile."""
+    def on_message(self, ident, message, data):
+        """Handle a message of the host about a channel, which may have ended meanwhile."""
         channel = self._channels.get(ident)
         if channel is None:
             return
@@ -86,7 +86,7 @@ class Proxy:
         if op == "data":
             channel.write(data)
         elif op == "credit" and isinstance(message.get("bytes"), int):
-            channel.credited(message["bytes"])
+            channel.add_credit(message["bytes"])
         elif op == "end":
             channel.end()
         elif op == "close":
@@ -95,40 +95,40 @@ class Proxy:
             raise wire.ProtocolError("a channel can't do %r" % op)
 
     def stall(self, channel):
-        """Let a channel read on when the stream to the host has room: a result must not wait behind what it sends."""
+        """Let a channel continue when nothing else waits for the stream: a result must not wait behind its data."""
         self._stalled.append(channel)
 
     def resume(self):
-        """The stream has room."""
+        """Let all stalled channels continue."""
         while self._stalled:
             self._stalled.popleft().resume()
 
-    def forget(self, channel):
-        """A channel has ended."""
+    def remove(self, channel):
+        """Remove a channel that has ended."""
         del self._channels[channel.ident]
         self.send(channel.ident, "close")
         self.listen()
 
-    def look_for_orphans(self):
-        """See, now and then, whether those who hear without speaking are still there."""
-        if not self._looking:
-            self._looking = True
-            self.supervisor.after(0, self._look)
+    def check_orphans(self):
+        """Check every second whether the other ends of channels that are not read still belong to a process."""
+        if not self._checking_orphans:
+            self._checking_orphans = True
+            self.supervisor.loop.call_later(0, self._drop_orphans)
 
-    def _look(self):
-        self._looking = False
-        silent = [channel for channel in self._channels.values() if channel.silent]
-        if not silent:
+    def _drop_orphans(self):
+        self._checking_orphans = False
+        unread = [channel for channel in self._channels.values() if channel.is_unread]
+        if not unread:
             return
         owned = self._owned_ports()
-        for channel in silent:
+        for channel in unread:
             if owned is not None and channel.port not in owned:
                 channel.drop()
-        self._looking = True
-        self.supervisor.after(ORPHANS_S, self._look)
+        self._checking_orphans = True
+        self.supervisor.loop.call_later(ORPHAN_CHECK_S, self._drop_orphans)
 
     def _owned_ports(self):
-        """Ports of the sockets towards the proxy that a process still has; None where the list is too long to tell."""
+        """Return the ports of sockets connected to the proxy that belong to a process; None if the list is too long to tell."""
         proxy = b":%04X" % self.port
         owned = set()
         try:
@@ -140,7 +140,7 @@ class Proxy:
             return None
         for line in text.splitlines()[1:]:
             fields = line.split()
-            # A socket that nobody has any more keeps its line for a while, without an inode.
+            # A socket without an owner keeps its line for a while, without an inode.
             if len(fields) > 9 and fields[2].endswith(proxy) and fields[9] != b"0":
                 owned.add(int(fields[1].rpartition(b":")[2], 16))
         return owned
@@ -159,7 +159,7 @@ class Channel:
         self.proxy = proxy
         self.ident = ident
         self.port = sock.getpeername()[1] if _connected(sock) else 0
-        self._selector = proxy.supervisor.selector
+        self._loop = proxy.supervisor.loop
         self._sock = sock
         self._credit = proxy.window
         self._held = self._written = 0
@@ -168,30 +168,24 @@ class Channel:
         self._events = 0
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._watch()
+        self._update_events()
 
     @property
-    def silent(self):
-        """Whether nothing would be heard of its other end's death."""
+    def is_unread(self):
+        """Whether the end of its other side would not be noticed."""
         return not self._events & selectors.EVENT_READ
 
-    def _watch(self):
+    def _update_events(self):
         if self.ended:
             return
         reading = not self._at_end and not self._stalled and (self._credit > 0 or self._closing)
         events = (selectors.EVENT_READ if reading else 0) | (selectors.EVENT_WRITE if self._waiting else 0)
-        if events != self._events:
-            if not self._events:
-                self._selector.register(self._sock, events, self._ready)
-            elif not events:
-                self._selector.unregister(self._sock)
-            else:
-                self._selector.modify(self._sock, events, self._ready)
-            self._events = events
-        if self.silent:
-            self.proxy.look_for_orphans()
+        self._loop.set_events(self._sock, self._events, events, self._on_ready)
+        self._events = events
+        if self.is_unread:
+            self.proxy.check_orphans()
 
-    def _ready(self, events):
+    def _on_ready(self, events):
         try:
             if events & selectors.EVENT_WRITE:
                 self._flush()
@@ -201,39 +195,39 @@ class Channel:
             pass
         except OSError:
             self.drop()
-        self._watch()
+        self._update_events()
 
     def _read(self):
         if not self._closing and self.proxy.supervisor.outbox.chunks:
             self._stalled = True
             self.proxy.stall(self)
             return
-        data = self._sock.recv(PIECE if self._closing else min(PIECE, self._credit))
+        data = self._sock.recv(MAX_PIECE if self._closing else min(MAX_PIECE, self._credit))
         if not data:
             self._at_end = True
             self.proxy.send(self.ident, "end")
-            self._drop_if_over()
+            self._drop_if_ended()
         elif not self._closing:
             self._credit -= len(data)
             self.proxy.send(self.ident, "data", data)
 
     def resume(self):
-        """Read on."""
+        """Continue reading."""
         self._stalled = False
-        self._watch()
+        self._update_events()
 
-    def credited(self, count):
-        """The host takes so many more bytes."""
+    def add_credit(self, count):
+        """Let the channel send more bytes."""
         self._credit += count
-        self._watch()
+        self._update_events()
 
     def write(self, data):
-        """Pass on what the host has sent."""
+        """Write bytes of the host to the connection."""
         self._held += len(data)
         if self._held > self.proxy.window:
             raise wire.ProtocolError("channel %d was sent more than it has room for" % self.ident)
         self._waiting.append(memoryview(data))
-        self._ready(selectors.EVENT_WRITE)
+        self._on_ready(selectors.EVENT_WRITE)
 
     def _flush(self):
         while self._waiting:
@@ -252,37 +246,36 @@ class Channel:
             self._ending = False
             self._sock.shutdown(socket.SHUT_WR)
         if self._closing:
-            # Its other end may keep what it has not asked for; nothing waits for that.
-            self.proxy.supervisor.after(LINGER_S, self.drop)
-            self._drop_if_over()
+            # The other end may never read the rest; it is not waited for.
+            self.proxy.supervisor.loop.call_later(LINGER_S, self.drop)
+            self._drop_if_ended()
 
     def end(self):
-        """The host has nothing more to send."""
+        """Close the direction from the host when everything has been written."""
         self._ending = True
-        self._ready(selectors.EVENT_WRITE)
+        self._on_ready(selectors.EVENT_WRITE)
 
     def linger(self):
-        """The host has closed it: let the other side read what was sent, which an abrupt end would take away."""
+        """Close it when the other side has read what was sent, which an abrupt end would discard."""
         self._closing = True
         self.end()
 
-    def _drop_if_over(self):
+    def _drop_if_ended(self):
         if self._closing and self._at_end and not self._waiting:
             self.drop()
 
     def drop(self):
-        """Close it and tell the host."""
+        """Close it and notify the host."""
         if not self.ended:
             self.ended = True
-            if self._events:
-                self._selector.unregister(self._sock)
+            self._loop.set_events(self._sock, self._events, 0, self._on_ready)
             self._sock.close()
-            self.proxy.forget(self)
+            self.proxy.remove(self)
 
 
 def _connected(sock):
     try:
         sock.getpeername()
-    except OSError:  # it has hung up already
+    except OSError:  # the other side has closed it already
         return False
     return True

@@ -1,22 +1,10 @@
-"""The supervisor's view of a session: its live interpreter, its checkpoints, its place."""
+"""The supervisor's view of a session: its live interpreter, its checkpoints, its directory and environment."""
 
-import signal
-import socket
-
-from . import checkpoint, listener, place, system, wire
-
-CHECKPOINT_PATIENCE = 10.0
-WAKING_PATIENCE = 2.0
-# What adaptive checkpoints may cost: so much of the time that blocks run, and each time so much whatever they run.
-COST_SHARE = 0.1
-CHEAP_S = 0.004
-# Copying a page on a virtual machine; less where there is none in between.
-COPY_S = 2e-6
-MOST = 1e9
+from . import checkpoint_fork, checkpoints, listener, session_environment, system, wire
 
 
 class Session:
-    """One interpreter that lives on from block to block.
+    """One interpreter that runs block after block.
 
     Args:
         supervisor: The `Supervisor`.
@@ -24,334 +12,158 @@ class Session:
 
     def __init__(self, supervisor):
         self.supervisor = supervisor
-        self.workers = supervisor.workers
+        self.loop = supervisor.loop
+        self.scheduler = supervisor.scheduler
         self.worker = None
-        self.place = place.Place()
-        self.unguarded = False
-        self._ahead = None
+        self.environment = session_environment.SessionEnvironment()
+        # Whether the last block had no checkpoint.
+        self.without_checkpoint = False
+        self._next_checkpoint = None
+        # The checkpoint that the host has requested, and the directory and environment at that time.
         self._kept = None
-        self._kept_place = None
-        self._listener = listener.Listener(supervisor.selector, self._connected)
+        self._kept_environment = None
+        self._listener = listener.Listener(self.loop.selector, self._on_connection)
         supervisor.config["listener"] = self._listener.name
 
+    # The interpreter
+
     @property
-    def usable(self):
-        """Whether its interpreter lives and can be talked to."""
-        return self.worker is not None and self.worker.status is None and not self.worker.peer.closed
+    def is_usable(self):
+        """Whether its interpreter lives and is connected, or will be."""
+        return self.worker is not None and self.worker.status is None and not self.worker.connection.closed
 
     def start(self):
-        """Start an empty interpreter, in the directory and the environment of the last block.
-
-        Returns:
-            Its worker.
-        """
-        self.worker = self.workers.start()
-        self.place.forget_told()
-        return self.worker
+        """Start an empty interpreter, in the directory and the environment of the last block."""
+        self.worker = self.supervisor.workers.start()
+        self.environment.resend_all()
 
     def await_connection(self):
-        """Close the connection after a block, because processes of the block share it. The interpreter then reconnects."""
+        """Close the connection after a block, because processes of the block share it; the interpreter then reconnects."""
         # A connection opened during the block may belong to processes that the block has started.
-        self._listener.refuse_waiting()
-        self.worker.peer.disconnect()
+        self._listener.close_waiting()
+        self.worker.connection.disconnect()
 
-    def _connected(self, sock, pid):
-        if self.worker is not None and self.worker.pid == pid and self.worker.peer.awaited:
-            self.worker.peer.connect(sock, pid)
+    def _on_connection(self, sock, pid):
+        if self.worker is not None and self.worker.pid == pid and self.worker.connection.reconnecting:
+            self.worker.connection.connect(sock, pid)
         else:
             sock.close()
 
-    def kill(self, spare=None):
-        """Kill the live interpreter and all that the session started, except its checkpoints."""
-        system.kill_trees(lambda parent_of: self.roots(parent_of, spare), spare=self._sleeping(spare))
-        self.workers.collect()
+    def kill(self, keep=None):
+        """Kill the interpreter and everything that the session has started, except its checkpoints.
 
-    def roots(self, parent_of, spare=None):
-        """Where the trees of its processes begin: its interpreter, and what has lost its parent."""
-        strays = self.workers.strays(parent_of, self._sleeping(spare))
-        return strays + ([self.worker.pid] if self.worker is not None and self.worker.pid else [])
+        Args:
+            keep: The checkpoint of the block, or None.
+        """
+        system.kill_trees(lambda parent_of: self.root_pids(parent_of, keep), keep=self._sleeping_pids(keep))
+        self.supervisor.workers.collect()
 
-    def _sleeping(self, spare):
-        return {item.pid for item in (spare, self._kept) if item is not None and item.pid}
+    def root_pids(self, parent_of, keep=None):
+        """Return the processes where the session's process trees begin: its interpreter, and orphans."""
+        orphans = self.supervisor.workers.orphans(parent_of, self._sleeping_pids(keep))
+        return orphans + ([self.worker.pid] if self.worker is not None and self.worker.pid else [])
 
-    def prepare(self):
-        """Have the checkpoint of the next block taken now, while nobody waits for it."""
+    def _sleeping_pids(self, keep):
+        return {item.pid for item in (keep, self._kept) if item is not None and item.pid}
+
+    # Checkpoints of blocks
+
+    def request_next_checkpoint(self):
+        """Request the checkpoint of the next block now, while nobody waits for it."""
         if (
             self.supervisor.config["checkpoint"]
-            and self.supervisor.cell is None
-            and self._ahead is None
-            and self.usable
+            and self.scheduler.session_task is None
+            and self._next_checkpoint is None
+            and self.is_usable
         ):
-            self.worker.on_frame = self.hear
-            self._ahead = ask_for_checkpoint(self.worker, ahead=True)
+            self.worker.on_frame = self.on_frame
+            self._next_checkpoint = checkpoints.request_checkpoint(self.worker, ahead=True)
 
-    def hear(self, kind, ident, message):
-        """Take what the interpreter says between two blocks."""
-        if kind == b"C" and self._ahead is not None and ident == self._ahead.token:
-            self._ahead.taken(message)
-            if self._ahead.skipped:
-                self.drop_ahead()
+    def on_frame(self, kind, ident, message):
+        """Handle a frame of the interpreter between two blocks."""
+        checkpoint = self._next_checkpoint
+        if kind == wire.CHECKPOINT_TAKEN and checkpoint is not None and ident == checkpoint.token:
+            checkpoint.set_taken(message)
+            if checkpoint.skipped:
+                self.drop_next_checkpoint()
 
-    def take_ahead(self):
-        """Hand over the checkpoint that was taken ahead, or is on its way; None where another has to be taken."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None or ahead.awaited:
-            return ahead
-        if ahead.sleeps() and self._has_room():
-            return ahead
-        ahead.drop()
-        return None
+    def checkpoint_for_block(self):
+        """Return the checkpoint requested ahead; request another if there is none, it has died, or memory is short."""
+        checkpoint, self._next_checkpoint = self._next_checkpoint, None
+        if checkpoint is not None:
+            if checkpoint.is_awaited or (checkpoint.is_connected() and self._has_memory_for_checkpoint()):
+                return checkpoint
+            checkpoint.drop()
+        return checkpoints.request_checkpoint(self.worker, ahead=True)
 
-    def _has_room(self):
-        """Whether there is still memory for a checkpoint; it may have filled since that was taken."""
+    def _has_memory_for_checkpoint(self):
+        """Return whether a checkpoint can be kept: memory may have filled since it was taken."""
         try:
-            return not checkpoint.too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
-        except OSError:  # the interpreter has died, and that is not known here yet
+            return not checkpoint_fork.why_too_large(self.supervisor.config.get("memory_bytes"), self.worker.pid)
+        except OSError:  # the interpreter has died, and that has not been reported yet
             return False
 
-    def keep_on(self, checkpoint):
-        """Have a checkpoint guard the next block, too, where another one would cost more than it is worth."""
-        if self.supervisor.config["checkpoint"] != "adaptive" or checkpoint.pid is None or checkpoint.is_due():
-            return False
-        self._ahead = checkpoint
-        return True
+    def drop_next_checkpoint(self):
+        """End the checkpoint that was requested for the next block."""
+        if self._next_checkpoint is not None:
+            self._next_checkpoint.drop()
+            self._next_checkpoint = None
 
-    def put_back(self, saved):
-        """Go back to the directory and the environment of a checkpoint that has been woken."""
-        self.place.restore(saved)
-        self.place.forget_told()
+    def wake(self, checkpoint, on_done):
+        """Let a checkpoint continue as the session.
 
-    def drop_ahead(self):
-        """Let the checkpoint that was taken ahead end."""
-        if self._ahead is not None:
-            self._ahead.drop()
-            self._ahead = None
+        Args:
+            checkpoint: The `Checkpoint`.
+            on_done: Called with whether it has woken; it may have been killed.
+        """
+        self.worker = self.supervisor.workers.start_from_checkpoint(checkpoint.pid, checkpoint.sock)
+        checkpoints.WakeRequest(self, on_done)
+        # The interpreter knows only what it was sent before it was forked.
+        self.environment.resend_all()
 
-    def wake(self, checkpoint, done):
-        """Let a checkpoint go on as the session; then call `done` with whether it does, or was killed in its sleep."""
-        self.worker = self.workers.adopt(checkpoint.pid, checkpoint.sock)
-        Waking(self, done)
-        # The woken interpreter knows only what it was told before it was put to sleep.
-        self.place.forget_told()
+    # Checkpoints that the host requests
 
     def take_checkpoint(self, ident):
-        """Take a checkpoint because the host asked for it."""
-        if not self.usable or self.supervisor.cell is not None:
-            self._answer(ident, "there is no session" if self.supervisor.cell is None else "a block is running")
-            return
-        Taking(self, ident, lambda error: self._answer(ident, error and "no checkpoint was taken: " + error))
+        """Take a checkpoint, and keep it until the next request."""
+        if self.scheduler.session_task is not None:
+            self._answer(ident, "a block is running")
+        elif not self.is_usable:
+            self._answer(ident, "there is no session")
+        else:
+            checkpoints.CheckpointRequest(
+                self, ident, lambda error: self._answer(ident, error and "no checkpoint was taken: " + error)
+            )
 
-    def kept(self, checkpoint):
-        """Keep a checkpoint instead of the one before."""
+    def keep_checkpoint(self, checkpoint):
+        """Keep a checkpoint instead of the previous one."""
         if self._kept is not None:
             self._kept.drop()
-        self._kept, self._kept_place = checkpoint, self.place.save()
+        self._kept, self._kept_environment = checkpoint, self.environment.save()
 
-    def rollback(self, ident):
-        """Go back to the checkpoint that the host asked for, and sleep a copy of it so that one can come back to it again."""
+    def roll_back(self, ident):
+        """Go back to the checkpoint that the host has requested, and take another there, for the next time."""
         checkpoint = self._kept
-        if self.supervisor.cell is not None:
+        if self.scheduler.session_task is not None:
             self._answer(ident, "a block is running")
             return
-        if checkpoint is None or not checkpoint.alive():
+        if checkpoint is None or not checkpoint.is_alive():
             self._answer(ident, "there is no checkpoint: call checkpoint() first")
             return
-        self.drop_ahead()
+        self.drop_next_checkpoint()
         self.kill()
         self._kept = None
-        self.place.restore(self._kept_place)
-        self.supervisor.cell = checkpoint
-        self.wake(checkpoint, lambda awake: self._rolled_back(ident, awake))
+        self.environment.restore(self._kept_environment)
+        self.scheduler.session_task = checkpoint
+        self.wake(checkpoint, lambda awake: self._on_rolled_back(ident, awake))
 
-    def _rolled_back(self, ident, awake):
-        self.supervisor.cell = None
+    def _on_rolled_back(self, ident, awake):
+        self.scheduler.session_task = None
         if awake:
-            Taking(self, ident, lambda _: self._answer(ident, None))
+            checkpoints.CheckpointRequest(self, ident, lambda _: self._answer(ident, None))
         else:
             self.start()
             self._answer(ident, "the checkpoint has been killed, and the session is empty now")
-            self.supervisor.start_next()
+            self.scheduler.start_next()
 
     def _answer(self, ident, error):
-        self.supervisor.send_message(b"A", ident, {"error": error, "errno": 0} if error else {})
-
-
-class Waking:
-    """A checkpoint that is being woken.
-
-    Args:
-        session: The `Session`, of which it is the worker already.
-        done: Called with whether it has awoken.
-    """
-
-    def __init__(self, session, done):
-        self.session = session
-        self.worker = session.worker
-        self.done = done
-        self.timer = session.supervisor.after(WAKING_PATIENCE, lambda: self._end(False))
-        self.worker.on_frame = self._hear
-        self.worker.on_exit = self.worker.on_hang_up = lambda: self._end(False)
-        self.worker.peer.send(wire.pack(b"G", 0, {}))
-        if self.worker.peer.closed:
-            self._end(False)
-
-    def _hear(self, kind, _ident, _message):
-        if kind == b"G":
-            self._end(True)
-
-    def _end(self, awake):
-        if self.done is None:
-            return
-        done, self.done = self.done, None
-        self.session.supervisor.forget(self.timer)
-        self.worker.on_frame = self.worker.on_exit = self.worker.on_hang_up = None
-        if not awake:
-            self.session.kill()
-        done(awake)
-
-
-class Taking:
-    """A checkpoint on its way, between two blocks.
-
-    Args:
-        session: The `Session`.
-        ident: Number of the host's request.
-        done: Called with None, or with a sentence when none was taken.
-    """
-
-    def __init__(self, session, ident, done):
-        self.session = session
-        self.ident = ident
-        self.done = done
-        self.worker = session.worker
-        # Blocks wait until it is there.
-        session.supervisor.cell = self
-        self.timer = session.supervisor.after(CHECKPOINT_PATIENCE, lambda: self._end("the session does not answer"))
-        self.worker.on_frame = self._hear
-        self.worker.on_exit = self.worker.on_hang_up = lambda: self._end("the session has ended")
-        self.checkpoint = ask_for_checkpoint(self.worker)
-
-    def _hear(self, kind, ident, message):
-        self.session.hear(kind, ident, message)
-        if kind == b"C" and ident == self.checkpoint.token:
-            self.checkpoint.taken(message)
-            self._end(self.checkpoint.skipped)
-
-    def _end(self, error):
-        supervisor = self.session.supervisor
-        if supervisor.cell is not self:
-            return
-        supervisor.forget(self.timer)
-        self.worker.on_frame = self.session.hear
-        self.worker.on_exit = self.worker.on_hang_up = None
-        if error:
-            self.checkpoint.drop()
-        else:
-            self.session.kept(self.checkpoint)
-        self.done(error)
-        supervisor.finished(self)
-
-
-def ask_for_checkpoint(worker, ahead=False):
-    """Ask an interpreter between two blocks for a checkpoint.
-
-    Args:
-        worker: The interpreter's `Worker`.
-        ahead: Whether it is the next block's, and is to be taken only if nothing can run before that.
-
-    Returns:
-        The `Checkpoint`, whose token the answer has.
-    """
-    ours, theirs = socket.socketpair()
-    asked = Checkpoint(ours)
-    worker.peer.send(wire.pack(b"P", asked.token, {"fds": 1, "ahead": ahead}), [theirs.fileno()])
-    theirs.close()
-    return asked
-
-
-class Mark:
-    """Where a checkpoint goes back to.
-
-    Args:
-        number: Of the first block that it guards.
-        where: The session's `Place` before that.
-    """
-
-    def __init__(self, number, where):
-        self.number = number
-        self.place = where.save()
-
-
-class Checkpoint:
-    """A sleeping fork of the session.
-
-    Args:
-        sock: The supervisor's end of its socket.
-    """
-
-    def __init__(self, sock):
-        self.sock = sock
-        self.token = wire.unguessable()
-        self.pid = None
-        self.skipped = None
-        self.mark = None
-        self._cost = self._ran = 0.0
-
-    def taken(self, message):
-        """Note what the session said of it; the first word counts, because the block could speak after it."""
-        if not self.awaited:
-            return
-        pid, skipped = message.get("pid"), message.get("skipped")
-        if isinstance(pid, int) and 1 < pid <= system.MOST_PIDS:
-            self.pid = pid
-            self._cost = _number(message.get("cost"))
-        else:
-            self.skipped = skipped if isinstance(skipped, str) else "the session said nothing of it"
-
-    @property
-    def awaited(self):
-        """Whether the session has not yet said whether there is one."""
-        return self.pid is None and self.skipped is None
-
-    def alive(self):
-        """Whether it still sleeps there."""
-        return self.pid in system.parents()
-
-    def guarded(self, mark, seconds, copied):
-        """Note a block that has ended well.
-
-        Args:
-            mark: The `Mark` of the block; a checkpoint keeps that of its first.
-            seconds: How long it ran.
-            copied: Pages that were copied because this checkpoint shares them.
-        """
-        copying = _number(copied) * COPY_S
-        self.mark = self.mark or mark
-        self._cost += copying
-        self._ran += max(0.0, seconds - copying)
-
-    def is_due(self):
-        """Whether another one may be taken for the next block: it is cheap, or blocks have run for long enough since."""
-        return self._cost <= max(CHEAP_S, COST_SHARE * self._ran)
-
-    def sleeps(self):
-        """Whether it still sleeps there, by its end of the socket: cheaper to know, and wrong where a block has copied that."""
-        try:
-            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            return False
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def drop(self):
-        """Let it end."""
-        self.sock.close()
-        if self.pid is not None:
-            # It would end by the end of its socket, but not if the block has stopped it, and not without running.
-            system.send(self.pid, signal.SIGKILL)
-
-
-def _number(thing):
-    """What a worker says, which is user code's to change."""
-    return thing if isinstance(thing, (int, float)) and 0 <= thing < MOST else 0
+        self.supervisor.send_message(wire.ANSWER, ident, {"error": error, "errno": 0} if error else {})

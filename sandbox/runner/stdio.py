@@ -1,4 +1,4 @@
-"""Standard streams of a block: written line by line, so that order and partial output survive a kill."""
+"""Standard streams of a block: written line by line, so that the order is kept and a kill loses little."""
 
 import collections
 import io
@@ -11,19 +11,19 @@ import time
 from . import system
 
 LATE_LIMIT = 64 * 1024
-FULL = 8 * 1024
-QUIET_S = 0.02
-# Taken here, because each line that is printed needs them, and user code may come to replace what the modules hold.
+BUFFER_LIMIT = 8 * 1024
+IDLE_S = 0.02
+# References of its own: each printed line needs these, and user code may replace the functions of the modules.
 _set_handler, _main_thread, _this_thread = signal.signal, threading.main_thread, threading.current_thread
 _now = time.monotonic
 
 
-def point_at(stdout_fd, stderr_fd):
-    """Make descriptors 0, 1 and 2 those of the block: nothing to read, its own pipes to write to.
+def redirect(stdout_fd, stderr_fd):
+    """Set descriptors 0, 1 and 2 for a block: empty input, and its pipes.
 
     Args:
-        stdout_fd: Where standard output goes; above 2, as is the next.
-        stderr_fd: Where standard error goes.
+        stdout_fd: Descriptor for standard output, above 2.
+        stderr_fd: Descriptor for standard error, above 2.
     """
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -34,12 +34,12 @@ def point_at(stdout_fd, stderr_fd):
             os.close(fd)
 
 
-def let_go():
-    """Let what is written to descriptors 1 and 2 from now on go nowhere, so that the block's pipes come to their end."""
+def detach():
+    """Redirect descriptors 1 and 2 to /dev/null, so that the ended block's pipes are closed."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
     except OSError:
-        return  # there is no descriptor left: then they are the next block's to end
+        return  # no descriptor is left: the next block replaces them
     os.dup2(null, 1)
     os.dup2(null, 2)
     if null > 2:
@@ -50,31 +50,31 @@ def open_streams(is_late=lambda: False, keep_late=None):
     """Give the interpreter fresh `sys.stdin`, `sys.stdout` and `sys.stderr` on descriptors 0, 1 and 2.
 
     Args:
-        is_late: Whether the running thread belongs to an earlier block.
-        keep_late: Takes what such a thread writes.
+        is_late: Returns whether the current thread belongs to an earlier block.
+        keep_late: Called with what such a thread writes.
     """
     stdout = Output(1, None, is_late, keep_late)
     stderr = Output(2, stdout, is_late, keep_late)
-    # The supervisor's last word before it kills the block: what is held back must not be lost.
-    _set_handler(system.LAST_WORDS, lambda *_: (stdout.flush(), stderr.flush()))
+    # The supervisor sends this signal before it kills the block: what is buffered must not be lost.
+    _set_handler(system.FLUSH_SIGNAL, lambda *_: (stdout.flush(), stderr.flush()))
     for name, stream in (("stdin", _input()), ("stdout", _text(stdout)), ("stderr", _text(stderr))):
         setattr(sys, name, stream)
         setattr(sys, "__%s__" % name, stream)
 
 
 def flush():
-    """Write out what is still held back, also behind streams that the block has put in the place of ours."""
+    """Write out what is buffered, also by streams with which the block has replaced these."""
     for name in ("stdout", "stderr", "__stdout__", "__stderr__"):
         try:
             getattr(sys, name).flush()
-        except Exception:  # closed, deleted, or of the block's own making
+        except Exception:  # closed, deleted, or replaced by an object without `flush`
             pass
 
 
 def _is_open(stream):
     try:
         return not stream.closed
-    except (AttributeError, ValueError):  # there is none yet, or the block has detached its buffer
+    except (AttributeError, ValueError):  # there is no stream yet, or the block has detached its buffer
         return False
 
 
@@ -88,14 +88,14 @@ def _text(raw):
 
 
 def thread_pool():
-    """The class of thread pools; the first call takes milliseconds, so a session makes it before there is a block."""
+    """Return the class of thread pools; the import takes milliseconds, so a session does it before the first block."""
     import concurrent.futures
 
     return concurrent.futures.ThreadPoolExecutor
 
 
 class SessionStreams:
-    """The streams of a session: text of a thread that outlives its block is kept apart from the next block's output."""
+    """The streams of a session: output of threads that outlive their block is kept apart from the next block's output."""
 
     def __init__(self):
         self.block = 0
@@ -105,13 +105,13 @@ class SessionStreams:
         self.standard = ()
 
     def patch_threads(self):
-        """Mark threads from now on with the block that started them."""
+        """Mark new threads with the block that has started them."""
         _mark(threading.Thread, "start", self._start_marked)
-        # A pool's threads outlive the block that made the pool, but a call belongs to the block that submitted it.
+        # Threads of a pool outlive the block that has made it; a call belongs to the block that has submitted it.
         _mark(thread_pool(), "submit", self._submit_marked)
 
     def begin(self, block):
-        """Put the session's own streams in place for a block; new ones where a block has closed them."""
+        """Set the session's streams for a block; open new ones if a block has closed them."""
         if not all(map(_is_open, self.standard or (None,))):
             open_streams(self.is_late, self.keep_late)
             self.standard = (sys.stdin, sys.stdout, sys.stderr)
@@ -120,29 +120,29 @@ class SessionStreams:
         self.running = True
 
     def end(self):
-        """From now on all text of threads is late.
+        """End the block: from now on, all output of threads is late.
 
         Returns:
-            Text of earlier blocks' threads since the last call.
+            Output of earlier blocks' threads since the last call.
         """
         self.running = False
         return self.take_late()
 
     def is_late(self):
-        """Whether the running thread was started by an earlier block."""
+        """Return whether the current thread was started by an earlier block."""
         thread = _this_thread()
         if thread is _main_thread():
             return False
         return not self.running or getattr(thread, "_codeact_block", self.block) != self.block
 
     def keep_late(self, data):
-        """Keep what a thread of an earlier block wrote."""
+        """Keep output of a thread of an earlier block."""
         room = max(0, LATE_LIMIT - len(self.late))
         self.late += data[:room]
         self.late_dropped += max(0, len(data) - room)
 
     def take_late(self):
-        """Text of earlier blocks' threads since the last call."""
+        """Return output of earlier blocks' threads since the last call."""
         text = bytes(self.late).decode("utf-8", "replace")
         if self.late_dropped:
             text += "[... %d bytes dropped ...]" % self.late_dropped
@@ -180,15 +180,15 @@ def _mark(owner, name, around):
 
 
 class Output(io.RawIOBase):
-    """Writes to a descriptor at each end of a line, and at once when nothing was written for a while.
+    """Writes to a descriptor at each end of a line, and at once if nothing was written for a while.
 
-    A print is several writes; passing each on at once would cost a system call and a wake-up apiece.
+    A print is several writes; each of them would otherwise cost a system call and wake the supervisor.
 
     Args:
         fd: The descriptor.
         before: Another output whose text must not come after this one's, or None.
-        is_late: Whether the running thread belongs to an earlier block.
-        keep_late: Takes what such a thread writes.
+        is_late: Returns whether the current thread belongs to an earlier block.
+        keep_late: Called with what such a thread writes.
     """
 
     mode = "wb"
@@ -220,7 +220,7 @@ class Output(io.RawIOBase):
             self._before.flush()
         self._pieces.append(data)
         self._size += len(data)
-        if b"\n" in data or self._size >= FULL or _now() - self._last > QUIET_S:
+        if b"\n" in data or self._size >= BUFFER_LIMIT or _now() - self._last > IDLE_S:
             self.flush()
         return len(data)
 

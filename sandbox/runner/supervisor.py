@@ -1,89 +1,74 @@
-"""PID 1 of the sandbox: holds the stream to the host and gives it to nobody, runs blocks, enforces their deadlines."""
+"""PID 1 of the sandbox: holds the stream to the host, dispatches the host's requests, and starts everything else."""
 
-import collections
 import gc
-import heapq
-import itertools
 import os
 import selectors
 import signal
-import stat
 import sys
 import time
 
 from . import (
-    blocks,
-    cells,
+    event_loop,
     files,
-    homes,
-    ipc,
+    home_folders,
     landlock,
-    output,
+    output_capture,
     packages,
+    process_block,
     proxy,
-    replays,
+    replay_files,
+    scheduler,
     session,
+    session_block,
     system,
     wire,
-    workers,
+    worker_processes,
 )
 
 PROTOCOL = 1
-MAX_KEPT_PIPES = 64
-MAX_TIMERS = 1024
-GATHER_S = 0.002
-FEW_BYTES = 4096
-FORK_LATER_S = 0.02
-SOON_S = 0.003
-ENDING_LOOK_S = 0.1
-MAX_PATIENCE = 3600.0  # poll takes no longer times than some weeks
 STATE_FD = 9
-MOST_LEFT_OPEN = 1024
-LEASE_OVER = 75
-PUT_ASIDE = "CODEACT_"  # prefix of the image's variables of Python, which the interpreter must not see
+MAX_INHERITED_FDS = 1024
+LEASE_EXPIRED = 75
+INTERNAL_ERROR = 70
+# Prefix of the image's variables of Python, which this interpreter must not see.
+HIDDEN_PREFIX = "CODEACT_"
+REQUEST_FIELDS = ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources", "cpu_seconds")
 
 
 class Supervisor:
-    """The event loop of the sandbox.
+    """The stream to the host, and the parts of the runner that answer it.
 
     Args:
-        config: What the host configured.
+        config: The host's configuration, completed by `main`.
     """
 
     def __init__(self, config):
         self.config = config
-        # Not epoll: the kernel bounds its entries for each user, and code of the same user could use them up.
-        self.selector = selectors.PollSelector()
+        self.loop = event_loop.EventLoop()
         self.parser = wire.Parser()
         self.outbox = wire.Outbox(1)
         self.files = files.Files(config["workspace"])
-        self._timers = []
-        self._timer_order = itertools.count()
-        self.homes = homes.Homes(self.after, config["homes"], config["closed"] is not None)
-        self.workers = workers.Workers(self.selector, config, self._zygote_ready, self.fatal, self.homes)
+        self.output_reader = output_capture.OutputReader(self.loop)
+        self.homes = home_folders.HomeFolders(self.loop, config["home_prefix"], config["protected_folder"] is not None)
+        self.workers = worker_processes.WorkerProcesses(
+            self.loop.selector, config, self._on_zygote_ready, self.fatal, self.homes
+        )
+        self.scheduler = scheduler.Scheduler(self)
         self.session = session.Session(self) if config["mode"] == "session" else None
         self.proxy = proxy.Proxy(self, config["proxy"]) if config.get("proxy") else None
-        self.running = {}
-        self.held_relays = set()
-        self.cell = None
-        self._most_running = config["concurrency"] if self.session is None else 1
-        self._queue = collections.deque()
-        self._starting = False
-        self._count = 0
-        self._spare = None
-        self._kept_pipes = collections.deque()
+        # Relays that wait until the stream to the host has room.
+        self.paused_relays = set()
+        self._block_count = 0
         self._ready = False
-        self._first_shm = set()
         self._writing = False
-        self._ended = 0.0
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
 
     def run(self):
-        """Serve until the host goes away; never returns."""
+        """Serve until the host closes the stream; never returns."""
         if self.proxy is not None:
-            self.proxy.tell()
+            self.proxy.set_environment()
             self.proxy.listen()
-        # What is there by now stays: a collection that looked at it would copy its memory into every process.
+        # A later garbage collection must not write to what exists by now: that would copy its memory into every process.
         gc.freeze()
         # The zygote is forked before anything is open that user code must not inherit.
         self.workers.start_zygote()
@@ -94,314 +79,146 @@ class Supervisor:
         os.set_blocking(wakeup, False)
         os.set_blocking(wakeup_write, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # PID 1 gets no signal from inside that it has no handler for, and Python has one for this.
+        # The kernel delivers to PID 1 only signals that it handles, and Python handles this one.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
-        self.selector.register(0, selectors.EVENT_READ, self._host_ready)
-        self.selector.register(wakeup, selectors.EVENT_READ, lambda _: self._child_died(wakeup))
-        self._heard = time.monotonic()
+        self.loop.selector.register(0, selectors.EVENT_READ, self._on_host_data)
+        self.loop.selector.register(wakeup, selectors.EVENT_READ, lambda _: self._on_child_exit(wakeup))
+        self._last_received = time.monotonic()
         if self.config.get("lease_s"):
             self._check_lease()
         while True:
-            for key, events in self.selector.select(self._patience()):
-                # An earlier call of this round may have closed it, and its number may be in use again.
-                current = self.selector.get_map().get(key.fd)
-                if current is not None and current.data == key.data:
-                    key.data(events)
-            self._fire_timers()
-            self._flush()
+            self.loop.run_once()
+            self.flush()
 
-    # The stream to the host
+    # Requests of the host
+
+    def _on_host_data(self, _events):
+        try:
+            data = os.read(0, wire.READ_SIZE)
+        except BlockingIOError:
+            return
+        if not data:
+            os._exit(0)  # the host has closed the stream; the end of PID 1 ends every process here
+        self._last_received = time.monotonic()
+        try:
+            for kind, ident, payload in self.parser.feed(data):
+                self._dispatch(kind, ident, payload)
+            if self.parser.error is not None:
+                raise self.parser.error
+        except wire.ProtocolError as error:
+            self.fatal(str(error))
+
+    def _dispatch(self, kind, ident, payload):
+        """Handle one frame of the host."""
+        if kind == wire.TOOL_ANSWER:
+            self._answer_call(ident, payload)
+            return
+        message, data = wire.unpack(payload)
+        if kind == wire.RUN_BLOCK:
+            self._run_block(ident, message, data)
+        elif kind == wire.KILL_BLOCK:
+            self.scheduler.cancel(ident)
+        elif kind == wire.FILE_REQUEST:
+            self._answer_file_request(ident, message, data)
+        elif kind == wire.TAKE_CHECKPOINT:
+            self._session_for(ident).take_checkpoint(ident)
+        elif kind == wire.ROLL_BACK:
+            self._session_for(ident).roll_back(ident)
+        elif kind == wire.CHANNEL and self.proxy is not None:
+            self.proxy.on_message(ident, message, data)
+        elif kind != wire.KEEP_ALIVE:
+            raise wire.ProtocolError("unknown frame type %r" % kind)
+
+    def _run_block(self, ident, request, code):
+        """Complete a request to run a block, and submit it."""
+        for name in REQUEST_FIELDS:
+            request.setdefault(name, None)
+        self._block_count += 1
+        request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
+        request.update(state_fd=STATE_FD, mode=self.config["mode"], installs=False)
+        if self.session is None:
+            self.workers.add_tools(request["tool_sources"])
+            packages.prepare(request, code, self.config)
+        in_interpreter = self.session is not None and not request["command"]
+        kind = session_block.SessionBlock if in_interpreter else process_block.ProcessBlock
+        self.scheduler.submit(kind(self, ident, request, code))
+
+    def _answer_call(self, ident, payload):
+        """Forward the answer of a host tool, unread, unless its block has ended."""
+        block = self.scheduler.running.get(ident)
+        if block is not None and block.relay is not None:
+            block.relay.answer(payload)
+
+    def _answer_file_request(self, ident, message, data):
+        if message.get("op") in replay_files.OPERATIONS:
+            answer, content = replay_files.handle(self.files, message), b""
+        else:
+            answer, content = self.files.handle(ident, message, data)
+        self.send_message(wire.ANSWER, ident, answer, content)
+
+    def _session_for(self, ident):
+        if self.session is None:
+            raise wire.ProtocolError("request %d is for a session" % ident)
+        return self.session
+
+    def _check_lease(self):
+        """Exit when the host has sent nothing for too long: a network can fail without ending the stream."""
+        left = self._last_received + self.config["lease_s"] - time.monotonic()
+        if left <= 0:
+            os._exit(LEASE_EXPIRED)
+        self.loop.call_later(left, self._check_lease)
+
+    # Frames to the host
 
     def send(self, kind, ident, data):
         """Send bytes to the host."""
         self.outbox.put(wire.pack(kind, ident, None, data))
 
     def send_message(self, kind, ident, message, data=b""):
-        """Send a message, and perhaps bytes, to the host."""
+        """Send a message to the host, with bytes after it."""
         self.outbox.put(wire.pack(kind, ident, message, data))
 
-    def _flush(self):
+    def flush(self):
+        """Write what the stream has room for, and then let those go on that wait for room."""
         writing = not self.outbox.flush()
-        while self.held_relays and not writing:
-            self.held_relays.pop().resume()
+        while self.paused_relays and not writing:
+            self.paused_relays.pop().resume()
             writing = not self.outbox.flush()
         if writing != self._writing:
             self._writing = writing
             if writing:
-                self.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
+                self.loop.selector.register(1, selectors.EVENT_WRITE, lambda _: None)
             else:
-                self.selector.unregister(1)
+                self.loop.selector.unregister(1)
         if self.proxy is not None and not writing:
             self.proxy.resume()
 
-    def _host_ready(self, _events):
-        try:
-            data = os.read(0, wire.READ_SIZE)
-        except BlockingIOError:
-            return
-        if not data:
-            os._exit(0)  # the host is gone; the end of PID 1 is the end of every process here
-        self._heard = time.monotonic()
-        try:
-            for kind, ident, payload in self.parser.feed(data):
-                self._host_says(kind, ident, payload)
-            if self.parser.error is not None:
-                raise self.parser.error
-        except wire.ProtocolError as error:
-            self.fatal(str(error))
-
-    def _check_lease(self):
-        """End with a host that has gone without the stream's end being heard of, as happens on a network."""
-        left = self._heard + self.config["lease_s"] - time.monotonic()
-        if left <= 0:
-            os._exit(LEASE_OVER)
-        self.after(left, self._check_lease)
-
     def fatal(self, text):
-        """Tell the host why, and end."""
+        """Send the host the reason, and exit."""
         os.set_blocking(1, True)
-        self.send_message(b"!", 0, {"error": text})
+        self.send_message(wire.FATAL_ERROR, 0, {"error": text})
         self.outbox.flush()
-        os._exit(70)
+        os._exit(INTERNAL_ERROR)
 
-    def _host_says(self, kind, ident, payload):
-        if kind == b"T":
-            self._answer_call(ident, payload)
-            return
-        message, data = wire.unpack(payload)
-        if kind == b"X":
-            self._execute(ident, message, data)
-        elif kind == b"K":
-            self._cancel(ident)
-        elif kind == b"F" and message.get("op") in replays.OPS:
-            self.send_message(b"A", ident, replays.handle(self.files, message))
-        elif kind == b"F":
-            answer, content = self.files.handle(ident, message, data)
-            self.send_message(b"A", ident, answer, content)
-        elif kind == b"P":
-            self._of_session(ident).take_checkpoint(ident)
-        elif kind == b"R":
-            self._of_session(ident).rollback(ident)
-        elif kind == b"N" and self.proxy is not None:
-            self.proxy.hear(ident, message, data)
-        elif kind == b"L":
-            pass  # that it came is all that it says
-        else:
-            raise wire.ProtocolError("unknown frame type %r" % kind)
+    # Processes
 
-    def _answer_call(self, ident, payload):
-        """Pass on the answer of a host tool, unread; none goes to a block that has ended."""
-        block = self.running.get(ident)
-        if block is not None and block.relay is not None:
-            block.relay.answer(payload)
-
-    def _of_session(self, ident):
-        if self.session is None:
-            raise wire.ProtocolError("request %d is for a session" % ident)
-        return self.session
-
-    def _zygote_ready(self, message):
+    def _on_zygote_ready(self, message):
         if not self._ready:
             self._ready = True
-            if self.config.get("own_shm"):
-                self._first_shm = set(os.listdir(ipc.POSIX_MEMORY))  # files of preloaded modules
-            self.send_message(b"H", 0, dict(describe(self.config), **message))
+            self.scheduler.keep_preloaded_files()
+            self.send_message(wire.HELLO, 0, dict(describe(self.config), **message))
             if self.session is not None:
                 self.session.start()
-        self._fork_ahead()
+        self.scheduler.fork_next_worker()
 
-    # Blocks
-
-    def _execute(self, ident, request, code):
-        known = ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources", "cpu_seconds")
-        for name in known:
-            request.setdefault(name, None)
-        self._count += 1
-        request.update(number=self._count, cwd=self.config["workspace"], environment={}, unset=[], state_fd=STATE_FD)
-        request.update(mode=self.config["mode"], installs=False)
-        if self.session is None:
-            self.workers.teach(request["tool_sources"])
-            packages.prepare(request, code, self.config)
-        script = self.session is None or request["command"]
-        kind = blocks.ProcessBlock if script else cells.CellBlock
-        self._queue.append(kind(self, ident, request, code))
-        self.start_next()
-
-    def start_next(self):
-        """Start what waits, as far as there is room; a block can end while it is started."""
-        if self._starting:
-            return
-        self._starting = True
-        try:
-            while self._queue and self.cell is None and self._has_room() and self._may_join(self._queue[0]):
-                block = self._queue.popleft()
-                self.running[block.ident] = block
-                if len(self.running) > 1:
-                    for each in self.running.values():
-                        each.alone = False
-                if self.session is not None:
-                    self.cell = block
-                block.start()
-        finally:
-            self._starting = False
-        if self._queue and not self.running and self.workers.ending:
-            # The zygote tells of their end, unless code has stopped it.
-            self.workers.let_zygote_run()
-            self.after(ENDING_LOOK_S, self.start_next)
-
-    def _has_room(self):
-        # The process of a block that has ended lives for a moment more: no later block is to see it, and those at the same
-        # time may, but it counts against what there may be.
-        ending = len(self.workers.ending)
-        return len(self.running) < self._most_running and ending <= (self._most_running if self.running else 0)
-
-    def _may_join(self, block):
-        """Whether a block may run at the same time as the others; without Landlock it could call host tools in their name."""
-        return bool(self.config["landlock"] or not self.running) or not any(
-            each.request["tools"] for each in (block, *self.running.values())
-        )
-
-    def _open_folders(self):
-        """A block may have closed these to its own user; the next one could not even be saved there."""
-        for folder in (self.config["workspace"], "/tmp", packages.FOLDER, ipc.POSIX_MEMORY, ipc.POSIX_QUEUES):
-            try:
-                mode = stat.S_IMODE(os.stat(folder).st_mode)
-                if mode & stat.S_IRWXU != stat.S_IRWXU:
-                    os.chmod(folder, mode | stat.S_IRWXU)
-            except OSError:
-                pass  # it is somebody else's
-
-    def finished(self, item):
-        """Forget a block, or a checkpoint on its way, that has ended."""
-        self.running.pop(item.ident, None)
-        if item is self.cell:
-            self.cell = None
-        self._ended = time.monotonic()
-        self._flush()
-        self._open_folders()
-        if self.session is None and not self.running:
-            # The kernel does not say which block a semaphore is from; so it goes when none runs that could use it.
-            ipc.remove_all()
-            if self.config.get("own_shm"):
-                ipc.remove_files(self._first_shm)
-        self.start_next()
-        if not self.running:
-            self._fork_ahead()
-
-    def _cancel(self, ident):
-        block = self.running.get(ident)
-        if block is not None:
-            block.kill("cancel")
-            return
-        for waiting in list(self._queue):
-            if waiting.ident == ident:
-                self._queue.remove(waiting)
-                waiting.killed = "cancel"
-                waiting.finish()
-
-    def take_worker(self, request):
-        """A worker for one block: the one forked ahead, or a new one."""
-        if request["installs"]:
-            return self.workers.start(b"I")
-        worker, self._spare = self._spare, None
-        if worker is not None and self.homes.lacks(worker.home):
-            # The block before had used up the room for it, and has ended; the domain of this worker has no rule for another home.
-            self.workers.discard(worker)
-            worker = None
-        if worker is None or worker.status is not None:
-            worker = self.workers.start()
-        worker.let_run()
-        if worker.pid is not None:
-            system.free_processors((worker.pid,))
-        # At once where one block follows the other. Else this one is not to share the processor with a fork.
-        soon = time.monotonic() - self._ended < SOON_S
-        self.after(0 if soon else FORK_LATER_S, self._fork_ahead)
-        return worker
-
-    def _fork_ahead(self):
-        if self.session is None and (self._spare is None or self._spare.status is not None):
-            self._spare = self.workers.start()
-
-    # Pipes, timers, children
-
-    def watch(self, capture):
-        """Read a block's pipe as it fills, from in a moment on.
-
-        Lines gather in it, instead of waking this process for each; the first too: a short block has ended by then.
-        """
-        capture.pause = self.after(GATHER_S, lambda: self._resume(capture))
-
-    def _resume(self, capture):
-        capture.pause = None
-        self.selector.register(capture.fd, selectors.EVENT_READ, lambda _: self._pump(capture))
-
-    def _pump(self, capture):
-        count = capture.pump()
-        if count == 0:
-            self.selector.unregister(capture.fd)
-            capture.at_end = True
-            if capture.done:
-                self._kept_pipes.remove(capture)
-                os.close(capture.fd)
-        elif count is not None and count < FEW_BYTES:
-            # Who writes much at once is not to wait.
-            self.selector.unregister(capture.fd)
-            self.watch(capture)
-
-    def unwatch(self, capture, keep):
-        """Stop reading a block's pipe: for good, or (`keep`) only drain it from now on."""
-        if keep and not capture.at_end:
-            self._kept_pipes.append(capture)
-            if len(self._kept_pipes) > MAX_KEPT_PIPES:
-                self._close(self._kept_pipes.popleft())
-        else:
-            self._close(capture)
-
-    def _close(self, capture):
-        if capture.pause is not None:
-            self.forget(capture.pause)
-        elif not capture.at_end:
-            self.selector.unregister(capture.fd)
-        os.close(capture.fd)
-
-    def after(self, seconds, call):
-        """Call something later.
-
-        Returns:
-            What `forget` takes to call it off.
-        """
-        timer = [time.monotonic() + seconds, next(self._timer_order), call]
-        heapq.heappush(self._timers, timer)
-        return timer
-
-    def forget(self, timer):
-        """Call a timer off; it must not hold on to its block until the time has come."""
-        timer[2] = None
-        if self._timers and self._timers[0] is timer:
-            heapq.heappop(self._timers)
-        elif len(self._timers) > MAX_TIMERS:
-            self._timers = [item for item in self._timers if item[2] is not None]
-            heapq.heapify(self._timers)
-
-    def _patience(self):
-        if not self._timers:
-            return None
-        return min(max(0.0, self._timers[0][0] - time.monotonic()), MAX_PATIENCE)
-
-    def _fire_timers(self):
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            call = heapq.heappop(self._timers)[2]
-            if call is not None:
-                call()
-
-    def _child_died(self, wakeup):
+    def _on_child_exit(self, wakeup):
         os.read(wakeup, 4096)
         self.workers.collect()
 
 
 def describe(config):
-    """What the host wants to know of this place."""
+    """Return what the host wants to know about the sandbox."""
     return {
         "protocol": PROTOCOL,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -414,48 +231,47 @@ def describe(config):
 
 
 def main(read_frame, path):
-    """Start from the boot code.
+    """Start the supervisor; called by the boot code.
 
     Args:
         read_frame: Reads one frame from the host, blocking.
-        path: `sys.path` as a fresh interpreter has it; the supervisor itself uses a part of it only.
+        path: `sys.path` of a fresh interpreter; the supervisor itself uses only a part of it.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
-    os.closerange(3, MOST_LEFT_OPEN)  # what starting the sandbox needed
+    os.closerange(3, MAX_INHERITED_FDS)  # left open by the program that has started the sandbox
     kind, _, payload = read_frame()
     config, _ = wire.unpack(payload)
-    if kind != b"C":
+    if kind != wire.CONFIGURATION:
         raise wire.ProtocolError("the first frame must be the configuration")
-    output.READ_SIZE = config.get("read_size", output.READ_SIZE)
     os.umask(0o022)
-    config["places"] = take_environment(config.pop("environment"))
-    config["path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
-    system.take_spare_descriptors()
+    config["path_variables"] = set_environment(config.pop("environment"))
+    config["sys_path"] = python_path(config["workspace"]) + [entry for entry in path if entry]
+    system.raise_descriptor_limit()
     if system.count_oom_kills() is None:
         system.set_limits(config.get("rlimit_without_cgroup", {}))
     config["landlock"] = landlock.version()
     packages.prepare_folder(config)
-    config["homes"] = homes.prepare(config["mode"], config["closed"])
+    config["home_prefix"] = home_folders.prepare(config["mode"], config["protected_folder"])
     os.chdir(config["workspace"])
     Supervisor(config).run()
 
 
-def take_environment(given):
-    """Set the code's variables for all forked processes; this process and its C library no longer read them.
+def set_environment(variables):
+    """Set the code's variables for all forked processes; this interpreter and its C library have read theirs already.
 
     Args:
-        given: The user's variables.
+        variables: The user's variables.
 
     Returns:
         The previous values, or None, of the variables that may contain a folder: see `zygote`.
     """
-    for name in [name for name in os.environ if name.startswith(PUT_ASIDE + "PYTHON")]:
-        os.environ[name[len(PUT_ASIDE) :]] = os.environ.pop(name)
-    places = {name: os.environ.get(name) for name, value in given.items() if "/" in value}
-    os.environ.update(given)
-    return places
+    for name in [name for name in os.environ if name.startswith(HIDDEN_PREFIX + "PYTHON")]:
+        os.environ[name[len(HIDDEN_PREFIX) :]] = os.environ.pop(name)
+    previous = {name: os.environ.get(name) for name, value in variables.items() if "/" in value}
+    os.environ.update(variables)
+    return previous
 
 
 def python_path(workspace):
-    """The folders of PYTHONPATH, which the isolated interpreter has ignored."""
+    """Return the folders of PYTHONPATH, which the isolated interpreter has ignored."""
     return [os.path.join(workspace, entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

@@ -1,4 +1,4 @@
-"""The module `host_tools` of the code: functions of the host, and the exceptions that come back."""
+"""The module `host_tools`, with which code calls host tools: its functions and exceptions."""
 
 import _socket
 import ast
@@ -11,13 +11,13 @@ import linecache
 import sys
 import types
 
-from . import calls
+from . import tool_client
 
 MODULE = "host_tools"
 STUBS = "_stubs"
-NOT_NOW = "host tools can be called only while a Python block runs"
-# Raised where nobody expects them they would end a loop or the process, or they need arguments of their own.
-_UNFIT = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationError", "TabError"} | {
+NO_BLOCK = "host tools can be called only while a Python block runs"
+# Exceptions that would end a loop or the process where nobody expects them, or that need other arguments.
+_NOT_RAISED = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationError", "TabError"} | {
     "UnicodeDecodeError",
     "UnicodeEncodeError",
     "UnicodeTranslateError",
@@ -26,7 +26,7 @@ _UNFIT = {"StopIteration", "StopAsyncIteration", "SyntaxError", "IndentationErro
 
 BROKEN = "def %s(*arguments, **named):\n    raise RuntimeError(%r)"
 
-# Not the class of the module socket: programs change that, for example to have no network.
+# Not the class of the module socket: programs replace that, for example to block the network.
 Socket = _socket.socket
 
 _made = {}
@@ -35,7 +35,7 @@ _added = {}
 
 
 class _Running:
-    """The block that runs now."""
+    """The client of the running block."""
 
     client = None
 
@@ -69,14 +69,14 @@ for _error in (ToolError, ToolRefused):
 
 
 def _plain(thing):
-    """Numbers and arrays of numpy and its like."""
+    """Convert numbers and arrays of numpy and similar packages."""
     tolist = getattr(thing, "tolist", None)
     if callable(tolist) and not isinstance(thing, type):
         return tolist()
     raise TypeError("%s is no JSON" % type(thing).__name__)
 
 
-# Taken here, because user code may come to replace what the module json holds.
+# References of its own: user code may replace the functions of the module json.
 _encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
 _encode_readably = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
 _decode = json.JSONDecoder().decode
@@ -90,7 +90,7 @@ def install(sources):
             data from which functions and classes are made, after the source that makes them, which is named `_stubs`.
 
     Returns:
-        What went wrong, by tool.
+        The errors, by tool.
     """
     if not sources:
         return {}
@@ -106,13 +106,13 @@ def install(sources):
 
 
 def add(sources):
-    """Define the tools of the host that have come since the start, unless they are there by now.
+    """Define host tools that were added after the start, unless they are defined already.
 
     Args:
         sources: As above.
 
     Returns:
-        What `__main__` gets of them; one that could not be defined says so when it is called.
+        What `__main__` gets of them; one that could not be defined raises an error when it is called.
     """
     fresh = [(name, source) for name, source in sources if _added.get(name) != source]
     if not fresh:
@@ -162,7 +162,7 @@ def _define(module, name, source):
 
 
 def _awaitable(module, function, definition, filename):
-    """The same function as a coroutine function: its calls of `_call` are awaited."""
+    """Return the same function as a coroutine function: its calls of `_call` are awaited."""
     node = _Awaited().visit(copy.deepcopy(definition))
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
@@ -187,22 +187,22 @@ class _Awaited(ast.NodeTransformer):
 
 
 def public():
-    """What `__main__` gets of it: the functions, their classes, and the exceptions."""
+    """Return what `__main__` gets of the module: the functions, their classes, and the exceptions."""
     return dict(_public)
 
 
 def open_client(fd, config):
-    """Let the block that begins call the host.
+    """Let the starting block call host tools.
 
     Args:
         fd: Its socket.
         config: The sandbox's configuration.
     """
-    _Running.client = calls.Client(Socket(fileno=fd), config["tools"]["call_bytes"])
+    _Running.client = tool_client.ToolClient(Socket(fileno=fd), config["tools"]["call_bytes"])
 
 
 def close_client():
-    """The block has ended; its calls that still wait fail."""
+    """End the calls of a block that has ended: those that still wait fail."""
     client, _Running.client = _Running.client, None
     if client is not None:
         client.close()
@@ -221,14 +221,14 @@ def call(name, arguments):
     Raises:
         ToolError: It failed; also an instance of the builtin exception that the tool raised.
         TypeError: The arguments can't be sent, or don't fit.
-        RuntimeError: The host can't be asked now, or not from here.
+        RuntimeError: No host tool can be called now, or in this process.
     """
     client = _current()
     return _result(client.call(_request(client, name, arguments)))
 
 
 async def call_async(name, arguments):
-    """Do what `call` does, without holding up the event loop; cancelling it calls the tool off."""
+    """Call a tool like `call`, without blocking the event loop; cancelling it cancels the tool."""
     client = _current()
     return _result(await client.call_async(_request(client, name, arguments)))
 
@@ -236,7 +236,7 @@ async def call_async(name, arguments):
 def _current():
     client = _Running.client
     if client is None:
-        raise RuntimeError(NOT_NOW)
+        raise RuntimeError(NO_BLOCK)
     return client
 
 
@@ -263,7 +263,7 @@ def _explain(name, key, value):
 def _text(thing):
     text = _encode(thing)
     if "\\ud" in text:
-        _encode_readably(thing).encode("utf-8")  # half of a surrogate pair is no text
+        _encode_readably(thing).encode("utf-8")  # a lone surrogate is no text
     return text
 
 
@@ -279,14 +279,14 @@ def _error_of(name, message, bases, refused):
         return ToolRefused(message, name)
     for base in bases:
         builtin = getattr(builtins, base, None)
-        if base not in _UNFIT and isinstance(builtin, type) and issubclass(builtin, Exception):
+        if base not in _NOT_RAISED and isinstance(builtin, type) and issubclass(builtin, Exception):
             return _like(builtin, base == name)(message, name)
     return ToolError(message, name)
 
 
 @functools.lru_cache(maxsize=None)
 def _like(builtin, itself):
-    """A `ToolError` that is also one of the builtin exceptions, and looks like it where it is that itself."""
+    """Return a `ToolError` class that is also a builtin exception; `itself` says whether the tool raised exactly that one."""
     if not itself:
         return type("ToolError", (ToolError, builtin), {"__module__": MODULE})
     return type(builtin.__name__, (ToolError, builtin), {"__module__": "builtins", "__str__": ToolRefused.__str__})

@@ -13,19 +13,55 @@ import os
 import socket
 import struct
 
+# Types of frames, one letter each; each direction has letters of its own. docs/protocol.md says what they carry.
+# Host to supervisor:
+CONFIGURATION = b"C"
+RUN_BLOCK = b"X"  # also supervisor to worker
+KILL_BLOCK = b"K"
+FILE_REQUEST = b"F"
+TAKE_CHECKPOINT = b"P"  # also supervisor to worker
+ROLL_BACK = b"R"
+KEEP_ALIVE = b"L"
+TOOL_ANSWER = b"T"  # also supervisor to block
+CHANNEL = b"N"  # both ways
+# Supervisor to host:
+HELLO = b"H"
+STDOUT = b"O"
+STDERR = b"E"
+BLOCK_RESULT = b"D"
+ANSWER = b"A"
+TOOL_CALL = b"T"  # also block to supervisor
+CANCEL_CALL = b"U"  # also block to supervisor
+FATAL_ERROR = b"!"
+# Supervisor to zygote:
+FORK_WORKER = b"W"
+FORK_INSTALLER = b"I"
+ADD_TOOLS = b"T"
+# Zygote to supervisor:
+ZYGOTE_READY = b"H"
+WORKER_FORKED = b"S"
+WORKER_EXITED = b"X"
+# Supervisor to a sleeping checkpoint, and its answer:
+RESUME = b"G"
+RESUMED = b"G"
+# Worker to supervisor:
+CHECKPOINT_TAKEN = b"C"
+CODE_NOT_SAVED = b"M"
+BLOCK_DONE = b"D"
+
 HEADER = struct.Struct("!cII")
 PREFIX = struct.Struct("!I")
 MAX_PAYLOAD = 8 * 1024 * 1024
 # Inside the sandbox a request also carries the session's environment.
 MAX_REQUEST = 32 * 1024 * 1024
-# What a process that runs user code may say at once.
+# A frame of a process that runs user code.
 MAX_REPORT = 4 * 1024 * 1024
 SMALL_REPORT = 16 * 1024
-# Names and values of an environment that no program could be started with.
-MOST_QUOTES = 400_000
+# More names and values than the environment of any program has.
+MAX_QUOTES = 400_000
 MAX_DIGITS = 20
 MAX_FDS = 16
-MOST_AT_ONCE = 64
+MAX_CHUNKS_AT_ONCE = 64
 FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 CREDENTIALS = struct.Struct("iII")
 # No larger: without space for descriptors the kernel drops those that user code sends.
@@ -42,19 +78,19 @@ class Closed(Exception):
 
 
 def _integer(text):
-    """Read a number; one of a million digits would hold up PID 1 for seconds."""
+    """Parse a number; one of a million digits would keep PID 1 busy for seconds."""
     if len(text) > MAX_DIGITS:
         raise ValueError("a number of %d digits" % len(text))
     return int(text)
 
 
-# Taken here, because user code may come to replace what the module json holds.
+# References of its own: user code may replace the functions of the module json.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_int=_integer).decode
 
 
-def unguessable():
-    """A number for a request to a process that runs user code: what earlier blocks have left there can't forge its answer."""
+def random_id():
+    """Return a number for a request to a process that runs user code: leftovers of earlier blocks can't forge its answer."""
     return int.from_bytes(os.urandom(4), "big")
 
 
@@ -108,18 +144,18 @@ def unpack(payload):
 
 
 def check_report(payload):
-    """See that a message from a process that runs user code is cheap to read: few numbers and things within things.
+    """Check that a message from a process that runs user code is cheap to parse: few numbers, lists and objects.
 
     Args:
         payload: Payload of a frame made with a message.
 
     Raises:
-        ProtocolError: It is not; PID 1 would be busy with it for a second.
+        ProtocolError: It is not, and would keep PID 1 busy for a second.
     """
     if len(payload) <= SMALL_REPORT:
         return
     text = payload[PREFIX.size :].replace(b"\\\\", b"").replace(b'\\"', b"")
-    if text.count(b'"') > MOST_QUOTES:
+    if text.count(b'"') > MAX_QUOTES:
         raise ProtocolError("a message with too many strings")
     if len(b"".join(text.split(b'"')[::2]).translate(None, b":,")) > SMALL_REPORT:
         raise ProtocolError("a message with too many parts")
@@ -134,10 +170,10 @@ class Parser:
         self.error = None
 
     def feed(self, data):
-        """Take in bytes.
+        """Add bytes.
 
         Returns:
-            The frames that are now whole, as (type, id, payload); also those in front of one that is not allowed.
+            The frames that are now complete, as (type, id, payload); also those before one that is not allowed.
 
         Raises:
             ProtocolError: One that is not allowed is next.
@@ -165,11 +201,11 @@ class Parser:
 
 
 class Outbox:
-    """Bytes that wait until a file descriptor that does not block can take them.
+    """Bytes that wait to be written to a non-blocking descriptor.
 
     Args:
         fd: The descriptor.
-        sock: Its socket, where open descriptors are to go with frames.
+        sock: Its socket, if frames can carry descriptors.
     """
 
     def __init__(self, fd, sock=None):
@@ -184,7 +220,7 @@ class Outbox:
         self.size += len(frame)
 
     def flush(self):
-        """Write what can be written now; True when nothing waits any more."""
+        """Write what can be written now; return whether that was all."""
         while self.chunks:
             try:
                 written = self._write()
@@ -202,22 +238,22 @@ class Outbox:
         return True
 
     def close(self):
-        """Let go of what could not be sent."""
+        """Drop what could not be sent."""
         while self.chunks:
             close_all(self.chunks.popleft()[1])
 
     def _write(self):
-        """Write the first chunk, and with it those behind it that carry no descriptors."""
+        """Write the first chunk, and with it the following ones that carry no descriptors."""
         view, fds = self.chunks[0]
         if fds:
             return self.sock.sendmsg([view], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
         if len(self.chunks) == 1:
             return os.write(self.fd, view)
         plain = itertools.takewhile(lambda chunk: not chunk[1], self.chunks)
-        return os.writev(self.fd, [view for view, _ in itertools.islice(plain, MOST_AT_ONCE)])
+        return os.writev(self.fd, [view for view, _ in itertools.islice(plain, MAX_CHUNKS_AT_ONCE)])
 
 
-def tell_senders(sock):
+def report_senders(sock):
     """Make the kernel report the sending process of all data that a socket receives from now on."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
@@ -257,7 +293,7 @@ class BlockingReader:
             (type, id, payload).
 
         Raises:
-            Closed: The other side is gone.
+            Closed: The other side has closed the socket.
             ProtocolError: It announces too much.
         """
         while not self.frames:
@@ -276,10 +312,10 @@ class BlockingReader:
         """Take the next descriptors that came, close-on-exec, and never 0 to 2: a block may have closed these."""
         if len(self.fds) < count:
             raise ProtocolError("%d descriptors are missing" % (count - len(self.fds)))
-        return [keep_clear(self.fds.popleft()) for _ in range(count)]
+        return [move_above_stdio(self.fds.popleft()) for _ in range(count)]
 
 
-def keep_clear(fd):
+def move_above_stdio(fd):
     """Move a descriptor away from 0 to 2, which are the next block's standard streams."""
     if fd > 2:
         return fd

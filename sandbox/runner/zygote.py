@@ -1,4 +1,4 @@
-"""A warm interpreter that has run no user code: imports what was asked for, then forks a worker on each request."""
+"""A warm interpreter that has run no user code: imports the requested modules, then forks a worker for each request."""
 
 import gc
 import importlib
@@ -12,30 +12,30 @@ import warnings
 
 from . import stdio, system, tools, wire, worker
 
-_signal = importlib.import_module("_signal")  # not the module signal, which looks up the names of what it is given
-REHEARSALS = 12  # Python 3.11 rewrites a function for what it sees at its eighth call
-WORKER_NICENESS = 5  # the supervisor must get the processor when the block would take all of it
+_signal = importlib.import_module("_signal")  # faster than the module signal, which converts values to enums
+WARM_UP_RUNS = 12  # Python 3.11 specializes a function at its eighth call
+WORKER_NICENESS = 5  # the supervisor goes first if the block would use all processor time
 
 
 def run(sock, config):
-    """Serve until the supervisor goes away; never returns.
+    """Serve until the supervisor closes the connection; never returns.
 
     Args:
         sock: Socket to the supervisor.
         config: The sandbox's configuration.
     """
     system.prctl(system.PR_SET_DUMPABLE, 0)
-    # Also for what tools import: see `_warm_up`.
-    sys.path[:] = [entry for entry in config["path"] if not _is_open_to_code(entry)]
+    # Also for what tools import: see `_prepare_interpreter`.
+    sys.path[:] = [entry for entry in config["sys_path"] if not _is_writable_by_code(entry)]
     broken_tools = tools.install(config["tools"]["sources"]) if config.get("tools") else {}
     if config.get("mode") == "session":
-        stdio.thread_pool()  # here, where all share the memory that it takes
-    problems = _warm_up(config)
-    # What every worker would make for itself is made here, and shared.
+        stdio.thread_pool()  # here, so that all workers share its memory
+    problems = _prepare_interpreter(config)
+    # Made here, because all workers share its memory.
     ready = worker.Worker(config)
     if ready.script is not None:
-        for _ in range(REHEARSALS):
-            ready.script.rehearse()
+        for _ in range(WARM_UP_RUNS):
+            ready.script.warm_up()
     null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     wakeup_read, wakeup_write = os.pipe()
     os.set_blocking(wakeup_read, False)
@@ -48,28 +48,28 @@ def run(sock, config):
     gc.collect()
     gc.freeze()
     gc.enable()
-    sock.sendall(wire.pack(b"H", 0, {"preload": problems, "tools": broken_tools}))
+    sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, {"preload": problems, "tools": broken_tools}))
     try:
         Zygote(sock, ready, null, (wakeup_read, wakeup_write)).serve()
     except (wire.Closed, OSError):
         os._exit(0)
 
 
-def _warm_up(config):
-    """Make the interpreter what `python3` would be and import modules; returns what went wrong, by module.
+def _prepare_interpreter(config):
+    """Complete the isolated interpreter, and import modules; return the errors, by module.
 
     Code may have run before: in an earlier sandbox with the same mounted folder, or in this one if it has killed another zygote.
     So nothing is imported from folders that code may have written to, imported modules don't see variables that may contain such
-    a folder (`places`), and only the workers use the user's site-packages.
+    a folder (`path_variables`), and only the workers use the user's site-packages.
     """
     site.ENABLE_USER_SITE = False
     site.main()
-    _take_python_variables()
+    _apply_python_variables()
     importlib.import_module("threading")
-    path = config["path"]
-    whole = path + [entry for entry in sys.path if entry not in path]
-    given = {name: os.environ[name] for name in config["places"]}
-    _set_variables(config["places"])
+    path = config["sys_path"]
+    complete = path + [entry for entry in sys.path if entry not in path]
+    variables = {name: os.environ[name] for name in config["path_variables"]}
+    _set_variables(config["path_variables"])
     os.chdir("/")
     problems = {}
     for name in config.get("preload", ()):
@@ -78,14 +78,14 @@ def _warm_up(config):
         except BaseException as error:  # whatever a module does on import must not end the zygote
             problems[name] = "%s: %s" % (type(error).__name__, error)
     os.chdir(config["workspace"])
-    _set_variables(given)
+    _set_variables(variables)
     time.tzset()
-    sys.path[:] = whole
+    sys.path[:] = complete
     return problems
 
 
-def _take_python_variables():
-    """Do what the isolated interpreter has left out: the variables of Python that take effect when it runs already."""
+def _apply_python_variables():
+    """Apply the variables of Python that the isolated interpreter has ignored and that can be applied later."""
     site.ENABLE_USER_SITE = not os.environ.get("PYTHONNOUSERSITE")
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     if os.environ.get("PYTHONWARNINGS"):
@@ -101,8 +101,8 @@ def _set_variables(values):
             os.environ[name] = value
 
 
-def _is_open_to_code(entry):
-    """Whether the user that code runs as may write to a folder, or put another one in its place."""
+def _is_writable_by_code(entry):
+    """Return whether code's user may write to a folder, or replace it."""
     entry = os.path.realpath(entry)
     if entry.startswith((os.path.realpath(sys.base_prefix) + "/", os.path.realpath(sys.base_exec_prefix) + "/")):
         return False
@@ -122,24 +122,24 @@ def _can_be_changed(folder):
         return False  # it does not exist; its parent decides who can create it
 
 
-def _learn(sources):
-    """Define host tools that have come since the start; as at the start, nothing is imported from where code may write."""
-    whole = sys.path[:]
-    sys.path[:] = [entry for entry in whole if not _is_open_to_code(entry)]
+def _add_tools(sources):
+    """Define host tools that were added after the start; as at the start, import nothing from where code may write."""
+    complete = sys.path[:]
+    sys.path[:] = [entry for entry in complete if not _is_writable_by_code(entry)]
     tools.add(sources)
-    sys.path[:] = whole
+    sys.path[:] = complete
     gc.collect()
     gc.freeze()
 
 
 class Zygote:
-    """The loop of the zygote. Each page that it writes to between two forks is copied, so it does little in few places.
+    """The loop of the zygote. Each page that it writes to between two forks is copied, so it does as little as possible.
 
     Args:
         sock: Socket to the supervisor.
-        ready: A `worker.Worker` that has yet to be given its socket.
-        null: Where standard error of workers goes before they have a block.
-        wakeup: Both ends of the pipe that is written to when a child has died.
+        ready: A `worker.Worker` without a socket.
+        null: Descriptor for the standard error of workers until they have a block.
+        wakeup: Both ends of the pipe that becomes readable when a child has ended.
     """
 
     def __init__(self, sock, ready, null, wakeup):
@@ -150,7 +150,7 @@ class Zygote:
         self.reader = wire.BlockingReader(sock)
 
     def serve(self):
-        """Fork and reap as asked; ends with an exception when the supervisor goes away."""
+        """Fork workers and report their end; raises an exception when the supervisor closes the connection."""
         waiting = select.poll()
         waiting.register(self.sock.fileno(), select.POLLIN)
         waiting.register(self.wakeup[0], select.POLLIN)
@@ -158,24 +158,26 @@ class Zygote:
             readable = [fd for fd, _ in waiting.poll()]
             if self.wakeup[0] in readable:
                 os.read(self.wakeup[0], 4096)
-                self._tell_of_the_dead()
+                self._report_exits()
             # One read may have brought more than one frame.
-            heard = self.sock.fileno() in readable
-            while heard or self.reader.frames:
-                heard = False
+            requested = self.sock.fileno() in readable
+            while requested or self.reader.frames:
+                requested = False
                 kind, ident, payload = self.reader.read()
-                if kind == b"T":
-                    _learn(wire.unpack(payload)[0]["sources"])
+                if kind == wire.ADD_TOOLS:
+                    _add_tools(wire.unpack(payload)[0]["sources"])
                 else:
-                    self._fork_worker(ident, self.reader.take_fds(1)[0], os.fsdecode(payload) or None, kind == b"I")
+                    self._fork_worker(
+                        ident, self.reader.take_fds(1)[0], os.fsdecode(payload) or None, kind == wire.FORK_INSTALLER
+                    )
                 if self.reader.frames:
-                    self._tell_of_the_dead()  # who wait count against what there may be
+                    self._report_exits()  # zombies count against the limit of processes
 
-    def _tell_of_the_dead(self):
+    def _report_exits(self):
         for pid, status in system.reaped():
-            self._say(b"X", 0, b'{"pid":%d,"status":%d}' % (pid, status))
+            self._report(wire.WORKER_EXITED, 0, b'{"pid":%d,"status":%d}' % (pid, status))
 
-    def _say(self, kind, ident, text):
+    def _report(self, kind, ident, text):
         self.sock.sendall(wire.pack(kind, ident, None, wire.PREFIX.pack(len(text)) + text))
 
     def _fork_worker(self, ident, fd, home, installs):
@@ -183,15 +185,15 @@ class Zygote:
             pid = os.fork()
         except OSError as error:
             os.close(fd)
-            self.sock.sendall(wire.pack(b"S", ident, {"error": str(error)}))
+            self.sock.sendall(wire.pack(wire.WORKER_FORKED, ident, {"error": str(error)}))
             return
         if pid:
-            self._say(b"S", ident, b'{"pid":%d}' % pid)
+            self._report(wire.WORKER_FORKED, ident, b'{"pid":%d}' % pid)
             os.close(fd)
             return
         try:
             self._become_worker(fd, home, installs)
-        except BaseException as error:  # a worker must never fall back into the zygote's loop
+        except BaseException as error:  # a worker must never return to the zygote's loop
             os.write(2, ("the worker ended with %r" % error).encode())
         finally:
             os._exit(70)
@@ -199,9 +201,9 @@ class Zygote:
     def _become_worker(self, fd, home, installs):
         _signal.set_wakeup_fd(-1)
         _signal.signal(signal.SIGCHLD, _signal.SIG_DFL)
-        # A block that held the other end of the pipe could fill it and so stop the zygote.
+        # A block that had the other end of the pipe could fill it, and block the zygote.
         wire.close_all((self.sock.detach(), *self.wakeup))
-        # The container's own standard error is nothing that user code may flood.
+        # User code must not write to the container's standard error.
         os.dup2(self.null, 2)
         os.close(self.null)
         os.setsid()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError
+from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.observers import BlockId, CallFinished, CallIntent, Observer, Recorder, notify
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
@@ -200,7 +201,7 @@ class BlockCalls:
     # In the connection's thread
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
-        """Process a call, or the message that the code no longer waits for one.
+        """Process a `TOOL_CALL` or `CANCEL_CALL` frame.
 
         Raises:
             SandboxProtocolError: The calls exceed the limits.
@@ -208,7 +209,7 @@ class BlockCalls:
         if len(payload) < _NUMBER.size or len(payload) > _NUMBER.size + parse_size(self._limits.call_bytes):
             raise SandboxProtocolError(f"the sandbox sent a call of {len(payload):,} bytes")
         (number,) = _NUMBER.unpack_from(payload)
-        if kind == b"U":
+        if kind == Frame.CANCEL_CALL:
             if number in self._open and number not in self._cancelled:
                 self._cancelled.add(number)
                 self._schedule(self._on_cancel, number)

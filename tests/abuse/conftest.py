@@ -1,5 +1,7 @@
 """What every case of the abuse suite stands on: a sandbox of its own, and the five oracles that look at it."""
 
+import os
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,12 +12,13 @@ import pytest_asyncio
 from autogen_codeact.executors import DEFAULT_IMAGE
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 
 from ..executors.egress.servers import Hosts, hosts_in
 from .canaries import Canaries
 from .lag import Control
 from .oracles import HostState
+from .second_engine import SecondEngine, make_second_engine
 from .subject import STALLED, SUBJECTS, Kind, Subject
 
 
@@ -50,6 +53,31 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A small disk; its module's `DISK_OPTIONS` give its size."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    options = f"{request.module.DISK_OPTIONS},mode=0755"
+    command = ["mount", "-t", "tmpfs", "-o", options, "codeact-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("a small disk can be mounted as root only")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def second_engine() -> Iterator[SecondEngine]:
+    """An engine that may be ended."""
+    engine = make_second_engine()
+    try:
+        yield engine
+    finally:
+        engine.clear()
+
+
 @pytest.fixture(params=SUBJECTS, ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Which executor in which mode; skipped where this machine has not got it."""
@@ -57,7 +85,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     if kind.engine == "docker":
         request.getfixturevalue("docker_engine")
         with connect() as client:
-            if not present(client, DEFAULT_IMAGE):
+            if not find_image(client, DEFAULT_IMAGE):
                 pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
     else:
         request.getfixturevalue("bubblewrap")

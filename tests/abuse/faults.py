@@ -36,13 +36,13 @@ import asyncio, json, os, sys
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 import autogen_codeact.executors as ours
-from autogen_codeact.sandbox.backends.docker.owner import labels
+from autogen_codeact.sandbox.backends.docker.labels import owner_labels
 
 async def main():
     options = json.loads(sys.argv[1])
     executor = getattr(ours, options.pop("executor"))(**options)
     await executor.start()
-    print(json.dumps({"name": getattr(executor, "container_name", None), "labels": labels()}), flush=True)
+    print(json.dumps({"name": getattr(executor, "container_name", None), "labels": owner_labels()}), flush=True)
     for line in iter(sys.stdin.readline, ""):
         code = CodeBlock(code=json.loads(line), language="python")
         result = await executor.execute_code_blocks([code], CancellationToken())

@@ -256,7 +256,7 @@ def test_37_no_archive_of_a_sandbox_is_ever_opened() -> None:
     sources = {path: path.read_text() for part in ("executors", "sandbox") for path in (root / part).rglob("*.py")}
     assert len(sources) > 30
     users = {path.name for path, text in sources.items() if re.search(r"\b(tarfile|zipfile|shutil\.unpack)", text)}
-    assert users <= {"image.py", "image_jobs.py"}
+    assert users <= {"image.py", "image_requests.py"}
     words = r"put_archive|get_archive|extractall|\.extract\(|exec_create|pickle\.load"
     assert {path.name for path, text in sources.items() if re.search(words, text)} == set()
 

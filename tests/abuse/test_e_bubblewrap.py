@@ -18,7 +18,7 @@ from autogen_codeact.executors import (
     SandboxUnavailable,
     choose_executor,
 )
-from autogen_codeact.sandbox.host import sandbox
+from autogen_codeact.sandbox.host import client
 
 from ..executors.bubblewrapped import alive, descendants, open_folder, pid_one
 from ..executors.sandboxes import out, run
@@ -108,7 +108,7 @@ class Test68Stopped:
     async def test_68_pid_one_stopped_between_blocks_files_on_their_way_have_a_deadline_too(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", 3.0)
+        monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 3.0)
         async with BubblewrapCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             supervisor = pid_one(os.getpid())
             os.kill(supervisor, signal.SIGSTOP)

@@ -12,7 +12,7 @@ import pytest
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxCodeExecutor
-from autogen_codeact.sandbox.host import sandbox
+from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import block, out, run
 from .engine_proxy import EngineProxy, engine_proxy
@@ -74,7 +74,7 @@ async def test_72_cancel_while_the_engine_is_busy_waits_until_the_half_made_cont
 async def test_72_cancel_while_the_engine_hangs_is_bounded_and_the_container_goes_when_it_answers(
     proxy: EngineProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "CANCEL_PATIENCE_S", 1.0)
+    monkeypatch.setattr(client, "CANCEL_TIMEOUT_S", 1.0)
     rule = proxy.on("POST", "/create", "hold answer", times=1)
     executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
     starting = asyncio.ensure_future(executor.start())
@@ -193,9 +193,9 @@ async def test_72_forty_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, m
     inside: set[int] = set()
     most = 0
     lock = threading.Lock()
-    start = sandbox.Sandbox._start
+    start = client.RunnerClient._start
 
-    async def counted(self: sandbox.Sandbox) -> dict[str, Any]:
+    async def counted(self: client.RunnerClient) -> dict[str, Any]:
         nonlocal most
         with lock:
             inside.add(id(self))
@@ -206,11 +206,11 @@ async def test_72_forty_starts_at_once_all_succeed_a_few_at_a_time(kind: Kind, m
             with lock:
                 inside.discard(id(self))
 
-    monkeypatch.setattr(sandbox.Sandbox, "_start", counted)
+    monkeypatch.setattr(client.RunnerClient, "_start", counted)
     executors = [kind.make() for _ in range(40)]
     try:
         await asyncio.gather(*(each.start() for each in executors))
-        assert most == sandbox.STARTS_AT_ONCE
+        assert most == client.STARTS_AT_ONCE
         outputs = await asyncio.gather(*(out(each, f"print({n})") for n, each in enumerate(executors)))
         assert outputs == [f"{n}\n" for n in range(40)]
     finally:

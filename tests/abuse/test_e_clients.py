@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor, SandboxDied, SandboxTimeout
-from autogen_codeact.sandbox.backends.docker.owner import KIND, LIFE, OWNER, SANDBOX
-from autogen_codeact.sandbox.backends.docker.sweep import KEEP, leftovers, sweep
+from autogen_codeact.sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX
+from autogen_codeact.sandbox.backends.docker.leftovers import leftovers, remove_orphans
 
 from ..executors.bubblewrapped import alive, open_folder, pid_one
 from ..executors.sandboxes import out, run
@@ -171,13 +171,13 @@ async def test_71_the_sweep_itself_says_what_it_removed_and_is_harmless_when_rep
     name = make(labels)
     try:
         found = {item.name: item for item in engine(leftovers)}
-        removed = {item.name for item in engine(sweep)}
-        # Another process's sweep may have been faster.
+        removed = {item.name for item in engine(remove_orphans)}
+        # Another process may have removed it first.
         assert (name in removed) or name not in found or not exists(name)
         if name in found:
-            assert (found[name].owner_fate, found[name].orphan, found[name].state) == ("dead", True, "created")
+            assert (found[name].owner_state, found[name].orphan, found[name].state) == ("dead", True, "created")
         assert not exists(name)
-        assert name not in {item.name for item in engine(sweep)}
+        assert name not in {item.name for item in engine(remove_orphans)}
     finally:
         if exists(name):
             engine(lambda api: api.remove_container(name, force=True))

@@ -3,10 +3,7 @@
 import errno
 import itertools
 import logging
-import os
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,20 +18,7 @@ pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
 FULL = "the host's disk is full. Free some space, or use a work_dir on another disk."
 SIZE = 256 * 1024
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 KiB and 16 files."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},nr_inodes=16,mode=0755", "codeact-test", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("a small disk can be mounted as root only")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
+DISK_OPTIONS = f"size={SIZE},nr_inodes=16"
 
 
 def use_up_files(disk: Path) -> None:
@@ -49,7 +33,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-async def test_75_what_does_not_fit_is_not_half_written_and_the_result_says_why(
+async def test_75_files_that_do_not_fit_are_not_partly_written_and_the_result_has_the_reason(
     kind: Kind, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (disk / "old").write_text("old")
@@ -89,7 +73,7 @@ async def test_75_what_does_not_fit_is_not_half_written_and_the_result_says_why(
         assert await out(executor, "print(2)") == "2\n"
 
 
-async def test_75_code_that_can_not_be_kept_runs_all_the_same(
+async def test_75_code_that_can_not_be_stored_on_the_host_still_runs(
     kind: Kind, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with kind.make(work_dir=disk) as executor:
@@ -112,7 +96,7 @@ async def test_75_a_full_work_dir_is_an_error_that_names_it(kind: Kind, disk: Pa
     assert names(disk) == before
 
 
-async def test_75_without_room_for_a_temporary_folder_it_is_an_error_that_names_the_place(
+async def test_75_no_space_for_a_temporary_folder_is_an_error_with_its_path(
     kind: Kind, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_up_files(disk)
@@ -126,7 +110,7 @@ async def test_75_without_room_for_a_temporary_folder_it_is_an_error_that_names_
         assert await out(executor, "print(1)") == "1\n"
 
 
-async def test_75_an_engine_without_room_says_what_to_do() -> None:
+async def test_75_full_disk_of_the_engine_is_an_error_with_advice() -> None:
     with engine_proxy() as proxy:
         words = "failed to copy files: write /var/lib/docker/overlay2/x: no space left on device"
         proxy.on("POST", "/containers/create", "answer", reply=failure(500, words), times=1)

@@ -26,7 +26,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.host import sandbox
+from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, engine_proxy, failure
@@ -168,7 +168,7 @@ class Test68Paused:
     async def test_68_between_blocks_files_on_their_way_have_a_deadline_too(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", 3.0)
+        monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 3.0)
         async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
             name = executor.container_name
             engine(lambda api: api.pause(name))

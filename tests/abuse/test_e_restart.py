@@ -1,7 +1,6 @@
 """E. Host faults, 69: the engine is restarted, or killed and started again, while a block runs."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor, SandboxDied
 
 from ..executors.sandboxes import run
 from .faults import begin, eventually, open_folder, rest
-from .second_engine import SecondEngine, make_second_engine
+from .second_engine import SecondEngine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(180)]
 
@@ -23,18 +22,8 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def second_engine() -> Iterator[SecondEngine]:
-    """An engine that may be ended."""
-    made = make_second_engine()
-    try:
-        yield made
-    finally:
-        made.clear()
-
-
 @pytest.mark.parametrize("way", WAYS)
-async def test_69_the_engine_restarted_mid_block_is_told_and_the_next_call_has_a_fresh_sandbox(
+async def test_69_engine_restarted_during_a_block_is_an_error_and_the_next_call_has_a_new_sandbox(
     second_engine: SecondEngine, untouched: None, tmp_path: Path, way: str
 ) -> None:
     number, live_restore = WAYS[way]
@@ -64,7 +53,7 @@ async def test_69_the_engine_restarted_mid_block_is_told_and_the_next_call_has_a
         second_engine.end()
 
 
-async def test_69_the_engine_restarted_between_blocks_with_live_restore_loses_the_stream_and_says_so(
+async def test_69_engine_restarted_between_blocks_with_live_restore_loses_the_session_and_reports_it(
     second_engine: SecondEngine, untouched: None
 ) -> None:
     second_engine.start(live_restore=True)

@@ -210,7 +210,7 @@ async def test_h3_removing_a_folder_with_124000_folders_stalls_nothing(kind: Kin
     assert sorted(found)[1] < MOST_EXCESS_S, found
 
 
-async def test_h14_a_change_with_the_same_size_and_time_is_noticed(subject: Subject) -> None:
+async def test_h14_a_change_with_the_same_size_and_time_is_detected(subject: Subject) -> None:
     await subject.out("open('a', 'w').write('one')")
     result = await subject.run("""
         import os

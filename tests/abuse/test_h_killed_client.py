@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
-from autogen_codeact.sandbox.files.abandoned import PREFIX
+from autogen_codeact.sandbox.files.temporary_folder import PREFIX
 
 from ..executors.bubblewrapped import open_folder
 from .faults import client, engine, eventually

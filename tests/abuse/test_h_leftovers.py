@@ -100,7 +100,7 @@ def note_tool(noted: list[str]) -> Any:
 
 @in_sessions
 @pytest.mark.parametrize("how", FORKS)
-@pytest.mark.parametrize("checkpoint", [True, False, "adaptive"])
+@pytest.mark.parametrize("checkpoint", [True, False])
 async def test_h6_a_leftover_process_sends_no_results_for_later_blocks(
     subject: Subject, how: str, checkpoint: object
 ) -> None:
@@ -130,7 +130,7 @@ NO_SOCKETS = """
 
 
 @in_sessions
-@pytest.mark.parametrize("checkpoint", [True, False, "adaptive"])
+@pytest.mark.parametrize("checkpoint", [True, False])
 async def test_h6_a_session_without_sockets_goes_on(subject: Subject, checkpoint: object) -> None:
     """The interpreter connects after each block, and did so by what the block had made of the module."""
     noted: list[str] = []

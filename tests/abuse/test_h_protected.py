@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.files.protected import PROTECTED, WriteBack, protected_name
+from autogen_codeact.sandbox.files.protected_names import PROTECTED, ProtectedNames, protected_name
 
 from ..executors.sandboxes import out, run
 from .subject import Kind, Subject
@@ -258,13 +258,13 @@ def test_h13_the_docs_list_all_protected_names() -> None:
 
 def test_h13_write_back_is_checked() -> None:
     with pytest.raises(TypeError, match=r"write_back is one string: give a list, \['.git'\]"):
-        WriteBack(".git")
+        ProtectedNames(".git")
     with pytest.raises(TypeError, match=r"write_back holds names such as '.git', not 7"):
-        WriteBack([7])  # type: ignore[list-item]
+        ProtectedNames([7])  # type: ignore[list-item]
     for name in ("src", ".gti", "", "sub/.git"):
         with pytest.raises(ValueError, match="which is not a protected name"):
-            WriteBack([name])
-    assert WriteBack(["*"]).refused("a/.git/b") is None
-    assert WriteBack([".GIT", ".vs*"]).refused(".vscode/.git") is None
-    assert WriteBack([".git"]).refused(".envrc") == ".envrc"
+            ProtectedNames([name])
+    assert ProtectedNames(["*"]).refused_part("a/.git/b") is None
+    assert ProtectedNames([".GIT", ".vs*"]).refused_part(".vscode/.git") is None
+    assert ProtectedNames([".git"]).refused_part(".envrc") == ".envrc"
     assert all(protected_name(name) == name for name in PROTECTED)

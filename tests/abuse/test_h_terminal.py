@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.backends.docker.image_jobs import Reporter
+from autogen_codeact.sandbox.backends.docker.image_requests import Reporter
 
 from ..cli.support import COMMAND, code, environment, replay
 

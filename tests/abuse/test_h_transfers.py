@@ -18,13 +18,13 @@ from autogen_codeact.executors import (
     SandboxStartError,
     SandboxUnavailable,
 )
-from autogen_codeact.sandbox.backends.docker import image_jobs
-from autogen_codeact.sandbox.host import sandbox
+from autogen_codeact.sandbox.backends.docker import image_requests
+from autogen_codeact.sandbox.host import client
 
 from ..executors.sandboxes import out, run
 from .engine_proxy import EngineProxy, Fault, engine_proxy
 from .faults import engine, eventually, exists
-from .second_engine import SecondEngine, make_second_engine
+from .second_engine import SecondEngine
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), pytest.mark.timeout(120)]
 
@@ -39,7 +39,7 @@ MAKE = f"with open('made', 'wb') as file: file.write(bytes(range(256)) * {SIZE /
 @pytest.fixture(autouse=True)
 def short_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer about a file is waited for that long."""
-    monkeypatch.setattr(sandbox, "ANSWER_TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", ANSWER_S)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ TRANSFERS: dict[str, tuple[Any, bool]] = {
     ],
     ids=lambda given: getattr(given, "__name__", given),
 )
-async def test_h19_a_transfer_that_stops_half_way_is_a_typed_error_and_leaves_no_half_file(
+async def test_h19_an_interrupted_transfer_is_a_typed_error_and_leaves_no_partial_file(
     proxy: EngineProxy, untouched: None, tmp_path: Path, transfer: str, act: Act, after: int
 ) -> None:
     """And the executor serves the next block with a fresh sandbox."""
@@ -155,11 +155,11 @@ async def test_h19_a_transfer_that_stops_half_way_is_a_typed_error_and_leaves_no
         await executor.stop()
 
 
-async def test_h19_a_build_that_the_engine_does_not_end_is_a_typed_error(
+async def test_h19_a_build_that_does_not_end_is_a_typed_error(
     proxy: EngineProxy, untouched: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection is cut, or nothing comes any more."""
-    monkeypatch.setattr(image_jobs, "BUILD_STALL", 2)
+    monkeypatch.setattr(image_requests, "BUILD_STALL_S", 2)
     wheel = tmp_path / f"h19_{os.getpid()}-1.0-py3-none-any.whl"
     wheel.write_bytes(b"PK\x05\x06" + bytes(18))
     for act in ("drop", "drop answer", "hold", "hold answer"):
@@ -175,19 +175,9 @@ async def test_h19_a_build_that_the_engine_does_not_end_is_a_typed_error(
         proxy.clear()
 
 
-@pytest.fixture(scope="module")
-def second_engine() -> Iterator[SecondEngine]:
-    """An engine that may be ended."""
-    made = make_second_engine()
-    try:
-        yield made
-    finally:
-        made.clear()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["restarted", "killed"])
 @pytest.mark.parametrize("transfer", ["sent with a block", "fetched with a block"])
-async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_half_file(
+async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_leaves_no_partial_file(
     second_engine: SecondEngine, untouched: None, tmp_path: Path, transfer: str, number: signal.Signals
 ) -> None:
     """It is started again, and the next block has a fresh sandbox."""
@@ -224,7 +214,7 @@ async def test_h19_an_engine_that_ends_during_a_transfer_is_a_typed_error_and_le
 
 
 @pytest.mark.usefixtures("untouched")
-async def test_h19_a_pool_outlives_its_engine(second_engine: SecondEngine) -> None:
+async def test_h19_a_pool_works_again_after_its_engine_was_killed(second_engine: SecondEngine) -> None:
     """It is killed with one sandbox leased, one idle and others being started; who asks meanwhile is told at once."""
     await asyncio.to_thread(second_engine.start)
     pool = SandboxPool(2, docker_host=second_engine.address, acquire_timeout=10)

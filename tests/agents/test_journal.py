@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,16 +28,8 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.teams import Team
 from tests.agents.codeact import me, python
+from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
 from tests.agents.support import scripted, told
-
-Make = Callable[..., Awaitable[SandboxCodeExecutor]]
-REBUILT = (
-    "The session was rebuilt: its {} run again in a fresh sandbox, without network and on a copy of the files. Host tools "
-    "were not called, and what the code had left running (threads, subprocesses) was ended."
-)
-SAME = f"{REBUILT} All went as before."
-DIFFERENT = f"{REBUILT}\nIt differs from what it was:\n"
-NOT_THERE = "\nThe session has no variables or functions from blocks that were not rebuilt."
 
 
 class World:
@@ -171,8 +163,7 @@ async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
 
 
 async def test_what_a_rollback_takes_back_is_taken_out(make: Make) -> None:
-    """With adaptive checkpoints, whichever these were: they depend on the time that the blocks took."""
-    executor = await make(checkpoint="adaptive")
+    executor = await make()
     touch = "heap[::4096] = bytes(len(heap[::4096]))"
     blocks = [
         "x = [0]\nheap = bytearray(200 << 20)",
@@ -238,7 +229,7 @@ async def test_secrets_are_kept_out_of_errors_too_and_the_hook_changes_nothing_l
         ({"key": "***"}, ""),
         (None, "no nobody; the key is ***"),
     ]
-    failed = journal.recorded(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
+    failed = journal.record_call(replace(live[0], result={"key": "s3cr3t", "other": "s3cr3t"}), redact)
     assert failed.result == "withheld, because the redact hook failed on it (TypeError)"
 
 

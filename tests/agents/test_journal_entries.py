@@ -16,7 +16,7 @@ def test_a_rollback_takes_out_the_blocks_from_the_one_it_names(monkeypatch: pyte
 
     def note(number: int, **more: Any) -> tuple[list[str], int]:
         block = CodeBlock(code=f"block {number}", language="python")
-        record.note(
+        record.add_block(
             executor, block, ExecutionResult(exit_code=0, output="", code_file=None, number=number, **more), None
         )
         return [entry.code.removeprefix("block ") for entry in record.journal.entries], record.journal.left_out

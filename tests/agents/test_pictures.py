@@ -19,7 +19,7 @@ from autogen_codeact.agents.observation import as_message
 from autogen_codeact.agents.pictures import (
     MAX_BYTES,
     EncodedImage,
-    NotShown,
+    PictureRefused,
     pictures_of,
     read_picture,
     with_encoded_images,
@@ -109,14 +109,14 @@ TOO_LARGE = [(5_000, 2_001), (8_001, 1), (1, 8_001), (2**31 - 1, 2**31 - 1)]
 @pytest.mark.parametrize("size", TOO_LARGE)
 def test_a_picture_of_too_many_pixels_is_not_shown(size: tuple[int, int]) -> None:
     with pytest.raises(
-        NotShown, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
+        PictureRefused, match=f"it has {size[0]:,} x {size[1]:,} pixels; at most 10 million, and 8,000 a side"
     ):
         read_picture(png(header(*size), b""))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP"])
 def test_a_picture_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> None:
-    with pytest.raises(NotShown, match="it has 5,000 x 2,001 pixels"):
+    with pytest.raises(PictureRefused, match="it has 5,000 x 2,001 pixels"):
         read_picture(encoded((5_000, 2_001), kind))
 
 
@@ -142,7 +142,7 @@ def test_a_picture_of_too_many_pixels_is_not_shown_in_any_format(kind: str) -> N
     ],
 )
 def test_a_broken_picture_is_not_shown(data: bytes) -> None:
-    with pytest.raises(NotShown, match="it is broken or cut off"):
+    with pytest.raises(PictureRefused, match="it is broken or cut off"):
         read_picture(data)
 
 
@@ -150,7 +150,7 @@ def test_a_broken_picture_is_not_shown(data: bytes) -> None:
 def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
     data = encoded((9, 8), kind)
     for length in range(12, len(data) - 1):
-        with pytest.raises(NotShown):
+        with pytest.raises(PictureRefused):
             read_picture(data[:length])
 
 
@@ -166,12 +166,12 @@ def test_no_picture_that_is_cut_off_is_shown(kind: str) -> None:
     ],
 )
 def test_other_picture_formats_are_not_shown(data: bytes) -> None:
-    with pytest.raises(NotShown, match="it is not a PNG, JPEG, GIF or WebP file"):
+    with pytest.raises(PictureRefused, match="it is not a PNG, JPEG, GIF or WebP file"):
         read_picture(data)
 
 
 def test_an_animated_webp_is_not_shown() -> None:
-    with pytest.raises(NotShown, match="animated WebP"):
+    with pytest.raises(PictureRefused, match="animated WebP"):
         read_picture(frames("WEBP"))
 
 
@@ -185,7 +185,7 @@ def test_any_bytes_are_a_limited_picture_or_refused(data: bytes, changes: list[t
         data = data[:at] + new + data[at + len(new) :]
     try:
         image = read_picture(data)
-    except NotShown:
+    except PictureRefused:
         return
     assert len(image.to_base64()) <= len(data) * 4 / 3 + 8
 

@@ -143,7 +143,7 @@ async def test_what_an_interrupted_turn_had_called_is_told_in_the_next(session: 
     agent = CodeActAgent("actor", session, model_client=client, tools=[bank.pay])
     token = CancellationToken()
     running = asyncio.create_task(agent.run(task="Pay Ann 3.", cancellation_token=token))
-    while not agent._runner.calls:  # noqa: ASYNC110 (the host is called)
+    while not agent._runner._calls:  # noqa: ASYNC110 (the host is called)
         await asyncio.sleep(0.02)
     token.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -20,8 +20,8 @@ from autogen_codeact.agents.journal import (
     MAX_BYTES,
     Journal,
     SessionRecord,
-    interrupted,
-    recorded,
+    record_call,
+    record_calls,
 )
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, ToolCall
 from autogen_codeact.teams import Team
@@ -175,16 +175,16 @@ async def test_a_saved_state_can_be_loaded_again() -> None:
         result = ExecutionResult(
             exit_code=0, output="", code_file=None, number=number + 1, tool_calls=(call,) * (number == 0)
         )
-        record.note(executor, block, result, None, files)
+        record.add_block(executor, block, result, None, files)
     assert record.journal.left_out > 0
     saved = json.loads(json.dumps({"journal": record.journal.model_dump()}))
     assert Journal.model_validate(saved["journal"]) == record.journal
-    cut = interrupted([call] * 1_500, None)
+    cut = record_calls([call] * 1_500, None)
     state = {"interrupted": [each.model_dump() for each in cut]}
     agent = actor()
     await agent.load_state(with_type(agent, json.loads(json.dumps(state))))
     assert (await agent.save_state())["interrupted"] == state["interrupted"]
-    assert recorded(call, None).arguments == call.arguments
+    assert record_call(call, None).arguments == call.arguments
     await agent.on_reset(CancellationToken())
 
 

@@ -9,7 +9,7 @@ from tests.cli.support import codeact
 def test_build_leaves_an_image_that_is_there_alone_and_prints_its_name(docker_engine):
     done = codeact("image", "build")
     assert (done.status, done.out) == (0, f"{DEFAULT_IMAGE}\n")
-    assert done.err == f"codeact: {DEFAULT_IMAGE} is already there, built from this very recipe\n"
+    assert done.err == f"codeact: {DEFAULT_IMAGE} exists already, built from the same files\n"
 
 
 def test_list_has_one_image_a_line(docker_engine):

@@ -14,10 +14,10 @@ import pytest
 
 from autogen_codeact.cli import leftovers
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxStartError
-from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, fate, leftover_groups, remove_group
+from autogen_codeact.sandbox.backends.bubblewrap.cgroups import owner_state
+from autogen_codeact.sandbox.backends.bubblewrap.leftovers import LeftoverGroup, leftover_groups, remove_group
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.owner import KIND, LIFE, OWNER, SANDBOX, labels
-from autogen_codeact.sandbox.backends.docker.sweep import KEEP
+from autogen_codeact.sandbox.backends.docker.labels import KEEP, KIND, LIFE, OWNER, SANDBOX, owner_labels
 from tests.abuse.engine_proxy import EngineProxy, engine_proxy
 from tests.abuse.faults import client as sandbox_of_another
 from tests.cli.support import codeact, wait_until
@@ -29,12 +29,12 @@ NO_SUCH_PID = 2**22 + 1
 
 def of_the_dead() -> dict[str, str]:
     """Labels of a process of this machine that is dead."""
-    life = labels()[LIFE].rpartition("/")[0] + "/1"
-    return {KIND: SANDBOX, OWNER: labels()[OWNER].rpartition(":")[0] + f":{NO_SUCH_PID}", LIFE: life}
+    life = owner_labels()[LIFE].rpartition("/")[0] + "/1"
+    return {KIND: SANDBOX, OWNER: owner_labels()[OWNER].rpartition(":")[0] + f":{NO_SUCH_PID}", LIFE: life}
 
 
 class Bench:
-    """Containers that nobody else's sweep touches: only behind this proxy is their owner a dead process of this machine.
+    """Containers that no other process removes: only behind this proxy is their owner a dead process of this machine.
 
     Args:
         proxy: The engine as these tests show it.
@@ -97,10 +97,10 @@ def rows(out: str) -> list[list[str]]:
     return [[word.strip() for word in line.split("  ") if word] for line in out.splitlines() if "  container " in line]
 
 
-def test_clean_removes_those_of_the_dead_and_leaves_the_others(bench: Bench, address: dict[str, str]) -> None:
+def test_clean_removes_those_of_dead_owners_and_keeps_the_others(bench: Bench, address: dict[str, str]) -> None:
     dead, running = bench.make(of_the_dead()), bench.make(of_the_dead(), state="running")
     foreign, kept = bench.make(ELSEWHERE), bench.make({**of_the_dead(), KEEP: "1"}, state="exited")
-    living = bench.make(labels())
+    living = bench.make(owner_labels())
     owner = of_the_dead()[OWNER]
 
     done = codeact("clean", "--dry-run", env=address)
@@ -136,13 +136,13 @@ def test_clean_removes_those_of_the_dead_and_leaves_the_others(bench: Bench, add
     assert actions == {dead: "gone already", running: "gone already", foreign: "left alone", kept: "left alone"}
 
 
-def test_clean_all_removes_every_one_but_those_of_the_living(
+def test_clean_all_removes_all_but_those_of_running_owners(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.make(of_the_dead())
     bench.make(ELSEWHERE, state="running")
     bench.make({**of_the_dead(), KEEP: "1"}, state="exited")
-    living = bench.make(labels())
+    living = bench.make(owner_labels())
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     # Others' control groups are not ours to remove.
     monkeypatch.setattr(leftovers, "leftover_groups", list)
@@ -155,7 +155,7 @@ def test_clean_all_removes_every_one_but_those_of_the_living(
     assert bench.there() == {living}
 
 
-def test_what_can_not_be_removed_is_said_and_the_status_is_1(bench: Bench, address: dict[str, str]) -> None:
+def test_leftovers_that_can_not_be_removed_are_reported_with_status_1(bench: Bench, address: dict[str, str]) -> None:
     first, second = bench.make(of_the_dead()), bench.make(of_the_dead())
     reply = b"HTTP/1.1 500 No\r\nContent-Type: application/json\r\nContent-Length: 22\r\nConnection: close\r\n\r\n"
     bench._proxy.on("DELETE", "", "answer", reply=reply + b'{"message": "it can."}', times=1)
@@ -168,7 +168,7 @@ def test_what_can_not_be_removed_is_said_and_the_status_is_1(bench: Bench, addre
     assert bench.there() == {by_action["failed"][2]}
 
 
-def test_doctor_lists_them_and_says_what_to_do(
+def test_doctor_lists_leftovers_with_advice(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "leftover_groups", list)
@@ -183,10 +183,10 @@ def test_doctor_lists_them_and_says_what_to_do(
     assert check.advice == "`codeact clean` removes 1 of 2, `codeact clean --all` the others, if nobody else uses them."
 
 
-def test_where_nothing_is_left_it_says_so(
+def test_no_leftovers_are_reported(
     bench: Bench, address: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    living = bench.make(labels())
+    living = bench.make(owner_labels())
     monkeypatch.setattr(leftovers, "leftover_groups", list)
     monkeypatch.setattr(leftovers, "abandoned_folders", list)
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
@@ -214,7 +214,7 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         other.kill()
         group = find()
         assert group is not None
-        assert (group.owner_fate, sandbox in group.processes) == ("dead", True)
+        assert (group.owner_state, sandbox in group.processes) == ("dead", True)
         done = codeact("clean", "--dry-run", env={"DOCKER_HOST": "unix:///nowhere"})
         assert done.status == 0
         line = next(line for line in done.out.splitlines() if group.name in line)
@@ -247,12 +247,12 @@ def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: 
         assert list(tmp_path.iterdir()) == []
 
 
-def test_owners_of_another_namespace_are_not_judged() -> None:
+def test_owners_in_another_namespace_are_unknown() -> None:
     here = os.stat("/proc/self/ns/pid").st_ino
-    assert fate(f"1-{os.getpid()}-1") == "unknown"
-    assert fate("nonsense") == "unknown"
-    assert fate(f"{here}-{os.getpid()}-1") == "dead"
-    assert fate(f"{here}-{NO_SUCH_PID}-1") == "dead"
+    assert owner_state(f"1-{os.getpid()}-1") == "unknown"
+    assert owner_state("nonsense") == "unknown"
+    assert owner_state(f"{here}-{os.getpid()}-1") == "dead"
+    assert owner_state(f"{here}-{NO_SUCH_PID}-1") == "dead"
 
 
 def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_a_group_that_can_not_be_removed_is_an_error(tmp_path, monkeypatch: pyte
     folder = tmp_path / "autogen-codeact" / "codeact-x.1-2-3"
     (folder / "busy").mkdir(parents=True)
     (group,) = leftover_groups(tmp_path)
-    assert (group.name, group.owner, group.owner_fate, group.processes) == ("codeact-x", "2", "unknown", set())
+    assert (group.name, group.owner, group.owner_state, group.processes) == ("codeact-x", "2", "unknown", set())
     with pytest.raises(SandboxStartError, match="can't be removed: Directory not empty"):
         remove_group(group)
     (folder / "busy").rmdir()

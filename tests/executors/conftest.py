@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ import pytest_asyncio
 
 from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
-from autogen_codeact.sandbox.backends.docker.image_jobs import present
+from autogen_codeact.sandbox.backends.docker.image_requests import find_image
+from autogen_codeact.sandbox.files.workspace import Workspace
 
 from .sandboxes import out
 
@@ -43,11 +45,33 @@ def _ends_its_tasks(test: Callable[..., Awaitable[None]]) -> Callable[..., Await
     return checked
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of `workspace` on the host."""
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def workspace(root: Path) -> Workspace:
+    workspace = Workspace(root)
+    workspace.prepare()
+    return workspace
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the workspace that nothing may touch."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "canary.txt").write_text("alive")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def sandbox_image(docker_engine: str) -> str:
     """The default image; it must be there."""
     with closing(connect()) as client:
-        if not present(client, DEFAULT_IMAGE):
+        if not find_image(client, DEFAULT_IMAGE):
             pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
     return DEFAULT_IMAGE
 

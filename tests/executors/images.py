@@ -9,7 +9,7 @@ from pathlib import Path
 
 from docker.api.client import APIClient
 
-from autogen_codeact.sandbox.backends.docker.image_jobs import Reporter, build, build_context
+from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, build, build_context
 
 
 def silent(_: str) -> None: ...

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.client import RunnerSettings
 from autogen_codeact.sandbox.host.environment import interpreter_variables
 
@@ -44,7 +44,7 @@ class LocalRunner:
         self._parser = protocol.Parser()
         self._frames: list[tuple[bytes, int, bytes]] = []
         self._ident = 0
-        boot = protocol.boot(interpreter_variables(self.config["environment"]))
+        boot = bootstrap.boot(interpreter_variables(self.config["environment"]))
         show = [] if cgroup is None else ["sh", "-c", 'mount --bind "$0" /sys/fs/cgroup && exec "$@"', str(cgroup)]
         self._process = subprocess.Popen(
             [*NAMESPACES, *show, python, "-I", "-S", "-c", boot],
@@ -66,7 +66,7 @@ class LocalRunner:
 
     def greet(self) -> dict[str, Any]:
         """Start it; gives its first message."""
-        self.send(protocol.runner_source() + protocol.pack(b"C", 0, self.config))
+        self.send(bootstrap.runner_source() + protocol.pack(b"C", 0, self.config))
         kind, _, payload = self.receive()
         assert kind == b"H", payload
         return protocol.unpack(payload)[0]

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.files import abandoned
-from autogen_codeact.sandbox.files.abandoned import (
+from autogen_codeact.sandbox.files import temporary_folder
+from autogen_codeact.sandbox.files.temporary_folder import (
     PREFIX,
+    TemporaryFolder,
     abandoned_folders,
     make_folder,
     owner_of,
     remove_abandoned,
+    remove_abandoned_in_background,
     remove_folder,
-    sweep_in_background,
 )
-from autogen_codeact.sandbox.files.temporary import TemporaryFolder
 
 MAKE = """
 import os, sys, tempfile
-from autogen_codeact.sandbox.files.abandoned import make_folder
+from autogen_codeact.sandbox.files.temporary_folder import make_folder
 tempfile.tempdir = sys.argv[1]
 path, lock = make_folder()
 (path / "data.csv").write_text("1")
@@ -75,7 +75,7 @@ def test_a_folder_is_locked_until_its_process_ends(place: Path) -> None:
     assert not remove_abandoned(folder)
 
 
-async def test_a_folder_of_this_process_is_no_leftover(place: Path) -> None:
+async def test_a_folder_of_this_process_is_not_abandoned(place: Path) -> None:
     folder = TemporaryFolder()
     assert (folder.path.parent, folder.path.stat().st_mode & 0o777) == (place, 0o700)
     assert abandoned_folders() == []
@@ -108,14 +108,14 @@ def test_only_own_folders_are_removed(place: Path, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.parametrize("name", ["1", "mine", "1-mine", "1-fourteen14", "x-abcdefgh", "1-abcdefgh.old"])
-def test_a_folder_that_a_user_calls_alike_is_not_touched(place: Path, name: str) -> None:
+def test_a_users_folder_with_a_similar_name_is_not_removed(place: Path, name: str) -> None:
     kept = place / f"{PREFIX}{name}" / "data"
     kept.parent.mkdir()
     kept.write_text("1")
     assert abandoned_folders() == []
-    sweep_in_background()
+    remove_abandoned_in_background()
     for thread in threading.enumerate():
-        if thread.name == "codeact-sweep-folders":
+        if thread.name == "codeact-abandoned-folders":
             thread.join()
     assert kept.read_text() == "1"
 
@@ -142,7 +142,7 @@ def test_a_deep_folder_is_removed(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-def test_a_sweep_is_limited_and_the_next_continues(place: Path) -> None:
+def test_removal_is_limited_in_time_and_the_next_continues(place: Path) -> None:
     folder = left_behind(place)
     fill(folder, 2000)
     with pytest.raises(TimeoutError, match=r"contains too much to be removed in 0\.005 s"):
@@ -157,25 +157,25 @@ def test_a_sweep_is_limited_and_the_next_continues(place: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_start_sweeps_once_in_the_background(place: Path) -> None:
+def test_abandoned_folders_are_removed_once_in_the_background(place: Path) -> None:
     folder = left_behind(place)
-    sweep_in_background()
+    remove_abandoned_in_background()
     until = time.monotonic() + 10
-    while folder.exists() or any(thread.name == "codeact-sweep-folders" for thread in threading.enumerate()):
+    while folder.exists() or any(thread.name == "codeact-abandoned-folders" for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
     second = left_behind(place)
-    sweep_in_background()
+    remove_abandoned_in_background()
     time.sleep(0.2)
     assert second.exists()
 
 
-def test_a_folder_that_a_sweep_removes_while_it_is_made_is_made_again(
+def test_a_folder_that_another_process_removes_while_it_is_made_is_made_again(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the making of a folder and its lock it looks like one of a dead process."""
     made: list[Path] = []
-    lock = abandoned._locked
+    lock = temporary_folder._lock
 
     def locked(path: Path) -> int:
         made.append(path)
@@ -191,7 +191,7 @@ def test_a_folder_that_a_sweep_removes_while_it_is_made_is_made_again(
             return fd
         return lock(path)
 
-    monkeypatch.setattr(abandoned, "_locked", locked)
+    monkeypatch.setattr(temporary_folder, "_lock", locked)
     path, held = make_folder()
     assert len(set(made)) == 3
     assert path == made[2]

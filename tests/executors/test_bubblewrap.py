@@ -58,7 +58,7 @@ def on_the_host(*command: str, user: HostUser | None = None) -> subprocess.Compl
 
 
 class TestPrivileges:
-    async def test_there_are_none_and_none_to_be_had(self, executor):
+    async def test_there_are_no_capabilities_and_none_can_be_gained(self, executor):
         status = await seen(
             executor,
             """
@@ -294,7 +294,7 @@ class TestOthers:
         assert "98765" not in texts
         assert int(await out(executor, "ls -d /proc/[0-9]* | wc -l", language="sh")) < 8
 
-    async def test_only_the_loopback_interface_and_no_way_out(self, executor):
+    async def test_only_the_loopback_interface_and_no_route(self, executor):
         assert await seen(
             executor,
             """
@@ -360,7 +360,7 @@ class TestOthers:
         # And it can have its own.
         assert await seen(executor, make) == [True] * 4
 
-    async def test_two_sandboxes_know_nothing_of_each_other(self, executor):
+    async def test_two_sandboxes_are_isolated_from_each_other(self, executor):
         async with BubblewrapCommandLineCodeExecutor() as other:
             await out(other, "sleep 77 & echo mine > /tmp/mine; echo shared > /dev/shm/mine", language="sh")
             assert await out(

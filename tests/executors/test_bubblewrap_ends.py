@@ -119,7 +119,7 @@ class TestItEnds:
 
         asyncio.run(next_start())
 
-    async def test_from_outside_is_said_and_the_next_block_runs_in_a_new_one(self):
+    async def test_from_outside_is_an_error_and_the_next_block_runs_in_a_new_sandbox(self):
         async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             await out(executor, "x = 1")
             running = asyncio.ensure_future(run(executor, "import time; time.sleep(60)"))
@@ -239,14 +239,14 @@ class TestItIsRefused:
             with pytest.raises(SandboxUnavailable, match=r"too old .* version 0\.8 or later is needed"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
-    async def test_by_one_that_hangs(self, monkeypatch):
+    async def test_by_a_bubblewrap_that_hangs(self, monkeypatch):
         monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 0.5)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "exec sleep 600"))
             with pytest.raises(SandboxStartError, match="bubblewrap did not start"):
                 await BubblewrapCommandLineCodeExecutor().start()
 
-    async def test_by_one_that_talks_without_end(self, monkeypatch):
+    async def test_by_a_bubblewrap_that_writes_without_end(self, monkeypatch):
         monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.START_TIMEOUT_S", 1)
         with open_folder() as folder:
             monkeypatch.setenv("PATH", fake(folder, "yes >&2"))
@@ -272,13 +272,13 @@ class TestItIsRefused:
         )
         assert "user.max_user_namespaces above 0" in done.stdout
 
-    def test_what_nobody_foresaw_is_passed_on(self):
+    def test_unknown_messages_are_passed_on(self):
         assert str(explain("bwrap: something new")) == "bubblewrap did not start: bwrap: something new"
         assert type(explain("bwrap: something new")) is SandboxStartError
 
 
 class TestWithoutUnshare:
-    async def test_the_number_of_files_is_not_bounded_which_is_said(self, monkeypatch, caplog):
+    async def test_the_number_of_files_is_not_limited_and_a_warning_is_logged(self, monkeypatch, caplog):
         monkeypatch.setattr("autogen_codeact.sandbox.backends.bubblewrap.launcher.TOOLS", "/nowhere")
         caplog.set_level("WARNING", logger="autogen_codeact")
         async with BubblewrapCommandLineCodeExecutor(python=str(SYSTEM_PYTHON)) as executor:

@@ -15,9 +15,8 @@ import pytest
 from autogen_core.code_executor import FunctionWithRequirements
 
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Limits, SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter
-from autogen_codeact.sandbox.backends.bubblewrap.launcher import host_user
-from autogen_codeact.sandbox.backends.bubblewrap.view import shown_arguments, system_arguments
+from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
+from autogen_codeact.sandbox.backends.bubblewrap.mounts import shown_arguments, system_arguments
 
 from .bubblewrapped import SYSTEM_PYTHON, open_folder
 from .sandboxes import out, run
@@ -122,7 +121,7 @@ class TestAGivenPython:
             assert json.loads(await out(executor, LOOK)) == [str(SYSTEM_PYTHON), "/usr", "/usr"]
 
 
-async def test_packages_that_functions_need_must_be_there() -> None:
+async def test_missing_packages_of_functions_are_an_error() -> None:
     def using(package: str) -> BubblewrapCommandLineCodeExecutor:
         function = FunctionWithRequirements.from_str(
             "def answer() -> int:\n    return 42\n", python_packages=[package], global_imports=[package]
@@ -141,7 +140,7 @@ async def test_packages_that_functions_need_must_be_there() -> None:
 
 class TestTheDefaultPython:
     @as_root
-    async def test_roots_own_in_a_closed_folder_gives_way_to_the_systems_and_that_is_said(
+    async def test_an_unreachable_python_of_root_is_replaced_by_the_systems_with_a_warning(
         self, folder, monkeypatch, caplog
     ):
         place = relocated(folder)
@@ -160,7 +159,7 @@ class TestTheDefaultPython:
         )
         assert "can't run it: Permission denied" in caplog.text
 
-    async def test_the_running_one_is_taken_where_it_can_be(self, monkeypatch):
+    async def test_the_running_python_is_used_if_possible(self, monkeypatch):
         monkeypatch.setattr(sys, "executable", str(SYSTEM_PYTHON))
         found = find_interpreter(None, host_user())
         assert (found.path, found.note) == (SYSTEM_PYTHON, "")

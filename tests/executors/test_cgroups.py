@@ -139,7 +139,7 @@ def abandoned(*held: int) -> tuple[int, int]:
     return int(pid), int(count)
 
 
-def test_of_groups_of_the_dead_those_without_processes_are_removed():
+def test_empty_control_groups_of_dead_owners_are_removed():
     """Whoever makes one sweeps, the sandboxes of other tests too; so a group is held before its owner dies."""
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
@@ -163,11 +163,11 @@ def test_of_groups_of_the_dead_those_without_processes_are_removed():
     assert not ours(full) | ours(os.getpid())
 
 
-def test_a_group_that_can_not_be_set_up_is_said_and_leaves_nothing():
+def test_a_control_group_that_can_not_be_set_up_is_reported_and_removed():
     before = ours(os.getpid())
     group = Cgroup.create("codeact-odd", Limits.model_construct(memory="1g", cpus=1.0, pids=-5))
     if group is not None:  # version 1, which has a group for each kind of limit
-        assert group.lacks == ("pids",)
+        assert group.unlimited == ("pids",)
         # Memory and processors, and the count of processor time where that is a hierarchy of its own.
         assert len(ours(os.getpid()) - before) == len(group.folders) in (2, 3)
         group.remove()

@@ -1,6 +1,7 @@
-"""`checkpoint()` and `rollback()`, and what a sleeping copy of the session must not hold on to."""
+"""`checkpoint()` and `rollback()`, and what a checkpoint does not keep open."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -15,7 +16,7 @@ PROCESSES = "import os; len([name for name in os.listdir('/proc') if name.isdigi
 
 
 class TestRollback:
-    async def test_brings_back_memory_place_and_environment_again_and_again(
+    async def test_restores_memory_directory_and_environment_repeatedly(
         self, session: DockerCommandLineCodeExecutor
     ) -> None:
         await out(session, "import os; x = [1]; os.chdir('/tmp'); os.environ['WHEN'] = 'before'")
@@ -36,7 +37,7 @@ class TestRollback:
             )
         await out(session, "os.chdir('/workspace')")
 
-    async def test_goes_to_the_latest_checkpoint(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_uses_the_latest_checkpoint(self, session: DockerCommandLineCodeExecutor) -> None:
         for number in range(3):
             await out(session, f"n = {number}")
             await session.checkpoint()
@@ -44,7 +45,7 @@ class TestRollback:
         await session.rollback()
         assert await out(session, "n") == "2\n"
 
-    async def test_survives_timeouts_crashes_and_restored_blocks(self, make_executor: MakeExecutor) -> None:
+    async def test_works_after_timeouts_crashes_and_restored_blocks(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", timeout=1)
         await out(executor, "x = 'at the checkpoint'")
         await executor.checkpoint()
@@ -56,7 +57,7 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "x") == "'at the checkpoint'\n"
 
-    async def test_rescues_a_session_whose_interpreter_was_killed(self, make_executor: MakeExecutor) -> None:
+    async def test_works_after_the_interpreter_was_killed(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "x = 1")
         await executor.checkpoint()
@@ -64,7 +65,7 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "x") == "1\n"
 
-    async def test_can_follow_a_checkpoint_at_once_and_before_any_block(self, make_executor: MakeExecutor) -> None:
+    async def test_works_right_after_a_checkpoint_and_before_any_block(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await executor.checkpoint()
         await out(executor, "x = 1")
@@ -85,7 +86,7 @@ class TestRollback:
             await session.rollback()
         assert int(await out(session, PROCESSES)) <= before + 1
 
-    async def test_ends_what_was_started_since(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_kills_processes_started_since(self, session: DockerCommandLineCodeExecutor) -> None:
         await session.checkpoint()
         await out(
             session,
@@ -93,6 +94,26 @@ class TestRollback:
         )
         await session.rollback()
         assert await out(session, "kill -0 $(cat /tmp/pid) 2>/dev/null || echo gone", "sh") == "gone\n"
+
+
+class TestOption:
+    async def test_another_value_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=re.escape("checkpoint is True or False, not 'often'")):
+            DockerCommandLineCodeExecutor(mode="session", checkpoint="often")  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("checkpoint", [True, False])
+    async def test_component_config_contains_it(self, checkpoint: bool) -> None:
+        executor = DockerCommandLineCodeExecutor(mode="session", checkpoint=checkpoint)
+        config = executor.dump_component()
+        assert config.config["checkpoint"] == checkpoint
+        assert DockerCommandLineCodeExecutor.load_component(config).dump_component() == config
+
+    async def test_adaptive_of_version_0_1_means_true(self) -> None:
+        executor = DockerCommandLineCodeExecutor(mode="session", checkpoint="adaptive")  # type: ignore[arg-type]
+        config = executor.dump_component()
+        assert config.config["checkpoint"] is True
+        saved = config.model_copy(update={"config": {**config.config, "checkpoint": "adaptive"}})
+        assert DockerCommandLineCodeExecutor.load_component(saved).dump_component() == config
 
 
 class TestRefusals:
@@ -116,7 +137,7 @@ class TestRefusals:
                 await call()
         assert (await running).value == "'ended'"
 
-    async def test_of_a_checkpoint_that_code_has_killed(self, make_executor: MakeExecutor) -> None:
+    async def test_after_code_has_killed_the_checkpoint(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await executor.checkpoint()
         await out(executor, "import os; os.kill(-1, 9); x = 1")
@@ -127,7 +148,7 @@ class TestRefusals:
         await executor.checkpoint()
         await executor.rollback()
 
-    async def test_of_a_checkpoint_for_want_of_memory(self, make_executor: MakeExecutor) -> None:
+    async def test_when_memory_is_too_small(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", limits=Limits(memory="300m"))
         await out(executor, "heap = b'x' * (160 << 20)")
         with pytest.raises(
@@ -136,34 +157,32 @@ class TestRefusals:
             await executor.checkpoint()
         assert await out(executor, "len(heap) >> 20") == "160\n"
 
-    async def test_of_blocks_is_none_when_they_come_at_the_same_time(
-        self, session: DockerCommandLineCodeExecutor
-    ) -> None:
+    async def test_blocks_sent_at_the_same_time_are_not_refused(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "n = 0")
         calls = []
         for _ in range(20):
             calls += [session.checkpoint(), run(session, "n += 1")]
         results = await asyncio.gather(*calls, return_exceptions=True)
-        # A checkpoint that comes while a block runs is refused, and nothing waits for ever.
+        # A request for a checkpoint while a block runs is refused, and nothing waits for ever.
         assert all(result is None or isinstance(result, ValueError) for result in results[::2]), results
         assert await out(session, "n") == "20\n"
 
 
-class TestASleepingCopy:
-    """It is a fork, and what it holds open looks as if the session did."""
+class TestSleepingCheckpoint:
+    """It is a fork, so whatever it kept open would stay open for others."""
 
-    async def test_holds_no_pipe_to_a_child_open(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_closes_pipes_to_children(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         assert await out(
             session, "cat.stdin.write('to the end'); cat.stdin.close(); cat.stdout.read(), cat.wait()"
         ) == ("('to the end', 0)\n")
 
-    async def test_holds_no_pipe_open_that_was_explicitly_kept(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_closes_inheritable_pipes(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         await session.checkpoint()
         assert await out(session, "cat.communicate('to the end')[0]") == "'to the end'\n"
 
-    async def test_holds_no_port(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_closes_listening_sockets(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(
             session, "import socket; server = socket.create_server(('127.0.0.1', 0)); port = server.getsockname()[1]"
         )
@@ -171,11 +190,11 @@ class TestASleepingCopy:
         assert await out(session, code) == "True\n"
         await out(session, "server.close()")
 
-    async def test_holds_no_connection_open(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_closes_connections(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import socket; a, b = socket.socketpair(); b.settimeout(5)")
         assert await out(session, "a.close(); b.recv(1)") == "b''\n"
 
-    async def test_can_not_be_reached_into(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_can_not_be_traced(self, session: DockerCommandLineCodeExecutor) -> None:
         code = """
             import os
             others = [pid for pid in os.listdir("/proc") if pid.isdigit() and int(pid) != os.getpid()]
@@ -184,7 +203,7 @@ class TestASleepingCopy:
         for _ in range(50):  # from its first moment on
             assert await out(session, code) == "[]\n"
 
-    async def test_keeps_files_open_where_they_are(self, make_executor: MakeExecutor) -> None:
+    async def test_keeps_open_files_and_their_positions(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(
             executor, "import os; log = open('/tmp/log', 'w+'); print('one', file=log, flush=True); r, w = os.pipe()"

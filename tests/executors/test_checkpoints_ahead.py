@@ -1,4 +1,4 @@
-"""The checkpoint of a block is taken when the one before has ended, unless something of the session may run meanwhile."""
+"""A block's checkpoint is taken when the previous block has ended, unless something of the session can run meanwhile."""
 
 import asyncio
 import os
@@ -14,8 +14,8 @@ from .sandboxes import out, run
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAUSE_S = 0.2
-# When the youngest child of the session began: the checkpoint, where the block has started none. The machine's clock ticks
-# for the sandbox, too.
+# When the youngest child of the session was started: the checkpoint, if the block has started none. The sandbox has the host's
+# boot clock.
 TICKS = os.sysconf("SC_CLK_TCK")
 BEGAN = """
 import os
@@ -28,7 +28,7 @@ RESTORED = ("crashed", "restored")
 
 
 async def is_ahead(session: DockerCommandLineCodeExecutor, tries: int) -> bool:
-    """Whether a checkpoint was there before its block was sent; a busy machine may take its time to make one."""
+    """Return whether a checkpoint was taken before its block was sent; on a busy machine that takes several tries."""
     for _ in range(tries):
         await asyncio.sleep(PAUSE_S)
         sent = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
@@ -37,8 +37,8 @@ async def is_ahead(session: DockerCommandLineCodeExecutor, tries: int) -> bool:
     return False
 
 
-class TestIsTaken:
-    async def test_before_its_block_comes(self, session: DockerCommandLineCodeExecutor) -> None:
+class TestTaken:
+    async def test_before_the_block_is_sent(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "before = 1")
         assert await is_ahead(session, tries=20)
         # Also by a session that was asleep before.
@@ -65,7 +65,7 @@ class TestIsTaken:
         ],
         ids=["thread", "handler", "interrupt", "handler in C", "profile"],
     )
-    async def test_at_its_start_while_something_may_run(
+    async def test_with_the_block_if_something_can_run_before(
         self, session: DockerCommandLineCodeExecutor, start: str, end: str
     ) -> None:
         await out(session, start)
@@ -73,7 +73,7 @@ class TestIsTaken:
         await out(session, end)
         assert await is_ahead(session, tries=20)
 
-    async def test_while_children_run(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_ahead_although_children_run(self, session: DockerCommandLineCodeExecutor) -> None:
         """They change nothing in the session's memory, and see their pipes close when the session closes them."""
         await out(session, "import subprocess; cat = subprocess.Popen(['cat'], stdin=-1, stdout=-1, text=True)")
         await asyncio.sleep(PAUSE_S)
@@ -96,9 +96,9 @@ HANDLER = """
 """
 
 
-class TestARollbackGoesRightBeforeTheBlock:
+class TestFailedBlockIsUndoneExactly:
     @pytest.mark.parametrize(("start", "count"), [(THREAD, "n"), (HANDLER, "len(rings)")], ids=["thread", "handler"])
-    async def test_with_something_that_goes_on(self, make_executor: MakeExecutor, start: str, count: str) -> None:
+    async def test_while_something_else_runs(self, make_executor: MakeExecutor, start: str, count: str) -> None:
         executor = await make_executor(mode="session")
         await out(executor, start)
         await asyncio.sleep(PAUSE_S)
@@ -107,7 +107,7 @@ class TestARollbackGoesRightBeforeTheBlock:
         # It was forked a moment before the block printed, and not when the last one ended.
         assert 0 <= int(result.output) - int(await out(executor, count)) < int(result.output) / 2
 
-    async def test_with_a_shell_in_between(self, make_executor: MakeExecutor) -> None:
+    async def test_after_a_shell_block(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "import os; x = 1")
         await out(executor, "cd /tmp; export SHELL_SAYS=yes", "sh")
@@ -115,7 +115,7 @@ class TestARollbackGoesRightBeforeTheBlock:
         assert (result.outcome, result.output, result.state) == ("crashed", "/tmp yes\n", "restored")
         assert await out(executor, "x, os.getcwd(), os.environ['SHELL_SAYS']") == "(1, '/tmp', 'yes')\n"
 
-    async def test_with_checkpoints_and_rollbacks_in_between(self, make_executor: MakeExecutor) -> None:
+    async def test_after_requested_checkpoints_and_rollbacks(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "x = [1]")
         await executor.checkpoint()
@@ -127,7 +127,7 @@ class TestARollbackGoesRightBeforeTheBlock:
         assert (await run(executor, "x.append(5)\n" + CRASH)).state == "restored"
         assert await out(executor, "x") == "[1]\n"
 
-    async def test_with_blocks_that_come_together(self, make_executor: MakeExecutor) -> None:
+    async def test_with_blocks_sent_at_the_same_time(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "x = []")
         codes = [code for number in range(10) for code in (f"x.append({number})", f"x.append('lost')\n{CRASH}")]
@@ -136,8 +136,8 @@ class TestARollbackGoesRightBeforeTheBlock:
         assert await out(executor, "x") == f"{list(range(10))}\n"
 
 
-class TestWhatBefallsIt:
-    async def test_one_that_is_killed_is_taken_again(self, make_executor: MakeExecutor) -> None:
+class TestLifeOfACheckpoint:
+    async def test_killed_one_is_taken_again(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "import os; x = 1")
         assert await is_ahead(executor, tries=20)
@@ -150,16 +150,14 @@ class TestWhatBefallsIt:
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"
 
-    async def test_one_that_is_stopped_is_woken_all_the_same(self, make_executor: MakeExecutor) -> None:
+    async def test_stopped_one_is_woken(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session")
         await out(executor, "import os; x = 1")
         assert await out(executor, "kill -STOP -1; echo done", "sh") == "done\n"
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"
 
-    async def test_one_for_which_memory_has_become_too_small_is_dropped_and_said(
-        self, make_executor: MakeExecutor
-    ) -> None:
+    async def test_is_dropped_with_a_note_when_memory_has_become_too_small(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", limits=Limits(memory="400m", tmp="300m"))
         await out(executor, "heap = bytearray(b'x' * (120 << 20))")
         await out(executor, "head -c 230000000 /dev/zero > /tmp/large", "sh")
@@ -171,7 +169,7 @@ class TestWhatBefallsIt:
             f"No checkpoint is kept, so a block that fails now loses the session's variables: {full}.",
         )
 
-    async def test_it_is_none_of_the_codes_children(self, session: DockerCommandLineCodeExecutor) -> None:
+    async def test_is_hidden_from_wait(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import os, time")
         await asyncio.sleep(PAUSE_S)
         code = """
@@ -180,7 +178,7 @@ class TestWhatBefallsIt:
         """
         assert await out(session, code) == "[Errno 10] No child processes\n"
 
-    async def test_a_fresh_session_has_none(self, make_executor: MakeExecutor) -> None:
+    async def test_new_session_has_none(self, make_executor: MakeExecutor) -> None:
         """An idle sandbox takes no more memory than it must."""
         executor = await make_executor(mode="session")
         # The supervisor, the zygote, the session, and this shell.

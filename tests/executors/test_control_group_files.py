@@ -22,7 +22,7 @@ DIE = "import os; os.kill(os.getpid(), 9)"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a version of control groups has what, and how its files look.
+    """The paths and the format of one version of control groups.
 
     Args:
         memory: File that counts what was killed for want of memory.
@@ -98,7 +98,7 @@ def write(name: str, text: str) -> str:
     return f"open('/sys/fs/cgroup/{name}', 'w').write({text!r})\n"
 
 
-def test_kills_for_want_of_memory_are_told_apart(runner: LocalRunner, layout: Layout) -> None:
+def test_out_of_memory_kills_are_detected(runner: LocalRunner, layout: Layout) -> None:
     session = runner.config["mode"] == "session"
     # Four were killed, one more than before the block.
     result, _ = runner.run(write(layout.memory, layout.said(2, 4)) + DIE)
@@ -118,7 +118,7 @@ def test_kills_for_want_of_memory_are_told_apart(runner: LocalRunner, layout: La
     assert CHILD_DIED in result["notes"]
 
 
-def test_processor_time_is_read_as_it_stands_there(runner: LocalRunner, layout: Layout) -> None:
+def test_processor_time_is_read(runner: LocalRunner, layout: Layout) -> None:
     sleep = "import time; time.sleep(0.5)"
     result, _ = runner.run(write(layout.cpu, layout.seconds.format(seconds=3)) + sleep, cpu_seconds=2.5)
     assert (result["outcome"], result["error"]) == ("ok", None)
@@ -127,7 +127,7 @@ def test_processor_time_is_read_as_it_stands_there(runner: LocalRunner, layout: 
     assert (result["outcome"], result["exit_code"], result["error"]["type"]) == ("timeout", 124, "CpuTimeExceeded")
 
 
-def test_room_for_a_checkpoint_is_what_the_group_has_left(group: Path, layout: Layout, tmp_path: Path) -> None:
+def test_checkpoint_needs_free_memory_in_the_group(group: Path, layout: Layout, tmp_path: Path) -> None:
     def fill(used: int, cached: int) -> None:
         (group / layout.used).write_text(f"{used << 20}\n")
         (group / layout.used).with_name("memory.stat").write_text(layout.cached.format(cached=cached << 20))
@@ -145,7 +145,7 @@ def test_room_for_a_checkpoint_is_what_the_group_has_left(group: Path, layout: L
 
 
 @pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "oom 7\n"])
-def test_files_that_say_nothing_make_no_verdict(tmp_path: Path, text: str) -> None:
+def test_unreadable_files_are_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "group").mkdir()
     (tmp_path / "group" / "memory.events").write_text(text)
     with LocalRunner(sys.executable, tmp_path, cgroup=tmp_path / "group") as runner:

@@ -277,7 +277,7 @@ class TestInAContainer:
                 if image:
                     client.remove_image(image, force=True)
 
-    async def test_functions_that_fail_are_said_at_the_start(self, sandbox_image: str) -> None:
+    async def test_functions_that_fail_are_an_error_at_the_start(self, sandbox_image: str) -> None:
         broken = FunctionWithRequirements.from_str("def f() -> int:\n    return 1\n", global_imports=["no_such_module"])
         executor = DockerCommandLineCodeExecutor(functions=[broken])
         with pytest.raises(SandboxStartError, match=r"functions failed to load(?s:.)*no_such_module"):
@@ -306,7 +306,7 @@ class TestInAContainer:
             assert (result.stdout, result.stderr) == ("True\n", "e\n")
             assert (await run(executor, "while True: pass")).outcome == "timeout"
 
-    async def test_auto_remove_off_leaves_the_container_for_a_look(self, sandbox_image: str) -> None:
+    async def test_auto_remove_off_keeps_the_container(self, sandbox_image: str) -> None:
         name = f"codeact-test-{uuid.uuid4().hex[:8]}"
         try:
             async with round_trip(DockerCommandLineCodeExecutor(container_name=name, auto_remove=False)) as executor:
@@ -384,7 +384,7 @@ class TestTwoFromOneConfig:
         ({"limits": Limits(cpus=10_000)}, SandboxStartError, "CPU"),
     ],
 )
-async def test_what_the_engine_refuses_is_said_and_leaves_nothing(
+async def test_an_error_of_the_engine_is_reported_and_leaves_nothing(
     sandbox_image: str, options: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     executor = DockerCommandLineCodeExecutor(**options)

@@ -94,7 +94,7 @@ def context_of(host: str, name: str = "elsewhere") -> str:
     return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host, "SkipTLSVerify": False}}})
 
 
-def test_the_engine_of_this_machine_answers_and_may_take_its_time_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connect_returns_a_client_with_a_long_request_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_CONFIG")
     client = connect()
     try:
@@ -105,7 +105,7 @@ def test_the_engine_of_this_machine_answers_and_may_take_its_time_afterwards(mon
         client.close()
 
 
-def test_the_argument_goes_before_docker_host_and_that_before_the_context(
+def test_the_argument_overrides_docker_host_which_overrides_the_context(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -146,7 +146,7 @@ def test_a_broken_context(folder: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["gopher://x", "tcp://", "tcp://x", "tcp://x:port", "fd://3", "unix:///a?b"])
-def test_an_address_that_is_none(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     with pytest.raises(SandboxUnavailable) as caught:
         connect()
@@ -207,7 +207,7 @@ def test_an_engine_that_accepts_and_never_answers(folder: Path) -> None:
     assert taken < 5  # the promise to the user, four seconds above the timeout that was asked for
 
 
-def test_an_engine_that_trickles_keeps_each_timeout_of_the_socket_but_not_ours(folder: Path) -> None:
+def test_an_engine_that_sends_byte_after_byte_exceeds_the_timeout(folder: Path) -> None:
     released = threading.Event()
 
     def trickle(connection: socket.socket) -> None:
@@ -231,7 +231,7 @@ def test_an_engine_that_trickles_keeps_each_timeout_of_the_socket_but_not_ours(f
         b"",
     ],
 )
-def test_something_else_answers(folder: Path, words: bytes) -> None:
+def test_a_server_that_is_not_docker(folder: Path, words: bytes) -> None:
     def answer(connection: socket.socket) -> None:
         connection.recv(4096)
         connection.sendall(words)
@@ -281,11 +281,11 @@ def of_pool(reason: Exception) -> requests.ConnectionError:
         (DockerException("Install paramiko package to enable ssh:// support"), EngineFailure.OTHER),
     ],
 )
-def test_which_failure_it_is(error: BaseException, failure: EngineFailure) -> None:
+def test_classification_of_errors(error: BaseException, failure: EngineFailure) -> None:
     assert classify(error) is failure
 
 
-def test_an_exception_that_wraps_itself_is_looked_at_once() -> None:
+def test_an_exception_that_wraps_itself_is_examined_once() -> None:
     error = OSError("round and round")
     error.__context__ = error
     assert classify(error) is EngineFailure.OTHER
@@ -308,12 +308,12 @@ def test_each_failure_names_the_address_and_a_next_step(failure: EngineFailure, 
         (DockerException("odd"), SandboxUnavailable),
     ],
 )
-def test_what_the_sdk_raises_becomes_ours(raised: Exception, ours: type[SandboxError]) -> None:
+def test_exceptions_of_the_sdk_are_converted(raised: Exception, ours: type[SandboxError]) -> None:
     with pytest.raises(ours, match="starting the container") as caught, engine_errors("starting the container"):
         raise raised
     assert caught.value.__cause__ is raised
 
 
-def test_what_is_not_the_sdks_passes() -> None:
+def test_other_exceptions_are_not_converted() -> None:
     with pytest.raises(KeyError), engine_errors("anything"):
         raise KeyError("mine")

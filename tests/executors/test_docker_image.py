@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from autogen_codeact import executors
+from autogen_codeact.sandbox.backends.docker import default_image, image_requests
 from autogen_codeact.sandbox.backends.docker import image as docker_image
-from autogen_codeact.sandbox.backends.docker import image_jobs
-from autogen_codeact.sandbox.backends.docker import recipe as docker_recipe
+from autogen_codeact.sandbox.backends.docker.default_image import why_no_bootstrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import (
     DEFAULT_IMAGE,
@@ -33,8 +33,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
     parse_packages,
     resolve_image,
 )
-from autogen_codeact.sandbox.backends.docker.image_jobs import Reporter, present, pull_advice
-from autogen_codeact.sandbox.backends.docker.recipe import why_no_bootstrap
+from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 
 from .images import build_from, group_ends, make_wheel, run, silent
@@ -46,7 +45,7 @@ REFUSING = "127.0.0.1:1/x/y:z"
 @pytest.fixture(scope="module")
 def client() -> Iterator[APIClient]:
     with connect() as connected:
-        if not present(connected, DEFAULT_IMAGE):
+        if not find_image(connected, DEFAULT_IMAGE):
             pytest.fail(f"{DEFAULT_IMAGE} is missing: run `make image`")
         yield connected
 
@@ -67,7 +66,7 @@ def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
 
     yield remember
     for name in reversed(names):
-        if present(client, name):
+        if find_image(client, name):
             client.remove_image(name, force=True)
 
 
@@ -101,7 +100,7 @@ class TestTheDefaultImage:
 
 
 class TestResolving:
-    def test_an_image_that_is_there_is_taken_without_a_word(self, client: APIClient) -> None:
+    def test_an_existing_image_is_used_without_progress_lines(self, client: APIClient) -> None:
         said: list[str] = []
         assert resolve_image(client, DEFAULT_IMAGE, progress=said.append) == DEFAULT_IMAGE
         assert said == []
@@ -129,11 +128,11 @@ class TestResolving:
         ):
             resolve_image(client, f"{host}/x/y:other", progress=silent)
 
-    def test_a_slow_pull_that_moves_is_waited_for(
+    def test_a_slow_pull_that_makes_progress_is_not_aborted(
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, keep_none: Callable[[str], str]
     ) -> None:
         image, said = Image(), list[str]()
-        monkeypatch.setattr(image_jobs, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
         def slowly(write: Callable[[bytes], object]) -> None:
             for start in range(0, len(image.layer), 10_000):
@@ -143,16 +142,16 @@ class TestResolving:
         with registry(image, slowly) as host:
             name = keep_none(f"{host}/x/y:z")
             assert resolve_image(client, name, progress=said.append) == name
-        found = present(client, name)
+        found = find_image(client, name)
         assert found is not None
         assert found["Config"]["Labels"] == {"from": "registry"}
         assert said[0] == f"pulling {name} …"
         assert said[-1] == f"pulled {name}"
         assert any("of 0.2 MB" in line for line in said)
 
-    def test_a_pull_that_stalls_is_cut_off(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_pull_that_stalls_is_aborted(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         image, released = Image(), threading.Event()
-        monkeypatch.setattr(image_jobs, "PULL_STALL", 1.0)
+        monkeypatch.setattr(image_requests, "PULL_STALL_S", 1.0)
 
         def half(write: Callable[[bytes], object]) -> None:
             write(image.layer[: len(image.layer) // 2])
@@ -163,7 +162,7 @@ class TestResolving:
                 resolve_image(client, f"{host}/x/y:z", progress=silent)
             released.set()
 
-    def test_the_fallback_is_taken_and_that_is_said(
+    def test_the_fallback_image_is_used_and_reported(
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
     ) -> None:
         said: list[str] = []
@@ -175,7 +174,7 @@ class TestResolving:
             "Run `codeact image build` for the full image"
         ]
 
-    def test_neither_the_default_nor_the_fallback(
+    def test_without_the_default_and_the_fallback_image_it_is_an_error(
         self, client: APIClient, monkeypatch: pytest.MonkeyPatch, unique: str
     ) -> None:
         monkeypatch.setattr(docker_image, "FALLBACK_IMAGE", REFUSING)
@@ -205,7 +204,9 @@ class TestPackages:
         assert second != first
         assert run(client, second, "python3", "-c", "import tinywheel; print(tinywheel.VALUE)") == (0, "2\n")
 
-    def test_two_at_once_build_one(self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]) -> None:
+    def test_two_concurrent_requests_build_one_image(
+        self, client: APIClient, tmp_path: Path, keep_none: Callable[[str], str]
+    ) -> None:
         wheel, said = str(make_wheel(tmp_path, f"VALUE = {uuid.uuid4().hex!r}")), list[str]()
         with ThreadPoolExecutor(4) as pool:
             calls = [pool.submit(resolve_image, client, DEFAULT_IMAGE, [wheel], progress=said.append) for _ in range(4)]
@@ -219,13 +220,13 @@ class TestPackages:
         base = build_from(client, f"FROM {DEFAULT_IMAGE}\nUSER 1234\n", keep_none(unique))
         wanted = ["numpy>=1", 'colorama; sys_platform == "win32"']  # there already; not for this platform
         derived = keep_none(resolve_image(client, base, wanted, progress=silent))
-        found = present(client, derived)
+        found = find_image(client, derived)
         assert found is not None
         assert found["Config"]["User"] == "1234"
         assert not [entry for entry in found["Config"]["Env"] if entry.startswith("PIP_")]
         assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
 
-    def test_an_index_out_of_reach(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unreachable_index(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
         with pytest.raises(SandboxStartError, match="index can't be reached from a build") as caught:
             resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
@@ -255,7 +256,7 @@ class TestPackages:
             thread.join()
         assert "names and versions" not in str(caught.value)
 
-    def test_what_a_wheel_needs_is_never_looked_up(self, client: APIClient, tmp_path: Path) -> None:
+    def test_dependencies_of_a_wheel_are_not_fetched(self, client: APIClient, tmp_path: Path) -> None:
         wheel = make_wheel(tmp_path, "", needs="not-here-1")
         with pytest.raises(SandboxStartError, match="what a local wheel needs must be given too"):
             resolve_image(client, DEFAULT_IMAGE, [str(wheel)], progress=silent)
@@ -293,7 +294,7 @@ class TestPackages:
             "/nowhere/tinywheel-1.0-py3-none-any.whl",
         ],
     )
-    def test_what_is_no_package_is_refused_before_anything_runs(self, client: APIClient, entry: str) -> None:
+    def test_invalid_packages_are_refused_before_anything_runs(self, client: APIClient, entry: str) -> None:
         with pytest.raises(ValueError, match=r"is not a package|There is no wheel"):
             resolve_image(client, REFUSING, [entry], progress=silent)
 
@@ -311,7 +312,7 @@ class TestPackages:
         st.text(min_size=1) | st.from_regex(r"[a-z]+( @ \S+)?(\[[a-z]+\])?([<>=]=[0-9.]+)?[;#$-]?.?", fullmatch=True)
     )
     @example("name @ http://a\u2028b")
-    def test_whatever_is_let_in_is_one_line_and_no_option(self, entry: str) -> None:
+    def test_accepted_packages_are_one_line_and_not_an_option(self, entry: str) -> None:
         try:
             (line,) = parse_packages([entry]).requirements
         except ValueError:
@@ -339,10 +340,10 @@ class TestPackages:
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_none: Callable[[str], str]) -> Path:
     """The recipe's files in a folder of their own, for an image of another name, on a base that is here already."""
     for name in ("Dockerfile", "build-base.sh", "install.sh", "packages.txt", "placeholders.txt"):
-        (tmp_path / name).write_bytes((docker_recipe.RECIPE / name).read_bytes())
-    monkeypatch.setattr(docker_recipe, "RECIPE", tmp_path)
-    monkeypatch.setattr(docker_recipe, "DEFAULT_IMAGE", keep_none(unique))
-    monkeypatch.setattr(docker_recipe, "BASE_IMAGE", DEFAULT_IMAGE)
+        (tmp_path / name).write_bytes((default_image.SOURCE / name).read_bytes())
+    monkeypatch.setattr(default_image, "SOURCE", tmp_path)
+    monkeypatch.setattr(default_image, "DEFAULT_IMAGE", keep_none(unique))
+    monkeypatch.setattr(default_image, "BASE_IMAGE", DEFAULT_IMAGE)
     return tmp_path
 
 
@@ -350,7 +351,7 @@ class TestTheRecipe:
     def test_lies_beside_the_package(self) -> None:
         assert executors.__file__ is not None
         beside = Path(executors.__file__).parent.parent / "docker"
-        assert beside.samefile(docker_recipe.RECIPE)
+        assert beside.samefile(default_image.SOURCE)
         assert not (beside / "__init__.py").exists()
 
     def test_builds_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
@@ -358,17 +359,17 @@ class TestTheRecipe:
         assert build_default_image(client, progress=said.append) == unique
         assert said[0] == f"building {unique} on {DEFAULT_IMAGE} …"
         assert said[-1].startswith(f"{unique} built in ")
-        first = present(client, unique)
+        first = find_image(client, unique)
         assert first is not None
         assert first["Config"]["Labels"]["org.autogen-codeact.kind"] == "sandbox-image"
 
         said.clear()
         build_default_image(client, progress=said.append)
-        assert said == [f"{unique} is already there, built from this very recipe"]
+        assert said == [f"{unique} exists already, built from the same files"]
 
         (recipe / "packages.txt").write_text((recipe / "packages.txt").read_text() + "# changed\n")
         build_default_image(client, progress=silent)
-        second = present(client, unique)
+        second = find_image(client, unique)
         assert second is not None
         assert second["Id"] != first["Id"]
 
@@ -380,16 +381,16 @@ class TestTheRecipe:
         monkeypatch: pytest.MonkeyPatch,
         keep_none: Callable[[str], str],
     ) -> None:
-        monkeypatch.setattr(docker_recipe, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
+        monkeypatch.setattr(default_image, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
         client.tag(DEFAULT_IMAGE, "127.0.0.1:1/test/base", "1")
         build_default_image(client, progress=silent)
-        first, said = present(client, unique), list[str]()
+        first, said = find_image(client, unique), list[str]()
         build_default_image(client, progress=said.append, force=True)
-        second = present(client, unique)
+        second = find_image(client, unique)
         assert first is not None
         assert second is not None
         assert second["Id"] != first["Id"]
-        assert present(client, first["Id"]) is None
+        assert find_image(client, first["Id"]) is None
         assert "127.0.0.1:1/test/base:1 could not be pulled again; using the one that is here" in said
 
     def test_a_step_that_fails_shows_the_log_and_leaves_no_image(
@@ -398,7 +399,7 @@ class TestTheRecipe:
         (recipe / "install.sh").write_text("echo halfway; exit 3\n")
         with pytest.raises(SandboxStartError, match=r"(?s)returned a non-zero code: 3.*Debian mirror.*halfway"):
             build_default_image(client, progress=silent)
-        assert present(client, unique) is None
+        assert find_image(client, unique) is None
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
     def test_without_a_registry_the_base_comes_from_the_script(
@@ -409,17 +410,17 @@ class TestTheRecipe:
         monkeypatch: pytest.MonkeyPatch,
         keep_none: Callable[[str], str],
     ) -> None:
-        monkeypatch.setattr(docker_recipe, "BASE_IMAGE", REFUSING)
-        monkeypatch.setattr(docker_recipe, "_has_debootstrap", lambda: True)
+        monkeypatch.setattr(default_image, "BASE_IMAGE", REFUSING)
+        monkeypatch.setattr(default_image, "_has_debootstrap", lambda: True)
         (recipe / "build-base.sh").write_text("echo build-base: packing >&2; mkdir $$; tar -C $$ -c .; rmdir $$\n")
         (recipe / "Dockerfile").write_text(
             "ARG BASE\nFROM ${BASE}\nARG CONTENT\nLABEL org.autogen-codeact.content=${CONTENT}\n"
         )
         monkeypatch.chdir(recipe)
         said: list[str] = []
-        keep_none(f"{docker_recipe.OWN_BASE}:{docker_recipe._digest(*docker_recipe._BASE_FILES)[:16]}")
+        keep_none(f"{default_image.OWN_BASE}:{default_image._digest(*default_image._BASE_FILES)[:16]}")
         build_default_image(client, progress=said.append)
-        assert present(client, unique) is not None
+        assert find_image(client, unique) is not None
         assert "build-base: packing" in said
         assert any("debootstrap instead" in line for line in said)
 
@@ -441,11 +442,11 @@ class TestTheRecipe:
         script: str,
         words: str,
     ) -> None:
-        monkeypatch.setattr(docker_recipe, "_SCRIPT_STALL", 1.0)
+        monkeypatch.setattr(default_image, "_SCRIPT_STALL_S", 1.0)
         (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
         with pytest.raises(SandboxStartError, match=words):
-            docker_recipe._bootstrap(client, unique, Reporter(silent))
-        assert present(client, unique) is None
+            default_image._bootstrap(client, unique, Reporter(silent))
+        assert find_image(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 
     @pytest.mark.parametrize(
@@ -456,15 +457,15 @@ class TestTheRecipe:
             ("linux", 0, False, "apt-get install debootstrap"),
         ],
     )
-    def test_why_a_base_cannot_be_made_here(self, platform: str, uid: int, debootstrap: bool, words: str) -> None:
+    def test_reasons_why_a_base_can_not_be_made(self, platform: str, uid: int, debootstrap: bool, words: str) -> None:
         assert words in (why_no_bootstrap(platform, uid, debootstrap=debootstrap) or "")
 
-    def test_nothing_stands_in_the_way_of_root_on_linux(self) -> None:
+    def test_root_on_linux_can_make_a_base(self) -> None:
         assert why_no_bootstrap("linux", 0, debootstrap=True) is None
 
     @pytest.mark.parametrize("script", ["build-base.sh", "install.sh"])
     def test_the_scripts_are_shell(self, script: str) -> None:
-        assert subprocess.run(["sh", "-n", str(docker_recipe.RECIPE / script)], check=False).returncode == 0
+        assert subprocess.run(["sh", "-n", str(default_image.SOURCE / script)], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -478,12 +479,12 @@ class TestTheRecipe:
         ("toomanyrequests: You have reached your pull rate limit", "docker pull"),
     ],
 )
-def test_why_a_pull_failed(words: str, advice: str) -> None:
+def test_advice_for_a_failed_pull(words: str, advice: str) -> None:
     assert advice in pull_advice("x:1", words)
     assert words in pull_advice("x:1", words)
 
 
-def test_frequent_lines_are_thinned_out_and_the_last_ones_kept() -> None:
+def test_frequent_lines_are_limited_and_the_last_ones_kept() -> None:
     said: list[str] = []
     reporter = Reporter(said.append, every=60)
     reporter.say("begun")

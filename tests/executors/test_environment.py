@@ -181,7 +181,7 @@ def test_values_compare_hash_and_survive_copying():
     assert pickle.loads(pickle.dumps(one)) == one
 
 
-def test_a_key_given_in_place_of_its_name_is_not_shown():
+def test_a_key_passed_instead_of_its_name_is_not_shown():
     with pytest.raises(ValueError, match="Entry 1") as caught:
         parse_environment(["sk-s3cret"])
     assert "s3cret" not in str(caught.value)

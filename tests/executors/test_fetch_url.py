@@ -1,4 +1,4 @@
-"""The tool that fetches pages: from named hosts, by checked addresses, within bounds."""
+"""The tool that fetches pages: from allowed hosts, at checked addresses, within limits."""
 
 import json
 import socket
@@ -34,7 +34,7 @@ async def fetch(tool: FetchUrlTool, url: str) -> str:
 
 
 def serving(*answers: bytes) -> Callable[[socket.socket], None]:
-    """One answer for each connection."""
+    """Return a handler with one response for each connection."""
     left = iter(answers)
 
     def serve(sock: socket.socket) -> None:
@@ -53,7 +53,7 @@ async def test_a_page_is_fetched(hosts: Hosts, scheme: str) -> None:
     assert hosts.asked == ["ok.example"]
 
 
-async def test_text_is_decoded_as_the_server_says(hosts: Hosts) -> None:
+async def test_text_is_decoded_with_the_charset_of_the_response(hosts: Hosts) -> None:
     server = hosts.serve(
         serving(
             answer("für".encode("latin-1"), Content_Type="text/plain; charset=iso-8859-1"),
@@ -65,6 +65,71 @@ async def test_text_is_decoded_as_the_server_says(hosts: Hosts) -> None:
     tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
     found = [await fetch(tool, f"http://ok.example:{server.port}/") for _ in range(3)]
     assert found == ["für", "für", "\ufffd\ufffd"]
+
+
+@pytest.mark.parametrize("charset", ["hex", "undefined", "punycode"])
+async def test_a_charset_that_is_not_for_pages_is_read_as_utf_8(hosts: Hosts, charset: str) -> None:
+    page = ("ü" + "9" * 500_000).encode()
+    server = hosts.serve(serving(answer(page, Content_Type=f"text/plain; charset={charset}")), "ok.example")
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    assert await fetch(tool, f"http://ok.example:{server.port}/") == page.decode()
+
+
+async def test_the_body_of_a_redirect_is_not_read(hosts: Hosts) -> None:
+    def serve(sock: socket.socket) -> None:
+        if b"GET /next " in read_request(sock):
+            sock.sendall(answer(b"there"))
+            return
+        sock.sendall(b"HTTP/1.1 302 Found\r\nLocation: /next\r\n\r\n")
+        while True:
+            sock.sendall(bytes(65536))
+
+    server = hosts.serve(serve, "ok.example")
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    assert await fetch(tool, f"http://ok.example:{server.port}/") == "there"
+
+
+async def test_the_certificate_of_a_redirect_at_the_same_address_is_checked(hosts: Hosts) -> None:
+    server = hosts.serve(
+        lambda sock: read_request(sock) and sock.sendall(answer(b"", "302 Found", Location=redirect)),
+        "ok.example",
+        tls=True,
+    )
+    redirect = f"https://other.example:{server.port}/"
+    hosts.addresses["other.example"] = ["127.0.0.1"]
+    tool = FetchUrlTool([entry(server), entry(server, "other.example")], resolve=hosts.resolve)
+    with pytest.raises(ConnectionError, match="certificate is not valid for 'other"):
+        await fetch(tool, f"https://ok.example:{server.port}/")
+    assert server.connections == 2
+
+
+async def test_the_address_that_was_checked_is_connected_to(hosts: Hosts) -> None:
+    """DNS rebinding: a second lookup would give the address of another server."""
+    server = hosts.serve(echo_request, address=("127.0.0.2", 0))
+    other = hosts.serve(echo_request, address=("127.0.0.1", server.port))
+    answers = iter([["127.0.0.2"], ["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
+    tool = FetchUrlTool([f"ok.example:{server.port} in 127.0.0.2/32"], resolve=lambda _: next(answers))
+    url = f"http://ok.example:{server.port}/"
+    assert (await fetch(tool, url)).startswith("GET / HTTP/1.1")
+    for _ in range(2):
+        with pytest.raises(PermissionError, match=r"resolves to 127\.0\.0\.1, which is not in 127\.0\.0\.2/32"):
+            await fetch(tool, url)
+    assert (server.connections, other.connections) == (1, 0)
+
+
+async def test_an_address_without_a_server_gives_way_to_the_next(hosts: Hosts) -> None:
+    server = hosts.serve(echo_request, "ok.example")
+    hosts.addresses["ok.example"] = ["127.0.0.9", "127.0.0.1"]
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    assert (await fetch(tool, f"http://ok.example:{server.port}/")).startswith("GET / HTTP/1.1")
+
+
+async def test_proxies_of_the_environment_are_not_used(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, proxy = hosts.serve(echo_request, "ok.example"), hosts.serve(echo_request)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+    tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
+    await fetch(tool, f"http://ok.example:{server.port}/")
+    assert (server.connections, proxy.connections) == (1, 0)
 
 
 async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
@@ -89,7 +154,7 @@ async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "error", "said"),
+    ("url", "error", "message"),
     [
         ("http://evil.example/", PermissionError, "evil.example:80 is not in allow_domains"),
         ("https://ok.example/", PermissionError, "ok.example:443 is not in allow_domains"),
@@ -113,19 +178,19 @@ async def test_redirects_are_followed_and_each_is_checked(hosts: Hosts) -> None:
         ("http://nowhere.ok.example:{port}/", ConnectionError, "its address was not found"),
     ],
 )
-async def test_what_may_not_or_can_t_be_fetched_says_why(
-    hosts: Hosts, url: str, error: type[Exception], said: str
+async def test_a_page_that_is_not_fetched_says_why(
+    hosts: Hosts, url: str, error: type[Exception], message: str
 ) -> None:
     server = hosts.serve(echo_request, "ok.example")
     hosts.addresses["inside.ok.example"] = ["10.0.0.1"]
     tool = FetchUrlTool([entry(server), f"*.ok.example:{server.port}"], resolve=hosts.resolve)
     with pytest.raises(error) as caught:
         await fetch(tool, url.replace("{port}", str(server.port)))
-    assert said.replace("{port}", str(server.port)) in str(caught.value)
+    assert message.replace("{port}", str(server.port)) in str(caught.value)
     assert server.connections == 0
 
 
-async def test_errors_of_the_server_and_bounds(hosts: Hosts) -> None:
+async def test_server_errors_and_large_pages_are_errors(hosts: Hosts) -> None:
     server = hosts.serve(
         serving(
             answer(b"", "404 Not Found"),
@@ -146,7 +211,7 @@ async def test_errors_of_the_server_and_bounds(hosts: Hosts) -> None:
         await fetch(tool, url)
 
 
-async def test_a_certificate_that_does_not_fit_is_an_error(hosts: Hosts) -> None:
+async def test_a_certificate_for_another_host_is_an_error(hosts: Hosts) -> None:
     server = hosts.serve(echo_request, "other.example", tls=True)
     hosts.addresses["ok.example"] = ["127.0.0.1"]
     tool = FetchUrlTool([entry(server)], resolve=hosts.resolve)
@@ -154,7 +219,7 @@ async def test_a_certificate_that_does_not_fit_is_an_error(hosts: Hosts) -> None
         await fetch(tool, f"https://ok.example:{server.port}/")
 
 
-async def test_a_server_that_never_answers(hosts: Hosts) -> None:
+async def test_a_server_that_never_responds_times_out(hosts: Hosts) -> None:
     release = threading.Event()
     server = hosts.serve(lambda _: bool(release.wait(30)) and None, "ok.example")
     try:
@@ -165,7 +230,7 @@ async def test_a_server_that_never_answers(hosts: Hosts) -> None:
         release.set()
 
 
-def test_a_config_keeps_the_list_and_the_bounds() -> None:
+def test_a_component_config_keeps_the_list_and_the_limits() -> None:
     tool = FetchUrlTool(["ok.example", "*.example.org:443"], max_bytes=10, timeout=1.5)
     dumped = json.loads(tool.dump_component().model_dump_json())
     loaded: BaseTool[Any, Any] = BaseTool.load_component(dumped)
@@ -173,7 +238,7 @@ def test_a_config_keeps_the_list_and_the_bounds() -> None:
     assert json.loads(loaded.dump_component().model_dump_json()) == dumped
     assert dumped["config"] == {"allow_domains": ["ok.example", "*.example.org:443"], "max_bytes": 10, "timeout": 1.5}
     assert loaded.description == (
-        "Fetch a page and return its text. Only these hosts can be asked: ok.example, *.example.org:443."
+        "Fetch a page and return its text. Only these hosts can be reached: ok.example, *.example.org:443."
     )
 
 

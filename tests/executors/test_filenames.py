@@ -94,6 +94,6 @@ def test_printable_names_can_be_written_anywhere(name: str):
     shown.encode()
 
 
-def test_ordinary_names_are_shown_as_they_are():
+def test_ordinary_names_are_printed_unchanged():
     assert printable("dir/ä ö.txt") == "dir/ä ö.txt"
     assert printable("a\x1b[1m\udcff") == "a\\x1b[1m\\udcff"

@@ -30,7 +30,7 @@ async def executor(
 
 
 class TestTheWorkDir:
-    async def test_is_sent_before_a_block_and_comes_back_after_it(
+    async def test_is_sent_before_a_block_and_copied_back_after_it(
         self, executor: DockerCommandLineCodeExecutor
     ) -> None:
         folder = executor.work_dir
@@ -126,7 +126,7 @@ class TestTheWorkDir:
         assert all(result.outcome == "ok" for result in results)
         assert {(tmp_path / f"{n}.txt").read_text() for n in range(30)} == {str(n) for n in range(30)}
 
-    async def test_that_can_not_be_used_is_said_at_the_start(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_that_can_not_be_used_is_an_error_at_the_start(self, sandbox_image: str, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "file")
         with pytest.raises(SandboxFileError, match="can't be"):
@@ -189,7 +189,7 @@ class TestCodeFiles:
 
     @pytest.mark.parametrize("mode", ["process", "session"])
     @pytest.mark.parametrize("language", ["python", "sh"])
-    async def test_where_a_folder_or_a_link_is_are_a_result(
+    async def test_with_the_name_of_a_folder_or_link_are_an_error_result(
         self, make_executor: MakeExecutor, mode: str, language: str
     ) -> None:
         executor = await make_executor(mode=mode)
@@ -286,7 +286,7 @@ class TestUploadAndDownload:
         assert not (tmp_path / "target").exists()
         assert not [name for name in await executor.list_files() if "codeact-part" in name]
 
-    async def test_of_what_is_not_there_or_too_large_is_an_error(
+    async def test_of_a_missing_or_too_large_file_is_an_error(
         self, executor: DockerCommandLineCodeExecutor, tmp_path: Path
     ) -> None:
         with pytest.raises(SandboxFileError, match="can't read"):
@@ -340,7 +340,7 @@ class TestABindDir:
         status = (tmp_path / "mine").stat()
         assert (status.st_uid, status.st_gid) == (12345, 23456)
 
-    async def test_that_can_not_be_written_is_said_at_the_start(self, sandbox_image: str, tmp_path: Path) -> None:
+    async def test_that_can_not_be_written_is_an_error_at_the_start(self, sandbox_image: str, tmp_path: Path) -> None:
         tmp_path.chmod(0o755)  # noqa: ASYNC240
         executor = DockerCommandLineCodeExecutor(bind_dir=tmp_path, user="65534:65534")
         with pytest.raises(SandboxStartError, match="not writable for user 65534"):
@@ -348,7 +348,7 @@ class TestABindDir:
 
 
 class TestArtifactsOfSeveralBlocks:
-    async def test_are_named_once_with_their_last_state(self, make_executor: MakeExecutor) -> None:
+    async def test_are_reported_once_with_their_last_state(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor()
         blocks = [block("open('x', 'w').write('1')"), block("open('x', 'w').write('22'); open('y', 'w')")]
         result = await executor.execute_code_blocks(blocks, CancellationToken())

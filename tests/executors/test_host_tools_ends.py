@@ -226,7 +226,7 @@ class TestMisuse:
             "os.write(fd, b'X\\0\\0\\0\\1\\0\\0\\0\\0')",
             "os.write(fd, b'T\\0\\0\\1\\0\\0\\0\\0\\0' * 2)",
             "socket.socket(fileno=os.dup(fd)).shutdown(socket.SHUT_RDWR)",
-            "calls._Running.client._torn_reading = True",
+            "calls._Running.client._read_interrupted = True",
         ]
         executor = await make(add)
         for harm in harms:

@@ -11,7 +11,7 @@ from autogen_ext.code_executors.docker import DockerCommandLineCodeExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.files.workspace import safe_name
+from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host.languages import (
     LANGUAGES,
     Language,

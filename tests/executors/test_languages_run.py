@@ -51,7 +51,7 @@ async def test_a_script_has_its_name_and_its_own_exit_code(executor: DockerComma
     assert result.error.type == "SIGSEGV"
 
 
-async def test_a_missing_interpreter_is_a_result_that_says_so(executor: DockerCommandLineCodeExecutor) -> None:
+async def test_a_missing_interpreter_is_a_result_with_the_reason(executor: DockerCommandLineCodeExecutor) -> None:
     for label, command in (("julia", "julia"), ("scm", "no-such-scheme")):
         result = await run(executor, "1", label)
         assert (result.outcome, result.exit_code) == ("error", 127)

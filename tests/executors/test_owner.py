@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.backends.docker import owner
-from autogen_codeact.sandbox.backends.docker.owner import KIND, LIFE, OWNER, fate, labels
+from autogen_codeact.sandbox.backends import owner
+from autogen_codeact.sandbox.backends.docker.labels import KIND, LIFE, OWNER, owner_labels, owner_state
 
 WAITING = """\
 import sys
-from autogen_codeact.sandbox.backends.docker.owner import labels
-print(labels(), flush=True)
+from autogen_codeact.sandbox.backends.docker.labels import owner_labels
+print(owner_labels(), flush=True)
 sys.stdin.read()
 """
 
@@ -33,27 +33,27 @@ def other() -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
         process.kill()
 
 
-def test_this_process_lives() -> None:
-    assert labels()[KIND] == "sandbox"
-    assert labels()[OWNER].endswith(f":{os.getpid()}")
-    assert fate(labels()) == "alive"
+def test_this_process_is_alive() -> None:
+    assert owner_labels()[KIND] == "sandbox"
+    assert owner_labels()[OWNER].endswith(f":{os.getpid()}")
+    assert owner_state(owner_labels()) == "alive"
 
 
-def test_another_process_lives_until_it_is_killed(other: tuple[subprocess.Popen[str], dict[str, str]]) -> None:
+def test_another_process_is_alive_until_it_is_killed(other: tuple[subprocess.Popen[str], dict[str, str]]) -> None:
     process, marks = other
-    assert fate(marks) == "alive"
+    assert owner_state(marks) == "alive"
     process.kill()
     # Nobody has waited for it: its number is still taken.
     while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.01)
-    assert fate(marks) == "dead"
+    assert owner_state(marks) == "dead"
     process.wait()
-    assert fate(marks) == "dead"
+    assert owner_state(marks) == "dead"
 
 
-def test_a_process_with_the_same_number_is_another_one() -> None:
-    place, _, start = labels()[LIFE].rpartition("/")
-    assert fate({**labels(), LIFE: f"{place}/{int(start) - 1}"}) == "dead"
+def test_another_process_with_the_same_id_means_dead() -> None:
+    place, _, start = owner_labels()[LIFE].rpartition("/")
+    assert owner_state({**owner_labels(), LIFE: f"{place}/{int(start) - 1}"}) == "dead"
 
 
 def _of_another_boot(marks: dict[str, str]) -> dict[str, str]:
@@ -78,17 +78,17 @@ def _of_another_namespace(marks: dict[str, str]) -> dict[str, str]:
     ],
     ids=["boot", "namespace", "machine", "nonsense", "life unknown", "older version", "foreign"],
 )
-def test_an_owner_that_is_not_of_here_is_not_judged(
+def test_an_owner_of_another_machine_boot_or_namespace_is_unknown(
     change, other: tuple[subprocess.Popen[str], dict[str, str]]
 ) -> None:
     process, marks = other
     process.kill()
     process.wait()
-    assert fate(marks) == "dead"
-    assert fate(change(marks)) == "unknown"
+    assert owner_state(marks) == "dead"
+    assert owner_state(change(marks)) == "unknown"
 
 
-def test_a_process_that_proc_hides_is_not_judged(
+def test_a_process_that_proc_hides_is_unknown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: tuple[subprocess.Popen[str], dict[str, str]]
 ) -> None:
     process, marks = other
@@ -98,14 +98,14 @@ def test_a_process_that_proc_hides_is_not_judged(
     (tmp_path / "sys/kernel/random/boot_id").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
     (tmp_path / "self/ns/pid").symlink_to("/proc/self/ns/pid")
     monkeypatch.setattr(owner, "_PROC", tmp_path)
-    assert fate(marks) == "unknown"
+    assert owner_state(marks) == "unknown"
     process.kill()
     process.wait()
-    assert fate(marks) == "dead"
+    assert owner_state(marks) == "dead"
 
 
-def test_without_proc_nothing_is_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    marks = labels()
+def test_without_proc_every_owner_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    marks = owner_labels()
     monkeypatch.setattr(owner, "_PROC", tmp_path)
-    assert labels()[LIFE] == "unknown"
-    assert fate(marks) == fate(labels()) == "unknown"
+    assert owner_labels()[LIFE] == "unknown"
+    assert owner_state(marks) == owner_state(owner_labels()) == "unknown"

@@ -1,4 +1,4 @@
-"""The runner on every Python that it promises to run on; without a container, so that each need only be installed."""
+"""The runner on every supported Python; without a container, so that each only needs to be installed."""
 
 import ast
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.block_request import _KEEP_STATE
 
 from .local_runner import LocalRunner, find_python
@@ -50,7 +50,7 @@ def session(python: str, tmp_path: Path) -> Iterator[LocalRunner]:
         yield runner
 
 
-class TestTheSource:
+class TestSource:
     @pytest.mark.parametrize("path", sorted(RUNNER.glob("*.py")), ids=lambda path: path.name)
     def test_is_python_3_8(self, path: Path) -> None:
         ast.parse(path.read_text(), feature_version=(3, 8))
@@ -63,11 +63,11 @@ class TestTheSource:
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 assert (node.module or "").partition(".")[0] in sys.stdlib_module_names
 
-    def test_is_sent_whole_and_in_order(self) -> None:
+    def test_all_modules_are_sent_in_import_order(self) -> None:
         # tool_values goes into the module of the host tools.
-        assert set(protocol._MODULES) == {path.stem for path in RUNNER.glob("*.py")} - {"__init__", "tool_values"}
+        assert set(bootstrap._MODULES) == {path.stem for path in RUNNER.glob("*.py")} - {"__init__", "tool_values"}
         seen: set[str] = set()
-        for name in protocol._MODULES:
+        for name in bootstrap._MODULES:
             for node in ast.parse((RUNNER / f"{name}.py").read_text()).body:
                 if isinstance(node, ast.ImportFrom) and node.level == 1:
                     assert {alias.name for alias in node.names} <= seen, name
@@ -76,7 +76,7 @@ class TestTheSource:
 
 @needs_namespaces
 class TestProcessMode:
-    def test_says_hello(self, python: str, tmp_path: Path) -> None:
+    def test_sends_hello(self, python: str, tmp_path: Path) -> None:
         with LocalRunner(python, tmp_path, preload=["decimal", "no_such_module"]) as runner:
             hello = runner.greet()
         assert hello["protocol"] == protocol.VERSION
@@ -100,7 +100,7 @@ class TestProcessMode:
         result, _ = process.run("import os; os.abort()")
         assert (result["outcome"], result["error"]["type"]) == ("crashed", "SIGABRT")
 
-    def test_enforces_the_deadline_and_kills_what_is_left(self, process: LocalRunner) -> None:
+    def test_enforces_the_deadline_and_kills_leftovers(self, process: LocalRunner) -> None:
         code = "import subprocess\nsubprocess.Popen(['sleep', '300'], start_new_session=True)\nprint('begun')\nwhile True: pass"
         result, output = process.run(code, timeout=0.5)
         assert (result["outcome"], output) == ("timeout", "begun\n")
@@ -110,7 +110,7 @@ for pid in os.listdir("/proc"):
 """
         assert "sleep" not in process.run(code)[1]
 
-    def test_moves_files(self, process: LocalRunner) -> None:
+    def test_transfers_files(self, process: LocalRunner) -> None:
         process.request(b"F", {"op": "write", "name": "in.txt", "mode": 0o644, "final": True}, b"in")
         result, _ = process.run("open('out.txt', 'w').write(open('in.txt').read() + ' out')")
         assert ("out.txt", 6) in [(entry["name"], entry["size"]) for entry in result["files"]]
@@ -119,13 +119,13 @@ for pid in os.listdir("/proc"):
         message, _, _ = process.request(b"F", {"op": "read", "name": "none", "offset": 0, "size": 100})
         assert message["errno"] == 2
 
-    def test_survives_a_killed_zygote(self, process: LocalRunner) -> None:
+    def test_replaces_a_killed_zygote(self, process: LocalRunner) -> None:
         for _ in range(3):
             result, output = process.run("import os; os.kill(-1, 9); print('alive')")
             assert (result["outcome"], output) == ("ok", "alive\n")
             assert process.run("print('next')")[1] == "next\n"
 
-    def test_catches_what_forks_faster_than_it_can_be_listed(self, process: LocalRunner) -> None:
+    def test_kills_what_forks_faster_than_it_can_be_listed(self, process: LocalRunner) -> None:
         code = "import os\nif os.fork() == 0:\n    os.setsid()\n    while True:\n        if os.fork(): os._exit(0)"
         # Those that have just died may not have been waited for.
         count = """import os
@@ -143,21 +143,21 @@ print(living)
 
 @needs_namespaces
 class TestSessionMode:
-    def test_lives_on(self, session: LocalRunner) -> None:
+    def test_keeps_variables(self, session: LocalRunner) -> None:
         session.run("import math; x = [1]\ndef f(): return math.floor(2.5)")
         result, output = session.run("x.append(f()); x")
         assert (result["value"], output) == ("[1, 2]", "[1, 2]\n")
         result, output = session.run("1 / 0")
         assert (result["outcome"], result["state"]) == ("error", "kept")
 
-    def test_is_restored(self, session: LocalRunner) -> None:
+    def test_is_restored_after_a_crash(self, session: LocalRunner) -> None:
         session.run("x = 1")
         for code, outcome in (("x = 2\nwhile True: pass", "timeout"), ("x = 2; import os; os._exit(1)", "crashed")):
             result, _ = session.run(code, timeout=0.5)
             assert (result["outcome"], result["state"]) == (outcome, "restored")
             assert session.run("x")[0]["value"] == "1"
 
-    def test_goes_back(self, session: LocalRunner) -> None:
+    def test_rolls_back(self, session: LocalRunner) -> None:
         session.run("x = 1")
         for _ in range(2):
             assert session.request(b"P", {})[0] == {}
@@ -165,13 +165,13 @@ class TestSessionMode:
             assert session.request(b"R", {})[0] == {}
             assert session.run("x")[0]["value"] == "1"
 
-    def test_shares_its_place_with_shells(self, session: LocalRunner) -> None:
+    def test_shares_directory_and_environment_with_shells(self, session: LocalRunner) -> None:
         session.run("cd /tmp; export SHARED=1", command=SHELL, keep_state=True)
         assert session.run("import os; os.getcwd(), os.environ['SHARED']")[0]["value"] == "('/tmp', '1')"
         session.run("os.chdir('/'); os.environ['SHARED'] = '2'")
         assert session.run("pwd; echo $SHARED", command=SHELL, keep_state=True)[1] == "/\n2\n"
 
-    def test_keeps_late_output_apart_and_its_pools(self, session: LocalRunner) -> None:
+    def test_separates_late_output_also_of_thread_pools(self, session: LocalRunner) -> None:
         session.run(
             "import threading, time\nfrom concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)"
         )
@@ -182,37 +182,37 @@ class TestSessionMode:
         assert output == "[1]\n"
         assert result["notes"] == ["Written meanwhile by threads of earlier blocks: late\n"]
 
-    def test_has_no_children_that_it_did_not_start(self, session: LocalRunner) -> None:
+    def test_hides_checkpoints_from_wait(self, session: LocalRunner) -> None:
         code = "import os\ntry: os.wait()\nexcept ChildProcessError as error: print(error)"
         assert session.run(code)[1] == "[Errno 10] No child processes\n"
 
 
-class TestTheBootCode:
+class TestBootCode:
     @pytest.mark.parametrize("version", ["3.6", "3.7"])
-    def test_refuses_an_older_python_in_words(self, version: str) -> None:
+    def test_refuses_an_older_python_with_a_message(self, version: str) -> None:
         python = find_python(version)
         if python is None:
             pytest.skip(f"no Python {version} on this machine")
-        ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=b"", capture_output=True, check=False)
+        ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=b"", capture_output=True, check=False)
         assert ended.returncode == 1
         assert f"needs Python 3.8 or later, this image has {version}." in ended.stderr.decode()
 
     def test_ends_quietly_when_the_host_is_gone(self, python: str) -> None:
-        for sent in (b"", b"B\0", protocol.runner_source()[:1000], protocol.runner_source()):
+        for sent in (b"", b"B\0", bootstrap.runner_source()[:1000], bootstrap.runner_source()):
             ended = subprocess.run(
-                [python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False
+                [python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False
             )
             assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
     def test_refuses_a_frame_that_is_too_large(self, python: str) -> None:
         sent = b"B" + (0).to_bytes(4, "big") + (2**32 - 1).to_bytes(4, "big")
-        ended = subprocess.run([python, "-I", "-S", "-c", protocol.BOOT], input=sent, capture_output=True, check=False)
+        ended = subprocess.run([python, "-I", "-S", "-c", bootstrap.BOOT], input=sent, capture_output=True, check=False)
         assert (ended.returncode, ended.stderr) == (1, b"a frame is too large\n")
 
     @pytest.mark.parametrize(
-        "boot", [protocol.BOOT, protocol.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
+        "boot", [bootstrap.BOOT, bootstrap.boot({"PYTHONHASHSEED": "0"})], ids=["isolated", "seeded"]
     )
-    def test_takes_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
+    def test_imports_no_module_from_the_workspace(self, python: str, tmp_path: Path, boot: str) -> None:
         for name in ("json", "struct", "types", "os", "builtins", "encodings", "codecs", "site"):
             (tmp_path / f"{name}.py").write_text("print('taken')")
         ended = subprocess.run(
@@ -225,7 +225,7 @@ class TestTheBootCode:
         )
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
-    def test_an_interpreter_with_a_seed_has_the_codes_variables(self, python: str, tmp_path: Path) -> None:
+    def test_interpreter_with_a_hash_seed_has_the_codes_variables(self, python: str, tmp_path: Path) -> None:
         given = {"PYTHONHASHSEED": "7", "PYTHONOPTIMIZE": "2", "PYTHONPATH": "/given", "KEY": "k"}
         look = "import os, sys; print(hash('a'), sys.flags.optimize, '/given' in sys.path, os.environ['KEY'])"
         with LocalRunner(python, tmp_path, environment=given) as runner:

@@ -26,12 +26,26 @@ def load(path: Path) -> tuple[dict[str, Any], SandboxCodeExecutor]:
     return saved, loaded
 
 
+def without_texts(value: Any) -> Any:
+    """Leave out what AutoGen copies from the docstrings of components."""
+    if isinstance(value, list):
+        return [without_texts(each) for each in value]
+    if isinstance(value, dict):
+        is_component = "provider" in value
+        return {
+            name: without_texts(each) for name, each in value.items() if not (is_component and name == "description")
+        }
+    return value
+
+
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_saved_config_loads_and_is_written_with_the_same_values(path: Path) -> None:
     saved, loaded = load(path)
     written = json.loads(loaded.dump_component().model_dump_json())
     assert (written["provider"], written["component_type"]) == (saved["provider"], saved["component_type"])
-    assert {name: written["config"].get(name) for name in saved["config"]} == saved["config"]
+    assert without_texts({name: written["config"].get(name) for name in saved["config"]}) == without_texts(
+        saved["config"]
+    )
 
 
 def test_a_saved_config_with_all_options_makes_a_sandbox_with_them() -> None:

@@ -22,7 +22,7 @@ def place(request):
 
 
 @pytest.mark.usefixtures("docker_engine")
-async def test_engine_stands_for_the_engines_own_profile():
+async def test_engine_means_the_engines_own_profile():
     traced = "import ctypes\nprint(ctypes.CDLL(None).ptrace(0, 0, 0, 0))"
     assert await run_in_docker(traced, seccomp="engine") == "0\n"
     assert await run_in_docker(traced) == "-1\n"
@@ -68,7 +68,7 @@ for number in ({clone3}, {openat2}, 999, 4000):
 """
 
 
-def test_libc_is_told_that_a_call_it_may_do_without_does_not_exist(place):
+def test_calls_that_libc_can_replace_return_enosys(place):
     """Where glibc reads EPERM from clone3, it starts no thread; and who gets ENOSYS from openat2 takes openat."""
     code = UNKNOWN.format(clone3=NUMBERS["clone3"], openat2=NUMBERS["openat2"])
     assert run(place, code, filtered=True) == "-1 ENOSYS\n" * 4

@@ -120,7 +120,7 @@ def test_calls_newer_than_the_list_do_not_exist(arch):
     assert [decide(program, ARCHITECTURES[arch], newest + step) for step in (1, 2, 1000)] == ["ENOSYS"] * 3
 
 
-def test_ioctl_requests_are_told_by_the_32_bits_that_the_kernel_looks_at(decided):
+def test_ioctl_requests_are_compared_by_the_32_bits_that_the_kernel_uses(decided):
     refused = {request for request in range(1 << 16) if decided("ioctl", 3, request) == "EPERM"}
     assert refused == {0x5412, 0x541C, 0x5423}  # TIOCSTI, TIOCLINUX, TIOCSETD
     for request in refused:
@@ -130,7 +130,7 @@ def test_ioctl_requests_are_told_by_the_32_bits_that_the_kernel_looks_at(decided
     assert decided("ioctl", 3, 0x5413 | GARBAGE) == "allow"
 
 
-def test_sockets_are_told_by_family_type_and_protocol(decided):
+def test_sockets_are_compared_by_family_type_and_protocol(decided):
     flags = 0x80800
     allowed = {
         (family, kind, protocol)
@@ -144,7 +144,7 @@ def test_sockets_are_told_by_family_type_and_protocol(decided):
     assert allowed == unix | internet | {(16, 2, 0), (16, 3, 0)}
 
 
-def test_new_namespaces_are_told_by_any_of_their_flags(decided):
+def test_new_namespaces_are_recognised_by_any_of_their_flags(decided):
     namespaces, parent = {17, 25, 26, 27, 28, 29, 30}, 15
     refused = {bit for bit in range(64) if decided("clone", 1 << bit | 17) == "EPERM"}
     assert refused == namespaces | {parent}
@@ -164,7 +164,7 @@ MODE_AT = {
 }
 
 
-def test_set_user_id_and_set_group_id_are_refused_by_their_bits_only(arch, decided):
+def test_set_user_id_and_set_group_id_are_recognised_by_their_bits(arch, decided):
     here = {name: at for name, at in MODE_AT.items() if name in SYSCALLS[arch]}
     assert len(here) == (9 if arch == "x86_64" else 5)
     for name, at in here.items():
@@ -264,7 +264,7 @@ def test_profile_for_docker_is_the_list_itself():
 
 
 @pytest.mark.parametrize("content", ["", "unconfined", '"unconfined"', "[]", "{}", None])
-def test_profile_that_is_none_is_refused(tmp_path, content):
+def test_file_that_is_not_a_profile_is_refused(tmp_path, content):
     path = tmp_path / "profile.json"
     if content is not None:
         path.write_text(content)
@@ -272,7 +272,7 @@ def test_profile_that_is_none_is_refused(tmp_path, content):
         docker_profile(str(path))
 
 
-def test_unconfined_is_no_choice():
+def test_unconfined_is_refused():
     with pytest.raises(SandboxStartError, match="unconfined"):
         docker_profile("unconfined")
 
@@ -285,14 +285,14 @@ def test_choice_goes_through_the_config(seccomp):
     assert loaded.dump_component().config["seccomp"] == seccomp
 
 
-def test_a_config_from_before_the_choice_gets_the_list():
+def test_a_config_without_seccomp_gets_the_default_list():
     dumped = DockerCommandLineCodeExecutor().dump_component()
     del dumped.config["seccomp"]
     assert DockerCommandLineCodeExecutor.load_component(dumped).dump_component().config["seccomp"] == "default"
 
 
 @pytest.mark.usefixtures("docker_engine")
-async def test_own_file_takes_the_lists_place(tmp_path):
+async def test_own_profile_replaces_the_default_list(tmp_path):
     profile = {**LIST, "syscalls": [*LIST["syscalls"], {"names": ["ptrace"], "action": "SCMP_ACT_ALLOW"}]}
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(profile))

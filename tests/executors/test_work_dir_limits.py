@@ -86,7 +86,7 @@ async def test_more_files_than_the_sandbox_may_have_fail_the_start_likewise(kind
 
 
 @KINDS
-async def test_a_file_for_which_there_is_no_room_later_names_the_option(kind: Kind, tmp_path: Path) -> None:
+async def test_a_later_file_that_does_not_fit_is_a_note_with_the_option(kind: Kind, tmp_path: Path) -> None:
     async with kind.make(work_dir=tmp_path, delete_tmp_files=True, limits=Limits(workspace="1m")) as executor:
         await run(executor, "print(1)")
         sparse(tmp_path / "new", 2 * MIB)

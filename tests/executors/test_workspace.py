@@ -11,39 +11,10 @@ import pytest
 
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.filenames import MAX_DEPTH
-from autogen_codeact.sandbox.files.workspace import HostFile, Skipped, Workspace
+from autogen_codeact.sandbox.files.scan import Skipped
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-@pytest.fixture
-def workspace(root: Path) -> Workspace:
-    workspace = Workspace(root)
-    workspace.prepare()
-    return workspace
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A folder beside the workspace that nothing may touch."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "canary.txt").write_text("alive")
-    return folder
-
-
-def names(files: list[HostFile]) -> list[str]:
-    return [file.name for file in files]
-
-
-def send(workspace: Workspace) -> dict[str, bytes]:
-    """What an executor does before a block."""
-    sent = {file.name: b"".join(workspace.read(file)) for file in workspace.outgoing()}
-    workspace.mark_synced(sent)
-    return sent
+from .workspaces import names, send
 
 
 class TestPrepare:
@@ -65,7 +36,7 @@ class TestPrepare:
         assert isinstance(caught.value, OSError)
         assert isinstance(caught.value, SandboxError)
 
-    def test_a_place_where_nobody_may_write(self):
+    def test_a_folder_that_can_not_be_created(self):
         folder = Path("/proc/sys/codeact-work") if sys.platform == "linux" else Path("/dev/codeact-work")
         with pytest.raises(SandboxFileError, match=f"The work_dir {folder} can't be used: ") as caught:
             Workspace(folder).prepare()
@@ -77,7 +48,9 @@ class TestPrepare:
         with pytest.raises(SandboxFileError, match="Change the owner or mode"):
             Workspace(root).prepare()
 
-    def test_hosts_without_folder_descriptors_are_told(self, root: Path, monkeypatch: pytest.MonkeyPatch):
+    def test_hosts_without_folder_descriptors_get_an_error_with_advice(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(os, "supports_dir_fd", set())
         with pytest.raises(SandboxFileError, match="needs Linux or macOS; on Windows, run this inside WSL 2"):
             Workspace(root).prepare()
@@ -100,19 +73,19 @@ class TestOutgoing:
         assert send(workspace) == {"data/b.csv": b"1,2,3", "new": b""}
         assert workspace.skipped == []
 
-    def test_a_file_that_was_not_marked_is_offered_again(self, workspace: Workspace, root: Path):
+    def test_a_file_that_was_not_marked_is_returned_again(self, workspace: Workspace, root: Path):
         (root / "a").write_text("1")
         assert names(workspace.outgoing()) == ["a"]
         assert names(workspace.outgoing()) == ["a"]
 
-    def test_the_same_size_at_once_is_still_a_change(self, workspace: Workspace, root: Path):
+    def test_an_immediate_change_of_the_same_size_is_detected(self, workspace: Workspace, root: Path):
         """Many rounds, because the file's times may not have moved on between two writes."""
         for number in range(100, 200):
             (root / "n").write_text(str(number))
             assert send(workspace) == {"n": str(number).encode()}
             assert send(workspace) == {}
 
-    def test_a_change_that_left_no_trace_in_the_stat(
+    def test_a_change_without_a_change_of_the_stat_is_detected(
         self, workspace: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """As on kernels whose file times move in ticks: all the files' times are one and the same."""
@@ -156,7 +129,7 @@ class TestOutgoing:
         (root / "a").write_text("1")
         assert send(workspace) == {"a": b"1"}
 
-    def test_links_are_skipped_and_named_once(self, workspace: Workspace, root: Path, outside: Path):
+    def test_links_are_skipped_and_reported_once(self, workspace: Workspace, root: Path, outside: Path):
         (root / "file").symlink_to(outside / "canary.txt")
         (root / "folder").symlink_to(outside)
         (root / "loop").symlink_to(root / "loop")
@@ -226,7 +199,7 @@ class TestOutgoing:
         assert [entry.name for entry in workspace.skipped] == ["."]
         assert "more than 5 files" in workspace.skipped[0].reason
 
-    def test_folders_without_end_are_bounded(self, root: Path):
+    def test_the_number_of_folders_is_limited(self, root: Path):
         workspace = Workspace(root, max_files=5)
         workspace.prepare()
         for number in range(50):
@@ -234,7 +207,7 @@ class TestOutgoing:
         assert workspace.outgoing() == []
         assert [entry.name for entry in workspace.skipped] == ["."]
 
-    def test_a_folder_too_deep_is_named(self, workspace: Workspace, root: Path):
+    def test_a_folder_that_is_too_deep_is_reported(self, workspace: Workspace, root: Path):
         deepest = root.joinpath(*["d"] * (MAX_DEPTH - 1))
         deepest.mkdir(parents=True)
         (deepest / "f").write_text("x")
@@ -244,7 +217,7 @@ class TestOutgoing:
         assert [entry.name for entry in workspace.skipped] == ["d/" * (MAX_DEPTH - 1) + "d"]
 
     @pytest.mark.skipif(sys.platform == "darwin", reason="macOS refuses such names itself")
-    def test_names_that_cant_travel_are_skipped_and_printable(self, workspace: Workspace, root: Path):
+    def test_names_that_can_not_be_sent_are_skipped_and_printable(self, workspace: Workspace, root: Path):
         for name in (b"un\xffdecodable", b"new\nline", b"-option", b"back\\slash"):
             (root / os.fsdecode(name)).write_text("x")
         assert workspace.outgoing() == []
@@ -260,7 +233,7 @@ class TestOutgoing:
         assert workspace.outgoing() == []
         assert {entry.name for entry in workspace.skipped} == {"file", "folder"}
 
-    def test_the_folder_is_gone(self, workspace: Workspace, root: Path):
+    def test_a_removed_folder_is_an_error(self, workspace: Workspace, root: Path):
         root.rmdir()
         with pytest.raises(SandboxFileError, match="no longer exists"):
             workspace.outgoing()

@@ -85,7 +85,7 @@ async def test_files_of_a_block_that_is_cancelled_while_it_runs(
         assert (tmp_path / "data").read_text() == "new"
 
 
-async def test_a_manifest_does_not_take_the_files_of_a_cancelled_block_for_those_of_the_host(
+async def test_a_manifest_does_not_confuse_files_of_a_cancelled_block_with_those_of_the_host(
     kind: type[SandboxCodeExecutor], tmp_path: Path
 ) -> None:
     (tmp_path / "data").write_text("old")
@@ -95,7 +95,7 @@ async def test_a_manifest_does_not_take_the_files_of_a_cancelled_block_for_those
         assert sandbox is not None
         assert workspace is not None
         before = (await manifest_of(workspace, sandbox) or {})["data"]
-        sandbox.miss([{"name": "data", "size": 3, "mode": 0o644}])
+        sandbox.add_undelivered([{"name": "data", "size": 3, "mode": 0o644}])
         await sandbox.write_file("data", 0o644, [b"new"])
         await sync.before_block(workspace, sandbox, executor.sandbox.options.limits)
         assert (await manifest_of(workspace, sandbox) or {})["data"] != before

@@ -13,28 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.errors import SandboxFileError
-from autogen_codeact.sandbox.files.workspace import HostFile, Workspace, safe_name
+from autogen_codeact.sandbox.files.filenames import safe_name
+from autogen_codeact.sandbox.files.workspace import Workspace
 
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "work"
-
-
-@pytest.fixture
-def workspace(root: Path) -> Workspace:
-    workspace = Workspace(root)
-    workspace.prepare()
-    return workspace
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A folder beside the workspace that nothing may touch."""
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "canary.txt").write_text("alive")
-    return folder
+from .workspaces import names, send
 
 
 def listing(folder: Path) -> dict[str, object]:
@@ -47,17 +29,6 @@ def listing(folder: Path) -> dict[str, object]:
             content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
             found[str(path.relative_to(folder))] = (status.st_mode, status.st_ino, content)
     return found
-
-
-def names(files: list[HostFile]) -> list[str]:
-    return [file.name for file in files]
-
-
-def send(workspace: Workspace) -> dict[str, bytes]:
-    """What an executor does before a block."""
-    sent = {file.name: b"".join(workspace.read(file)) for file in workspace.outgoing()}
-    workspace.mark_synced(sent)
-    return sent
 
 
 class TestStore:
@@ -162,7 +133,7 @@ class TestStore:
         assert caught.value.errno == errno.EINVAL
         assert listing(tmp_path) == before
 
-    def test_caps_while_writing_leave_nothing(self, root: Path):
+    def test_limits_exceeded_while_writing_leave_nothing(self, root: Path):
         workspace = Workspace(root, max_files=3, max_file_bytes=10, max_total_bytes=15)
         workspace.prepare()
         (root / "mine").write_bytes(b"x" * 3)
@@ -185,7 +156,7 @@ class TestStore:
         workspace.outgoing()
         workspace.store("a", 0o644, [b"x" * 10])
 
-    def test_endless_chunks_are_cut_off_at_the_cap(self, root: Path):
+    def test_endless_chunks_end_at_the_limit(self, root: Path):
         workspace = Workspace(root, max_file_bytes=1000)
         workspace.prepare()
         taken = []

@@ -10,14 +10,9 @@ import pytest
 
 from autogen_codeact.sandbox.files.workspace import Workspace
 
+from .workspaces import send
+
 DEADLINE_S = 20.0
-
-
-def send(workspace: Workspace) -> list[str]:
-    """What an executor does before a block."""
-    sent = [file.name for file in workspace.outgoing() if b"".join(workspace.read(file)) is not None]
-    workspace.mark_synced(sent)
-    return sent
 
 
 def settle(workspace: Workspace) -> None:
@@ -25,7 +20,7 @@ def settle(workspace: Workspace) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not workspace.unchanged():
         assert time.monotonic() < deadline
-        assert send(workspace) == []
+        assert send(workspace) == {}
         time.sleep(0.01)
 
 
@@ -40,15 +35,15 @@ def workspace(tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_a_folder_that_has_just_been_looked_at_may_hide_a_change(workspace: Workspace) -> None:
+def test_a_folder_that_was_just_scanned_does_not_count_as_unchanged(workspace: Workspace) -> None:
     assert not workspace.unchanged()
-    assert send(workspace) == ["a.txt", "sub/deep/b.txt"]
+    assert list(send(workspace)) == ["a.txt", "sub/deep/b.txt"]
     assert not workspace.unchanged()
-    assert send(workspace) == []
+    assert send(workspace) == {}
     # Two looks at nothing new, but not far enough from each other for the ticks of the times.
     fresh = Workspace(workspace.root)
-    assert send(fresh) == ["a.txt", "sub/deep/b.txt"]
-    assert send(fresh) == send(fresh) == []
+    assert list(send(fresh)) == ["a.txt", "sub/deep/b.txt"]
+    assert send(fresh) == send(fresh) == {}
     settle(workspace)
     assert workspace.unchanged()
 
@@ -88,17 +83,17 @@ def _link(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_is_seen_at_once(workspace: Workspace, change: str) -> None:
+def test_a_change_is_detected_by_the_next_check(workspace: Workspace, change: str) -> None:
     send(workspace)
     settle(workspace)
     make, found = CHANGES[change]
     make(workspace.root)
     assert not workspace.unchanged()
-    assert send(workspace) == found
+    assert list(send(workspace)) == found
     settle(workspace)
 
 
-def test_what_a_sandbox_sent_is_seen_and_not_sent_back(workspace: Workspace) -> None:
+def test_files_from_the_sandbox_are_detected_and_not_sent_back(workspace: Workspace) -> None:
     send(workspace)
     settle(workspace)
     workspace.store("made.txt", 0o644, [b"made"])
@@ -117,17 +112,17 @@ def test_a_file_that_has_not_been_sent_is_found_each_time(workspace: Workspace) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_can_not_be_opened_is_tried_each_time(workspace: Workspace) -> None:
+def test_a_folder_that_can_not_be_opened_is_scanned_again_each_time(workspace: Workspace) -> None:
     (workspace.root / "sub").chmod(0)
     for _ in range(3):
         send(workspace)
         time.sleep(0.06)
     assert not workspace.unchanged()
     (workspace.root / "sub").chmod(0o755)
-    assert send(workspace) == ["sub/deep/b.txt"]
+    assert list(send(workspace)) == ["sub/deep/b.txt"]
 
 
-def test_a_folder_with_too_much_in_it_is_looked_through_each_time(tmp_path: Path) -> None:
+def test_a_folder_over_its_limits_is_scanned_each_time(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, max_files=3)
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text("")
@@ -144,7 +139,7 @@ def test_a_folder_reached_through_a_link_and_moved(workspace: Workspace, tmp_pat
     settle(linked)
     (workspace.root / "c.txt").write_text("")
     assert not linked.unchanged()
-    assert send(linked) == ["c.txt"]
+    assert list(send(linked)) == ["c.txt"]
     settle(linked)
     workspace.root.rename(tmp_path / "moved")
     assert not linked.unchanged()

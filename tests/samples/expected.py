@@ -1,4 +1,4 @@
-"""What each sample prints, and how to read it."""
+"""The expected output of each sample, and functions that parse it."""
 
 import ast
 import re
@@ -18,13 +18,13 @@ class Expected:
 
     Args:
         messages: Kind and source of every message shown, in order.
-        computed: Lines that the sandbox printed, in order. Their figures stand in no code that was sent there.
-        said: Other lines, in order.
+        computed: Lines that the sandbox printed, in order. The code sent to it does not contain their figures.
+        said: Other printed lines, in order.
         recording: Names of the sample's recorded answers.
-        runner: Whose messages show what the sandbox printed.
-        figures: Figures that stand in no code; by default those of `computed` that are long enough to stand nowhere by chance.
-        stdin: What somebody types.
-        with_server: Whether it also runs against a model server, which is worth its seconds where the talk is of another kind.
+        runner: Kind and source of the messages that contain the sandbox's output.
+        figures: Figures that the code does not contain; by default those of `computed` that are too long to occur by chance.
+        stdin: Input that a person types.
+        with_server: Whether the sample is also tested with a model server; enough samples for each kind of conversation.
     """
 
     messages: list[tuple[str, str]]
@@ -59,7 +59,7 @@ EXPECTED = {
         [(ANSWER, name) for name in ("alice", "runner", "alice", "runner", "mallory", "runner")],
         ["6 words", "1 line", "ZeroDivisionError: division by zero"],
         [
-            "No model is asked here: the code is in the messages.",
+            "No model is used here: the code is in the messages.",
             "The script ran, then exited with an error (POSIX exit code: 1)",
         ],
         recording=[],
@@ -201,7 +201,7 @@ EXPECTED = {
 
 
 def messages(output: str) -> list[tuple[tuple[str, str], list[str]]]:
-    """Take the console's output apart: kind and source of each message, and its lines."""
+    """Split the console's output into messages: kind and source, and lines."""
     parts = re.split(r"^-{10} ([\w\[\]]+) \((\w+)\) -{10}\n", output, flags=re.MULTILINE)
     return [((kind, source), text.splitlines()) for kind, source, text in zip(*[iter(parts[1:])] * 3, strict=True)]
 

@@ -24,10 +24,10 @@ WITH_MODEL = [name for name, expected in EXPECTED.items() if expected.recording]
 WITH_SERVER = [name for name, expected in EXPECTED.items() if expected.with_server]
 DEADLINE_S = 50
 
-WARNED_OF = {
+EXPECTED_WARNINGS = {
     "error_recovery.py": "AutoGen's client logs the answer to a retry decision, and pydantic warns about its type",
 }
-"""Samples that are not free of warnings with a real model, and why."""
+"""Samples that cause warnings with a model server, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Run:
     Args:
         status: Its exit status.
         out: Its standard output.
-        err: Its standard error, without what the executor says of pulls and builds.
-        left: Names of the containers that it left.
+        err: Its standard error, without the executor's messages about pulls and builds.
+        left: Names of the containers that still exist 5 s after its end.
     """
 
     status: int
@@ -65,8 +65,8 @@ def run(
     finally:
         process.kill()
         process.wait()
-    complaints = [line for line in err.splitlines() if not line.startswith("codeact: ")]
-    return Run(process.returncode, out, "\n".join(complaints), left_by(process.pid))
+    messages_on_stderr = [line for line in err.splitlines() if not line.startswith("codeact: ")]
+    return Run(process.returncode, out, "\n".join(messages_on_stderr), left_by(process.pid))
 
 
 def run_with_model(sample: str, folder: Path, answers: list[str], *, strict: bool = True) -> tuple[Run, OpenAIServer]:
@@ -79,7 +79,7 @@ def run_with_model(sample: str, folder: Path, answers: list[str], *, strict: boo
 
 
 def left_by(pid: int) -> list[str]:
-    """Names of sandboxes that belong to a process, once those had 5 s to go that ended with it."""
+    """Return the names of a process's sandboxes that still exist after 5 s."""
     deadline = time.monotonic() + 5
     while (names := sandboxes_of(pid)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -99,7 +99,7 @@ def assert_in_order(wanted: list[str], lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("sample", EXPECTED)
-def test_a_sample_prints_what_it_promises_and_leaves_nothing(sample: str, tmp_path: Path) -> None:
+def test_sample_prints_the_expected_lines_and_leaves_no_container(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
 
     done = run(sample, tmp_path, stdin=expected.stdin)
@@ -116,7 +116,7 @@ def test_a_sample_prints_what_it_promises_and_leaves_nothing(sample: str, tmp_pa
 
 
 @pytest.mark.parametrize("sample", WITH_MODEL)
-def test_the_figures_are_computed_and_stand_in_no_code(sample: str) -> None:
+def test_printed_figures_are_computed_and_not_written_in_the_code(sample: str) -> None:
     expected = EXPECTED[sample]
     found = re.findall(r"\d{4}-\d\d-\d\d|\d+\.\d+|\d{5,}", " ".join(expected.computed))
     figures = [*expected.figures] or found
@@ -128,10 +128,10 @@ def test_the_figures_are_computed_and_stand_in_no_code(sample: str) -> None:
 
 
 @pytest.mark.parametrize("sample", WITH_SERVER)
-def test_a_sample_asks_the_model_that_is_named(sample: str, tmp_path: Path) -> None:
+def test_sample_uses_the_named_model(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
 
-    strict = sample not in WARNED_OF
+    strict = sample not in EXPECTED_WARNINGS
     done, server = run_with_model(sample, tmp_path, assigned(sample, *expected.recording), strict=strict)
 
     assert (done.status, done.left, server.script) == (0, [], [])
@@ -143,13 +143,13 @@ def test_a_sample_asks_the_model_that_is_named(sample: str, tmp_path: Path) -> N
     assert_in_order(expected.said, done.out.splitlines())
 
 
-def test_a_loaded_agent_tells_the_model_what_was_said_before(tmp_path: Path) -> None:
+def test_loaded_agent_sends_the_earlier_conversation_to_the_model(tmp_path: Path) -> None:
     before, after = assigned("save_and_load.py", "BEFORE"), assigned("save_and_load.py", "AFTER")
 
     _, server = run_with_model("save_and_load.py", tmp_path, before + after, strict=False)
 
-    told = [message["content"] for message in server.requests[-1]["messages"][1:]]
-    assert told == [
+    sent = [message["content"] for message in server.requests[-1]["messages"][1:]]
+    assert sent == [
         "What is the 30th Fibonacci number? Keep it in the variable `fibonacci`.",
         before[0],
         "832040\n",
@@ -160,7 +160,7 @@ def test_a_loaded_agent_tells_the_model_what_was_said_before(tmp_path: Path) -> 
     ]
 
 
-def test_an_answer_that_is_not_the_best_is_not_believed(tmp_path: Path) -> None:
+def test_answer_that_fails_validation_is_rejected(tmp_path: Path) -> None:
     worse = '{"winner": "A", "score": 79.0, "scores": {"A": 79.0, "B": 87.0, "C": 76.3}}'
 
     done, _ = run_with_model("laptop_choice.py", tmp_path, [f"```python\nprint({worse!r})\n```", "Buy laptop A."])
@@ -171,7 +171,7 @@ def test_an_answer_that_is_not_the_best_is_not_believed(tmp_path: Path) -> None:
     assert done.left == []
 
 
-def test_a_model_without_a_key_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_missing_key_is_an_error_that_says_what_to_set(tmp_path: Path) -> None:
     done = run("standalone.py", tmp_path, "--model", "scripted")
 
     assert done.status == 2
@@ -179,7 +179,7 @@ def test_a_model_without_a_key_is_refused_with_what_to_do(tmp_path: Path) -> Non
     assert done.left == []
 
 
-def test_gpus_are_used_or_their_lack_is_said(tmp_path: Path) -> None:
+def test_gpus_are_used_or_an_error_says_that_there_are_none(tmp_path: Path) -> None:
     done = run("gpu.py", tmp_path)
 
     assert (done.status, done.err, done.left) == (0, "", [])
@@ -190,10 +190,10 @@ def test_gpus_are_used_or_their_lack_is_said(tmp_path: Path) -> None:
         assert re.search(r"^GPU 0: ", done.out, re.MULTILINE)
     else:
         assert "SandboxStartError: the Docker engine can't serve device_requests" in done.out
-        assert "This engine has no GPU to give" in done.out
+        assert "This engine has no GPU" in done.out
 
 
-async def test_a_sandbox_that_is_left_would_be_seen() -> None:
+async def test_leftover_sandbox_is_detected() -> None:
     async with DockerCommandLineCodeExecutor() as executor:
         name = f"/{executor.container_name}"
         assert name in sandboxes_of(os.getpid())

@@ -12,16 +12,6 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("sandbox", "executors", "agents", "teams", "telemetry", "runs", "batch", "viewer", "integrations", "cli")
 FOREIGN = ("autogen_core", "autogen_ext", "autogen_agentchat", "docker", "typer")
 
-# Removed by changes under way; the lists must be empty when these are merged.
-UPWARD_FOR_NOW = {
-    "sandbox/files/manifest.py": {"executors"},
-    "sandbox/files/sync.py": {"executors"},
-    "sandbox/host/client.py": {"executors"},
-    "sandbox/replay.py": {"executors"},
-}
-FOREIGN_FOR_NOW = True
-CYCLES_FOR_NOW = {"sandbox.files.workspace"}
-
 PROGRAM = """
 import sys
 {code}
@@ -41,10 +31,7 @@ def modules_of(code: str) -> list[str]:
     [
         "import autogen_codeact.sandbox",
         "import autogen_codeact.sandbox.options",
-        pytest.param(
-            "from autogen_codeact.sandbox import AsyncSandbox; AsyncSandbox(backend='bubblewrap')",
-            marks=pytest.mark.xfail(FOREIGN_FOR_NOW, reason="sandbox/tools still imports AutoGen", strict=True),
-        ),
+        "from autogen_codeact.sandbox import AsyncSandbox; AsyncSandbox(backend='bubblewrap')",
     ],
 )
 def test_the_sandbox_imports_no_autogen_no_docker_and_no_typer(code: str) -> None:
@@ -82,7 +69,7 @@ def test_imports_between_our_packages_point_down() -> None:
             parts = name.split(".")
             if len(parts) > 1 and parts[1] in LAYERS and LAYERS.index(parts[1]) > LAYERS.index(layer):
                 upward.setdefault(str(path.relative_to(ROOT)), set()).add(parts[1])
-    assert upward == UPWARD_FOR_NOW
+    assert upward == {}
 
 
 def test_there_are_no_import_cycles() -> None:
@@ -93,8 +80,7 @@ def test_there_are_no_import_cycles() -> None:
         for name, path in paths.items()
         if path.name != "__init__.py"
     }
-    first = {cycle[0].removeprefix("autogen_codeact.") for cycle in find_cycles(graph)}
-    assert first == CYCLES_FOR_NOW
+    assert find_cycles(graph) == []
 
 
 def find_cycles(graph: dict[str, set[str]]) -> list[list[str]]:

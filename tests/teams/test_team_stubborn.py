@@ -10,8 +10,8 @@ from autogen_agentchat.messages import MessageFactory, StopMessage
 from autogen_core import CancellationToken
 
 from autogen_codeact.teams import Team
-from autogen_codeact.teams.brake import Brake
-from autogen_codeact.teams.guard import AgentGuard
+from autogen_codeact.teams.participants import AgentProxy
+from autogen_codeact.teams.run_control import RunControl
 
 from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Stubborn, Talker, cancelled, others, said
 
@@ -103,11 +103,11 @@ async def test_the_participant_finds_its_token_cancelled():
 
 async def test_no_turn_begins_once_the_run_is_cut_short():
     deaf = Deaf()
-    guard = AgentGuard(deaf, MessageFactory(), grace_s=1, busy_s=1)
-    guard.brake = Brake()
-    guard.brake.pull()
-    items = [item async for item in guard.on_messages_stream([], CancellationToken())]
-    assert items == [Response(chat_message=guard.brake.marker)]
+    proxy = AgentProxy(deaf, MessageFactory(), grace_s=1, busy_s=1)
+    proxy.control = RunControl()
+    proxy.control.stop()
+    items = [item async for item in proxy.on_messages_stream([], CancellationToken())]
+    assert items == [Response(chat_message=proxy.control.marker)]
     assert not deaf.begun.is_set()
 
 

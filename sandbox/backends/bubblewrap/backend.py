@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap import launcher
-from autogen_codeact.sandbox.backends.bubblewrap.view import WORKSPACE
 from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.limits import parse_size
@@ -33,7 +33,7 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
         python=options.python,
         readable=tuple(map(Path, options.readable)),
         bind_dir=Path(options.bind_dir).resolve() if options.bind_dir is not None else None,
-        write_back=WriteBack(options.write_back),
+        write_back=ProtectedNames(options.write_back),
     )
     settings = RunnerSettings(
         mode=options.mode,

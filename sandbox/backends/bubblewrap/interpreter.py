@@ -1,4 +1,4 @@
-"""The Python of a bubblewrap sandbox: which one it is, and which folders of this machine it needs."""
+"""The Python of a bubblewrap sandbox, the folders of this machine that it needs, and the user that runs it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.sandbox.backends.bubblewrap.mounts import NOBODY
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 
 PROBE_TIMEOUT_S = 20.0
 OLDEST = (3, 8)
-# A folder that holds one of these is no installation of Python alone.
-PRIVATE = ("/etc", "/home", "/root", "/tmp", "/var")  # noqa: S108 - they are looked for, not used
-SYSTEMS_OWN = ("/usr/bin/python3", "/usr/local/bin/python3")
+# A folder that contains one of these is not an installation of Python alone.
+PRIVATE = ("/etc", "/home", "/root", "/tmp", "/var")  # noqa: S108 - only compared
+SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _PROBE = """\
 import json, sys
-places = sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix
-print(json.dumps({"version": sys.version_info[:2], "places": places}))
+folders = sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix
+print(json.dumps({"version": sys.version_info[:2], "folders": folders}))
 """
 
 
@@ -33,7 +34,7 @@ class HostUser:
     Args:
         uid: User id.
         gid: Group id.
-        changed: Whether this process is another one, and has to become it.
+        changed: Whether this process has another user and must change it.
     """
 
     uid: int
@@ -41,7 +42,7 @@ class HostUser:
     changed: bool
 
     def popen_options(self) -> dict[str, Any]:
-        """What `subprocess.Popen` has to be told."""
+        """Return the options for `subprocess.Popen`."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.changed else {}
 
 
@@ -52,7 +53,7 @@ class Interpreter:
     Args:
         path: Its path, in the sandbox as on the host.
         folders: Folders without which it does not run, a virtual environment's among them.
-        note: Why it is another one than expected, else empty.
+        note: Why it is not the running one; empty if it is.
     """
 
     path: Path
@@ -60,18 +61,43 @@ class Interpreter:
     note: str = ""
 
 
-def find_interpreter(asked: str | None, user: HostUser) -> Interpreter:
-    """Find the interpreter: the one asked for; else the running one, if the sandbox's user can run it; else the system's.
+def host_user(bind_dir: Path | None = None) -> HostUser:
+    """Return the user of this machine that the sandbox's processes belong to: never root.
+
+    As root, user id 0 of a namespace would still be the host's root: files of mode 0600 could be read.
 
     Args:
-        asked: Its path or name, or None.
-        user: Who is to run it.
+        bind_dir: A folder that the code may write to, or None.
+    """
+    if os.geteuid() != 0 or not _mapped(NOBODY):
+        return HostUser(os.geteuid(), os.getegid(), changed=False)
+    if bind_dir is not None and bind_dir.exists() and bind_dir.stat().st_uid != 0:
+        owner = bind_dir.stat()
+        return HostUser(owner.st_uid, owner.st_gid or NOBODY, changed=True)
+    return HostUser(NOBODY, NOBODY, changed=True)
+
+
+def _mapped(ident: int) -> bool:
+    """Return whether this user and group id exist in this namespace; root may be the only one."""
+    for name in ("uid_map", "gid_map"):
+        ranges = [list(map(int, line.split())) for line in Path("/proc/self", name).read_text().splitlines()]
+        if not any(first <= ident < first + count for first, _, count in ranges):
+            return False
+    return True
+
+
+def find_interpreter(requested: str | None, user: HostUser) -> Interpreter:
+    """Find the interpreter: the requested one; else the running one, if the sandbox's user can run it; else the system's.
+
+    Args:
+        requested: Its path or name, or None.
+        user: The user that runs it.
 
     Raises:
         SandboxUnavailable: There is none; the message says why.
     """
     problems: list[str] = []
-    for candidate in [asked] if asked is not None else [sys.executable, *SYSTEMS_OWN]:
+    for candidate in [requested] if requested is not None else [sys.executable, *SYSTEM_PYTHONS]:
         path = shutil.which(candidate) or candidate
         found = _examine(Path(path).absolute(), user) if os.path.lexists(path) else "there is no such file"
         if isinstance(found, Interpreter):
@@ -86,7 +112,7 @@ def find_interpreter(asked: str | None, user: HostUser) -> Interpreter:
 
 @cache
 def _examine(path: Path, user: HostUser) -> Interpreter | str:
-    """Ask it where it is installed, or say what is wrong with it; that the user can start it is part of the answer."""
+    """Run an interpreter as the user to find its folders; return a text with the problem if that fails."""
     try:
         done = subprocess.run(
             [path, "-I", "-c", _PROBE],
@@ -99,7 +125,7 @@ def _examine(path: Path, user: HostUser) -> Interpreter | str:
             **user.popen_options(),
         )
         answer = json.loads(done.stdout)
-        version, places = tuple(answer["version"]), [Path(place) for place in answer["places"]]
+        version, folders = tuple(answer["version"]), [Path(folder) for folder in answer["folders"]]
     except subprocess.CalledProcessError as error:
         return f"it does not run: {error.stderr.decode(errors='replace').strip()[-300:]}"
     except (OSError, subprocess.SubprocessError) as error:
@@ -109,15 +135,15 @@ def _examine(path: Path, user: HostUser) -> Interpreter | str:
         return f"it is no Python: {error}"
     if version < OLDEST:
         return f"it is Python {version[0]}.{version[1]}, and the sandbox needs {OLDEST[0]}.{OLDEST[1]}"
-    for place in places:
-        private = _would_show(place)
+    for folder in folders:
+        private = _private_part(folder)
         if private is not None:
-            return f"it is installed in {place}, and showing that to the sandbox would show {private} too"
-    return Interpreter(path, tuple(dict.fromkeys(places)))
+            return f"it is installed in {folder}, and showing that to the sandbox would show {private} too"
+    return Interpreter(path, tuple(dict.fromkeys(folders)))
 
 
-def _would_show(place: Path) -> Path | None:
-    """What is private in a folder that is to be shown."""
-    real = place.resolve()
+def _private_part(folder: Path) -> Path | None:
+    """Return what is private in a folder, or None."""
+    real = folder.resolve()
     private = (Path.home().resolve(), *map(Path, PRIVATE))
     return next((path for path in private if path.is_relative_to(real) and not real.is_relative_to("/usr")), None)

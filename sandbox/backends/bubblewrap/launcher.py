@@ -17,32 +17,30 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import Cgroup
-from autogen_codeact.sandbox.backends.bubblewrap.handed import Handed
-from autogen_codeact.sandbox.backends.bubblewrap.interpreter import HostUser, find_interpreter
-from autogen_codeact.sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
-from autogen_codeact.sandbox.backends.bubblewrap.view import (
+from autogen_codeact.sandbox.backends.bubblewrap.inherited_files import InheritedFiles
+from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpreter, host_user
+from autogen_codeact.sandbox.backends.bubblewrap.mounts import (
     ETC_FILES,
-    HOME,
     NOBODY,
-    PACKAGES,
-    WORKSPACE,
     proc_arguments,
     shown_arguments,
     system_arguments,
 )
+from autogen_codeact.sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
 from autogen_codeact.sandbox.backends.seccomp import bpf_program
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 logger = logging.getLogger("autogen_codeact")
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 5.0
-# Having read the end of its stream, it is nearly always gone by then.
-PATIENCE_S = 0.5
-NO_MOUNTS = 97
+# At the end of its stream it nearly always ends within this time.
+GRACE_S = 0.5
+MOUNT_FAILED = 97
 TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REFUSALS = (
     "namespace",
@@ -53,31 +51,24 @@ REFUSALS = (
     "setgroups",
     "no space left",
 )
-# In a mount namespace of its own: bwrap's own tmpfs have no bound on their number of files. /dev/pts is where nobody's files are.
-# All in one call, because each takes milliseconds.
-MOUNTS = f"""\
-mount --all --fstab "/proc/self/fd/$1" || exit {NO_MOUNTS}
+ISOLATION = ("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL")
+# The writable folders and their modes. They are mounted below /dev/pts, where no user's files are, in a mount namespace of
+# its own and not by bwrap, whose tmpfs have no limit on the number of files. All in one call, because each takes milliseconds.
+WRITABLE = {"tmp": "1777", "packages": "1777", "shm": "1777", "workspace": "0755"}
+MOUNT_SCRIPT = f"""\
+mount --all --fstab "/proc/self/fd/$1" || exit {MOUNT_FAILED}
 shift && exec "$@"
 """
-FSTAB = """\
-codeact /dev/pts tmpfs size=64k,mode=0755 0 0
-codeact /dev/pts/tmp tmpfs nosuid,nodev,size={tmp},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
-codeact /dev/pts/packages tmpfs nosuid,nodev,size={tmp},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
-codeact /dev/pts/shm tmpfs nosuid,nodev,size={shm},nr_inodes={files},mode=1777,X-mount.mkdir 0 0
-codeact /dev/pts/workspace tmpfs nosuid,nodev,size={workspace},nr_inodes={files},mode=0755,X-mount.mkdir 0 0
-"""
-# Where the shell has put them, by what they are in the sandbox.
-MOUNTED = {name: ["--bind", f"/dev/pts/{name}"] for name in ("tmp", "packages", "shm", "workspace")}
 
 
 @dataclass(frozen=True)
 class BubblewrapOptions:
-    """What the namespaces are made from.
+    """The options of a sandbox.
 
     Args:
         name: Name of the sandbox.
         limits: What it may use.
-        python: The interpreter asked for, or None.
+        python: The requested interpreter, or None.
         readable: Further folders of the host that can be read.
         bind_dir: Host folder mounted at /workspace, or None.
         write_back: Which protected names in it may be written to; the others are mounted read-only.
@@ -88,22 +79,22 @@ class BubblewrapOptions:
     python: str | None
     readable: tuple[Path, ...]
     bind_dir: Path | None
-    write_back: WriteBack
+    write_back: ProtectedNames
 
 
 class _NoMountsError(Exception):
-    """Folders with a bounded number of files can't be mounted here."""
+    """Folders with a limited number of files can't be mounted on this machine."""
 
 
-class _Gone(Exception):
-    """bwrap has ended before the sandbox was there."""
+class _EndedError(Exception):
+    """bwrap has ended before the runner was started."""
 
 
 class BubblewrapLauncher:
     """Starts one bubblewrap process.
 
     Args:
-        options: What it is made from.
+        options: Its options.
     """
 
     def __init__(self, options: BubblewrapOptions) -> None:
@@ -116,7 +107,7 @@ class BubblewrapLauncher:
 
     @property
     def engine(self) -> str:
-        """This machine."""
+        """The name of the backend."""
         return "bubblewrap"
 
     def launch(self, boot: str) -> PipeStream:
@@ -129,8 +120,8 @@ class BubblewrapLauncher:
             The pipes to it.
 
         Raises:
-            SandboxUnavailable: This machine can't do it.
-            SandboxStartError: It did not come up; nothing is left of it.
+            SandboxUnavailable: This machine can't run it.
+            SandboxStartError: It did not start; everything is removed again.
         """
         bwrap = find_bubblewrap()
         python = find_interpreter(self._options.python, self._user)
@@ -138,35 +129,32 @@ class BubblewrapLauncher:
             _warn_once(python.note)
         shown = shown_arguments([python.path, *python.folders, *self._options.readable])
         self._cgroup = Cgroup.create(self._options.name, self._options.limits)
-        _warn_of_lacks(self._cgroup)
+        _warn_of_missing_limits(self._cgroup)
         command = [bwrap, "--", str(python.path), "-I", "-S", "-c", boot]
+        environment = _environment_arguments(python.path)
         try:
             try:
-                return self._spawn(
-                    command, [*self._arguments(shown, MOUNTED), *self._settings(python.path)], mounts=True
-                )
+                return self._spawn(command, [*self._arguments(shown, mounted=True), *environment], mounted=True)
             except _NoMountsError as error:
-                stream = self._spawn(
-                    command, [*self._arguments(shown, self._plain()), *self._settings(python.path)], mounts=False
-                )
+                stream = self._spawn(command, [*self._arguments(shown, mounted=False), *environment], mounted=False)
                 _warn_once(f"the number of files in a bubblewrap sandbox is not bounded on this machine ({error})")
                 return stream
         except BaseException:
             self.close()
             raise
 
-    def _spawn(self, command: list[str], arguments: list[str], *, mounts: bool) -> PipeStream:
+    def _spawn(self, command: list[str], arguments: list[str], *, mounted: bool) -> PipeStream:
         diagnostics = Diagnostics()
         try:
-            with Handed() as handed:
-                self._start(command, arguments, handed, diagnostics, mounts=mounts)
+            with InheritedFiles() as inherited:
+                self._start(command, arguments, inherited, diagnostics, mounted=mounted)
         except BaseException as error:
             self._kill_now()
-            said = diagnostics.text()
+            output = diagnostics.text()
             diagnostics.close()
-            self._close_pipes()
-            if isinstance(error, _Gone):
-                raise self._reason(said, mounts=mounts) from None
+            self._close_all()
+            if isinstance(error, _EndedError):
+                raise self._reason(output, mounted=mounted) from None
             if isinstance(error, OSError):
                 raise SandboxStartError(f"bubblewrap could not be started: {error}") from error
             raise
@@ -174,27 +162,34 @@ class BubblewrapLauncher:
         return PipeStream(self._process, diagnostics)
 
     def _start(
-        self, command: list[str], arguments: list[str], handed: Handed, diagnostics: Diagnostics, *, mounts: bool
+        self,
+        command: list[str],
+        arguments: list[str],
+        inherited: InheritedFiles,
+        diagnostics: Diagnostics,
+        *,
+        mounted: bool,
     ) -> None:
-        # It stays open as long as bwrap may write to it: at its end it says how PID 1 has ended.
-        self._status, status_write = handed.from_child()
-        gate, gate_read = handed.gate()
-        every = [*_etc_arguments(handed), *arguments, "--seccomp", str(handed.file(bpf_program()))]
+        # It stays open as long as bwrap may write to it: at its end bwrap writes how PID 1 has ended.
+        self._status, status_write = inherited.pipe_from_child()
+        gate, gate_read = inherited.gate()
+        every = [*_etc_arguments(inherited), *arguments, "--seccomp", str(inherited.file(bpf_program()))]
         every += ["--json-status-fd", str(status_write), "--block-fd", str(gate_read)]
         # Not on the command line, which every user of this machine can read.
-        listed = handed.file(b"".join(os.fsencode(part) + b"\0" for part in every))
+        listed = inherited.file(b"".join(os.fsencode(part) + b"\0" for part in every))
+        prefix = self._mount_command(inherited) if mounted else []
         self._process = subprocess.Popen(
-            [*(self._before(handed) if mounts else ()), command[0], "--args", str(listed), *command[1:]],
+            [*prefix, command[0], "--args", str(listed), *command[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=diagnostics.write_fd,
-            pass_fds=handed.fds,
+            pass_fds=inherited.fds,
             cwd="/",
             env={"PATH": TOOLS, "LANG": "C"},
             start_new_session=True,
             **self._user.popen_options(),
         )
-        handed.close_childs()
+        inherited.close_child_ends()
         diagnostics.close_write_end()
         until = time.monotonic() + START_TIMEOUT_S
         pid = _child_pid(self._status, until)
@@ -203,12 +198,12 @@ class BubblewrapLauncher:
             if self._cgroup is not None:
                 self._cgroup.add(pid)
         except ProcessLookupError:
-            raise _Gone from None
+            raise _EndedError from None
         os.write(gate, b"g")
         self._wait_until_read(gate, until)
 
     def _wait_until_read(self, gate: int, until: float) -> None:
-        """Wait until bwrap has everything in place and starts the runner."""
+        """Wait until bwrap has set up everything and starts the runner."""
         assert self._process is not None
         ended = os.pidfd_open(self._process.pid)
         try:
@@ -216,81 +211,62 @@ class BubblewrapLauncher:
         finally:
             os.close(ended)
         if not ready.get(gate, 0) & select.POLLOUT:
-            raise _Gone
+            raise _EndedError
 
-    def _reason(self, said: str, *, mounts: bool) -> Exception:
+    def _reason(self, output: str, *, mounted: bool) -> Exception:
         process = self._process
-        if mounts and process is not None and (process.returncode == NO_MOUNTS or said.startswith("unshare: ")):
-            return _NoMountsError(said)
-        return explain(said)
+        if mounted and process is not None and (process.returncode == MOUNT_FAILED or output.startswith("unshare: ")):
+            return _NoMountsError(output)
+        return explain(output)
 
-    def _before(self, handed: Handed) -> list[str]:
-        """What makes the folders with a bounded number of files and then becomes bwrap."""
+    def _sizes(self) -> dict[str, int]:
+        """Return the size of each writable folder in bytes."""
+        limits = self._options.limits
+        tmp = parse_size(limits.tmp)
+        return {"tmp": tmp, "packages": tmp, "shm": limits.shm_bytes, "workspace": parse_size(limits.workspace)}
+
+    def _mount_command(self, inherited: InheritedFiles) -> list[str]:
+        """Return the command that mounts the writable folders, with a limited number of files, and then becomes bwrap."""
         tools = [shutil.which(name, path=TOOLS) for name in ("unshare", "sh", "mount")]
         if None in tools:
             raise _NoMountsError("unshare, sh and mount are needed")
-        limits = self._options.limits
-        fstab = FSTAB.format(
-            files=limits.files,
-            tmp=parse_size(limits.tmp),
-            shm=limits.shm_bytes,
-            workspace=parse_size(limits.workspace),
-        )
+        lines = ["codeact /dev/pts tmpfs size=64k,mode=0755 0 0\n"]
+        for name, size in self._sizes().items():
+            options = (
+                f"nosuid,nodev,size={size},nr_inodes={self._options.limits.files},mode={WRITABLE[name]},X-mount.mkdir"
+            )
+            lines.append(f"codeact /dev/pts/{name} tmpfs {options} 0 0\n")
         unshare = [str(tools[0]), "--user", "--map-root-user", "--mount", "--propagation", "private"]
-        return [*unshare, "--", str(tools[1]), "-c", MOUNTS, "sh", str(handed.file(fstab.encode()))]
+        fstab = inherited.file("".join(lines).encode())
+        return [*unshare, "--", str(tools[1]), "-c", MOUNT_SCRIPT, "sh", str(fstab)]
 
-    def _settings(self, python: Path) -> list[str]:
-        """The environment of every process in the sandbox, without variables of the host or the user: see `Settings`."""
-        variables = {
-            "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": HOME,
-            "LANG": "C.UTF-8",
-            "MPLBACKEND": "Agg",
-            "PIP_BREAK_SYSTEM_PACKAGES": "1",
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        }
-        return ["--clearenv", *(part for name, value in variables.items() for part in ("--setenv", name, value))]
+    def _arguments(self, shown: list[str], *, mounted: bool) -> list[str]:
+        sizes, bind_dir = self._sizes(), self._options.bind_dir
 
-    def _plain(self) -> dict[str, list[str]]:
-        """Arguments before each folder that can be written to, where bwrap makes them itself."""
-        limits = self._options.limits
-        sizes = {"tmp": parse_size(limits.tmp), "shm": limits.shm_bytes, "workspace": parse_size(limits.workspace)}
-        sizes["packages"] = sizes["tmp"]
-        return {
-            name: ["--perms", "0755" if name == "workspace" else "1777", "--size", str(size), "--tmpfs"]
-            for name, size in sizes.items()
-        }
+        def writable(name: str, path: str) -> list[str]:
+            if mounted:
+                return ["--bind", f"/dev/pts/{name}", path]
+            return ["--perms", WRITABLE[name], "--size", str(sizes[name]), "--tmpfs", path]
 
-    def _arguments(self, shown: list[str], writable: Mapping[str, list[str]]) -> list[str]:
-        bind_dir = self._options.bind_dir
-        workspace = ["--bind", str(bind_dir)] if bind_dir is not None else writable["workspace"]
         return [
-            *(
-                "--unshare-all",
-                "--unshare-user",
-                "--disable-userns",
-                "--cap-drop",
-                "ALL",
-                "--as-pid-1",
-                "--new-session",
-            ),
+            *(*ISOLATION, "--as-pid-1", "--new-session"),
             *("--hostname", "sandbox", "--uid", str(NOBODY), "--gid", str(NOBODY)),
             *system_arguments(),
             *proc_arguments(),
-            *(*writable["shm"], "/dev/shm", "--mqueue", "/dev/mqueue", "--remount-ro", "/dev"),  # noqa: S108 - a path in the sandbox
-            *(*writable["tmp"], "/tmp"),  # noqa: S108 - as above
-            *(*writable["packages"], PACKAGES),
+            *(*writable("shm", "/dev/shm"), "--mqueue", "/dev/mqueue", "--remount-ro", "/dev"),  # noqa: S108 - a path in the sandbox
+            *writable("tmp", "/tmp"),  # noqa: S108 - as above
+            *writable("packages", PACKAGES),
             *shown,
-            *(*workspace, WORKSPACE),
+            *(["--bind", str(bind_dir), WORKSPACE] if bind_dir is not None else writable("workspace", WORKSPACE)),
             *self._read_only(),
             *(self._cgroup.mount_arguments() if self._cgroup is not None else ()),
             *("--remount-ro", "/", "--chdir", WORKSPACE),
         ]
 
     def _read_only(self) -> list[str]:
-        """Mount protected entries again, read-only."""
+        """Return arguments that mount protected entries again, read-only."""
         folder = self._options.bind_dir
-        names = self._options.write_back.read_only(folder) if folder is not None else []
+        names = self._options.write_back.existing(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
 
     def kill(self) -> None:
@@ -298,7 +274,7 @@ class BubblewrapLauncher:
         if self._process is None:
             return
         try:
-            self._process.wait(PATIENCE_S)
+            self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             self._kill_now()
 
@@ -306,63 +282,39 @@ class BubblewrapLauncher:
         process = self._process
         if process is None:
             return
-        # First PID 1: it is bwrap that collects it.
-        for end, patience in ((self._end_pid_one, PATIENCE_S), (process.kill, STOP_TIMEOUT_S)):
+        # First PID 1, which bwrap waits for.
+        for end, timeout in ((self._kill_pid_one, GRACE_S), (process.kill, STOP_TIMEOUT_S)):
             if process.poll() is None:
                 end()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(patience)
+                    process.wait(timeout)
         if process.poll() is None:
             logger.warning("the process %d of the sandbox %s can't be ended", process.pid, self._options.name)
 
-    def _end_pid_one(self) -> None:
+    def _kill_pid_one(self) -> None:
         if self._pid_one is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pid_one, signal.SIGKILL)
 
     def close(self) -> None:
-        """Remove the control group, and close what is open."""
+        """Remove the control group, and close the descriptors that no stream closes."""
         cgroup, self._cgroup = self._cgroup, None
         if cgroup is not None:
             cgroup.remove()
+        self._close_fds()
+
+    def _close_fds(self) -> None:
         fds, self._pid_one, self._status = (self._pid_one, self._status), None, None
         for fd in fds:
             if fd is not None:
                 os.close(fd)
 
-    def _close_pipes(self) -> None:
-        """Close what a stream would have closed."""
+    def _close_all(self) -> None:
+        """Close everything after a failed start, also what a stream would have closed."""
+        self._close_fds()
         for pipe in (self._process.stdin, self._process.stdout) if self._process is not None else ():
             if pipe is not None:
                 pipe.close()
-        fd, self._status = self._status, None
-        if fd is not None:
-            os.close(fd)
-
-
-def host_user(bind_dir: Path | None = None) -> HostUser:
-    """Whom the sandbox's processes belong to on this machine: never to root.
-
-    As root, user id 0 of a namespace would still be the host's root: files of mode 0600 could be read.
-
-    Args:
-        bind_dir: A folder that the code is to write to, or None.
-    """
-    if os.geteuid() != 0 or not _mapped(NOBODY):
-        return HostUser(os.geteuid(), os.getegid(), changed=False)
-    if bind_dir is not None and bind_dir.exists() and bind_dir.stat().st_uid != 0:
-        owner = bind_dir.stat()
-        return HostUser(owner.st_uid, owner.st_gid or NOBODY, changed=True)
-    return HostUser(NOBODY, NOBODY, changed=True)
-
-
-def _mapped(ident: int) -> bool:
-    """Whether there is such a user and group here; in a namespace, root may be the only one."""
-    for name in ("uid_map", "gid_map"):
-        ranges = [list(map(int, line.split())) for line in Path("/proc/self", name).read_text().splitlines()]
-        if not any(first <= ident < first + count for first, _, count in ranges):
-            return False
-    return True
 
 
 def find_bubblewrap() -> str:
@@ -382,14 +334,13 @@ def find_bubblewrap() -> str:
 
 
 def check_bubblewrap() -> None:
-    """See whether bubblewrap can make a sandbox on this machine; takes some milliseconds.
+    """Check that bubblewrap can make a sandbox on this machine; takes some milliseconds.
 
     Raises:
         SandboxUnavailable: It can't; the message says what to do.
     """
     user = host_user()
-    isolation = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
-    command = [find_bubblewrap(), *isolation, *system_arguments(), *proc_arguments(), "/bin/sh", "-c", ":"]
+    command = [find_bubblewrap(), *ISOLATION, *system_arguments(), *proc_arguments(), "/bin/sh", "-c", ":"]
     try:
         done = subprocess.run(
             command,
@@ -407,38 +358,46 @@ def check_bubblewrap() -> None:
         raise SandboxUnavailable(str(explain(done.stderr.decode("utf-8", "replace").strip())))
 
 
-def explain(said: str) -> SandboxStartError | SandboxUnavailable:
-    """Turn bubblewrap's complaint into a sentence that says what to do.
+def explain(output: str) -> SandboxStartError | SandboxUnavailable:
+    """Convert bubblewrap's message to an error that says what to do.
 
     Args:
-        said: What it wrote to its standard error.
+        output: Its standard error.
     """
-    lowered = said.lower()
+    lowered = output.lower()
     if "can't find source path" in lowered or "execvp" in lowered:
         return SandboxStartError(
-            f"bubblewrap did not start ({said}): the sandbox's user must be able to reach this path, and every folder above "
+            f"bubblewrap did not start ({output}): the sandbox's user must be able to reach this path, and every folder above "
             "it; change its permissions, or leave it out of readable=, bind_dir= or python="
         )
     if "unknown option" in lowered:
-        return SandboxUnavailable(f"this bubblewrap is too old ({said}): version 0.8 or later is needed, or use Docker")
-    if any(word in lowered for word in REFUSALS):
         return SandboxUnavailable(
-            f"this machine does not let bubblewrap make a sandbox ({said}): allow unprivileged user namespaces (sysctl "
+            f"this bubblewrap is too old ({output}): version 0.8 or later is needed, or use Docker"
+        )
+    if any(text in lowered for text in REFUSALS):
+        return SandboxUnavailable(
+            f"this machine does not let bubblewrap make a sandbox ({output}): allow unprivileged user namespaces (sysctl "
             "kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0, or the AppArmor setting of your "
             "distribution); a container must allow them too; or use Docker"
         )
-    return SandboxStartError(f"bubblewrap did not start: {said or 'it said nothing'}")
+    return SandboxStartError(f"bubblewrap did not start: {output or 'it said nothing'}")
 
 
-def _etc_arguments(handed: Handed) -> list[str]:
+def _environment_arguments(python: Path) -> list[str]:
+    """Return the environment of every process in the sandbox, without variables of the host or the user."""
+    variables = {**ENVIRONMENT, "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin", "MPLBACKEND": "Agg"}
+    return ["--clearenv", *(part for name, value in variables.items() for part in ("--setenv", name, value))]
+
+
+def _etc_arguments(inherited: InheritedFiles) -> list[str]:
     arguments = []
     for name, content in ETC_FILES.items():
-        arguments += ["--perms", "0644", "--file", str(handed.file(content.encode())), f"/etc/{name}"]
+        arguments += ["--perms", "0644", "--file", str(inherited.file(content.encode())), f"/etc/{name}"]
     return arguments
 
 
 def _ready(events: Mapping[int, int], until: float) -> dict[int, int]:
-    """What has happened on which descriptor; nothing when time is over."""
+    """Return the events of descriptors; none if the time is over."""
     waiting = select.poll()
     for fd, event in events.items():
         waiting.register(fd, event)
@@ -446,24 +405,24 @@ def _ready(events: Mapping[int, int], until: float) -> dict[int, int]:
 
 
 def _child_pid(fd: int, until: float) -> int:
-    """Read from bubblewrap's status which process it has started."""
+    """Read the id of the process that bubblewrap has started."""
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(fd, 1) if _ready({fd: select.POLLIN}, until) else b""
         if not piece:
-            raise _Gone
+            raise _EndedError
         line += piece
     return int(json.loads(line)["child-pid"])
 
 
-def _warn_of_lacks(cgroup: Cgroup | None) -> None:
+def _warn_of_missing_limits(cgroup: Cgroup | None) -> None:
     if cgroup is None:
         _warn_once(
             "this process may make no control group: memory is bounded for each process of a bubblewrap sandbox, not for "
             "all together, and the use of the processor is not bounded"
         )
-    elif cgroup.lacks:
-        _warn_once(f"there is no control group for {' and '.join(cgroup.lacks)}: bubblewrap sandboxes go without")
+    elif cgroup.unlimited:
+        _warn_once(f"there is no control group for {' and '.join(cgroup.unlimited)}: bubblewrap sandboxes go without")
 
 
 @cache

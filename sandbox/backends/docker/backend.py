@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.backends.docker.image import Progress
-from autogen_codeact.sandbox.backends.docker.launcher import WORKSPACE, ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.backends.docker.launcher import ContainerOptions, DockerLauncher
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.limits import parse_size
@@ -50,7 +51,7 @@ def make_client(
         read_only=options.read_only,
         seccomp=docker_profile(options.seccomp),
         bind_dir=str(Path(options.bind_dir).resolve()) if options.bind_dir is not None else None,
-        write_back=WriteBack(options.write_back),
+        write_back=ProtectedNames(options.write_back),
         volumes=volumes,
         extra_hosts=options.extra_hosts or {},
         device_requests=devices,

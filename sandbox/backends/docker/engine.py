@@ -1,6 +1,6 @@
-"""Finding a Docker engine and, where none answers, saying why and what to do. Every function here blocks."""
+"""Connecting to a Docker engine and, where none answers, saying why and what to do. Every function here blocks."""
 
-# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and who never uses Docker should not wait for it
+# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and programs that never use Docker should not wait for it
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import errno
 import os
 import queue
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -40,16 +39,16 @@ class EngineFailure(enum.Enum):
 
 
 def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.APIClient:
-    """Connect to the Docker engine and make sure that it answers.
+    """Connect to the Docker engine and check that it answers.
 
     Args:
         docker_host: Address of the engine, such as `unix:///var/run/docker.sock` or `tcp://host:2376`. By default what
             the `docker` command would use: DOCKER_HOST, else the current Docker context, else the platform's socket.
-            DOCKER_TLS_VERIFY and DOCKER_CERT_PATH hold for an address that is given here or in DOCKER_HOST.
+            DOCKER_TLS_VERIFY and DOCKER_CERT_PATH apply to an address that is given here or in DOCKER_HOST.
         timeout: Seconds within which the engine answers or this function raises (default 5).
 
     Returns:
-        A client that speaks the engine's own API version; each of its requests may take `REQUEST_TIMEOUT` seconds.
+        A client for the engine's own API version; each of its requests may take `REQUEST_TIMEOUT` seconds.
 
     Raises:
         SandboxUnavailable: No engine answers; the message says why and what to do.
@@ -57,34 +56,38 @@ def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.A
     where = _endpoint(docker_host)
     host = where.get("base_url") or "the default socket"
     try:
-        version = _bounded(lambda: _probe(where, timeout * 0.8), timeout * 0.9)
+        version = _in_time(lambda: _api_version(where, timeout * 0.8), timeout * 0.9)
     except Exception as error:
         raise SandboxUnavailable(advice(classify(error), host, error)) from error
     return _client(**where, version=version, timeout=REQUEST_TIMEOUT)
 
 
-def knock(client: docker.APIClient) -> None:
-    """See whether anybody listens on a local engine's socket, before the SDK does: it forgets its own when nobody does.
+def check_socket(client: docker.APIClient) -> None:
+    """Check that a local engine's socket accepts connections. Without it the SDK leaves its own socket open.
 
     Args:
         client: A client that was connected before.
 
     Raises:
-        OSError: Nobody listens.
+        OSError: It does not.
     """
     path = getattr(getattr(client, "_custom_adapter", None), "socket_path", None)
     if path is not None and hasattr(socket, "AF_UNIX"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
-            attempt.settimeout(client.timeout)
-            attempt.connect(str(path))
+        _try_socket(str(path), client.timeout)
+
+
+def _try_socket(path: str, timeout: float) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+        attempt.settimeout(timeout)
+        attempt.connect(path)
 
 
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the Docker SDK raises into our errors.
+    """Convert exceptions of the Docker SDK to those of this package.
 
     Args:
-        doing: What is being done, for the message ("starting the container").
+        doing: The operation, for the message ("starting the container").
 
     Raises:
         SandboxUnavailable: The engine stopped answering.
@@ -102,28 +105,28 @@ def engine_errors(doing: str) -> Iterator[None]:
 
 
 def classify(error: BaseException) -> EngineFailure:
-    """Tell which failure an exception stands for, from the exception and everything that it wraps.
+    """Return which failure an exception stands for, from the exception and everything that it wraps.
 
     Args:
-        error: What a socket, requests or the Docker SDK raised.
+        error: Exception of a socket, requests or the Docker SDK.
 
     Returns:
-        The failure; `OTHER` when nothing known is inside.
+        The failure; `OTHER` if it is unknown.
     """
     inside = list(_unwrap(error))
-    for failure, matches in _SIGNS:
-        if any(matches(each) for each in inside):
-            return failure
-    return EngineFailure.OTHER
+    numbers = {each.errno for each in inside if isinstance(each, OSError)}
+    names = {cls.__name__ for each in inside for cls in type(each).__mro__}
+    matching = (failure for failure, its_numbers, its_names in _SIGNS if numbers & its_numbers or names & its_names)
+    return next(matching, EngineFailure.OTHER)
 
 
 def advice(failure: EngineFailure, host: str, error: BaseException, *, platform: str = sys.platform) -> str:
-    """Say in a sentence or two what is wrong and what to do about it.
+    """Return a sentence or two on what is wrong and what to do about it.
 
     Args:
-        failure: What `classify` said.
-        host: The engine's address, as the user knows it.
-        error: The exception, whose words are quoted where they help.
+        failure: The result of `classify`.
+        host: The engine's address, as the user wrote it.
+        error: The exception, whose text is quoted where it helps.
         platform: Name of the platform as `sys.platform` has it (default: this one).
 
     Returns:
@@ -155,7 +158,7 @@ def advice(failure: EngineFailure, host: str, error: BaseException, *, platform:
 
 
 def _endpoint(docker_host: str | None) -> dict[str, Any]:
-    """The keyword arguments of `APIClient` that say where the engine is."""
+    """Return the keyword arguments of `APIClient` for the engine's address."""
     import docker.utils
 
     named = docker_host or os.environ.get("DOCKER_HOST")
@@ -177,7 +180,7 @@ def _endpoint(docker_host: str | None) -> dict[str, Any]:
 
 
 def _sdk_address(where: dict[str, Any]) -> str:
-    """The address as the SDK writes it (`http+unix://…`, `https://…`); raises on one that it can't read."""
+    """Return the address as the SDK writes it (`http+unix://…`, `https://…`); raises on one that it can't read."""
     import docker.utils
 
     return str(docker.utils.parse_host(where.get("base_url"), sys.platform == "win32", tls=bool(where.get("tls"))))
@@ -211,17 +214,15 @@ def _client(**options: Any) -> docker.APIClient:
     return Client(**options)
 
 
-def _probe(where: dict[str, Any], timeout: float) -> str:
-    """The API version to speak, which at the same time shows that the engine answers."""
+def _api_version(where: dict[str, Any], timeout: float) -> str:
+    """Return the engine's API version, which at the same time shows that it answers."""
     import docker.constants
 
     address = _sdk_address(where)
     if address.startswith("http+unix://"):
-        # First by hand: an error comes bare here, and the SDK leaves a socket open when its connect fails.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
-            attempt.settimeout(timeout)
-            attempt.connect("/" + address.removeprefix("http+unix://").lstrip("/"))
-    # A fixed version for now: asked for "auto", the constructor itself talks and leaves nothing to close when it fails.
+        # First without the SDK, which leaves a socket open when its connect fails.
+        _try_socket("/" + address.removeprefix("http+unix://").lstrip("/"), timeout)
+    # A fixed version for now: with "auto", the constructor itself sends a request and leaves nothing to close when it fails.
     options: dict[str, Any] = {**where, "version": docker.constants.MINIMUM_DOCKER_API_VERSION, "timeout": timeout}
     client = _client(**options)
     try:
@@ -231,14 +232,15 @@ def _probe(where: dict[str, Any], timeout: float) -> str:
         client.close()
 
 
-def _bounded(work: Callable[[], str], seconds: float) -> str:
-    """Run `work` for so long at most; a name server or an engine that trickles bytes keeps no timeout of a socket."""
+def _in_time(work: Callable[[], str], seconds: float) -> str:
+    """Run `work` in a thread; a name server, or an engine that sends byte after byte, exceeds no timeout of a socket."""
+    # Not a Future, which would keep the error, and with it the SDK's sockets, in a reference cycle.
     outcomes: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             outcomes.put((work(), None))
-        except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
             outcomes.put(("", error))
 
     threading.Thread(target=run, name="docker-probe", daemon=True).start()
@@ -252,37 +254,29 @@ def _bounded(work: Callable[[], str], seconds: float) -> str:
 
 
 def _unwrap(error: BaseException) -> Iterator[BaseException]:
-    """The exception and all that it wraps: causes, contexts, arguments, and urllib3's `reason`."""
+    """Iterate over the exception and all that it wraps: causes, contexts, arguments, and urllib3's `reason`."""
     waiting, seen = [error], set[int]()
     while waiting:
         current = waiting.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        waiting += [each for each in inner if isinstance(each, BaseException)]
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            inner = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+            waiting += [each for each in inner if isinstance(each, BaseException)]
 
 
-def _named(*names: str) -> Callable[[BaseException], bool]:
-    """Match by class name along the MRO, so that requests, urllib3 and docker need no import here."""
-    return lambda error: any(cls.__name__ in names for cls in type(error).__mro__)
-
-
-def _errno(*codes: int) -> Callable[[BaseException], bool]:
-    return lambda error: isinstance(error, OSError) and error.errno in codes
-
-
-_SIGNS: tuple[tuple[EngineFailure, Callable[[BaseException], bool]], ...] = (
-    (EngineFailure.TLS, lambda error: isinstance(error, ssl.SSLError) or _named("TLSParameterError")(error)),
-    (EngineFailure.NO_PERMISSION, _errno(errno.EACCES, errno.EPERM)),
-    (EngineFailure.NO_SOCKET, _errno(errno.ENOENT, errno.ENOTDIR)),
-    (EngineFailure.REFUSED, _errno(errno.ECONNREFUSED, errno.ENOTSOCK)),
-    (EngineFailure.UNREACHABLE, lambda error: isinstance(error, socket.gaierror)),
-    (EngineFailure.UNREACHABLE, _errno(errno.EHOSTUNREACH, errno.ENETUNREACH)),
-    (EngineFailure.NO_ANSWER, lambda error: isinstance(error, TimeoutError) or _named("Timeout")(error)),
-    (EngineFailure.NO_ANSWER, _named("TimeoutError")),
-    (EngineFailure.BAD_ADDRESS, _named("InvalidURL", "InvalidSchema")),
-    (EngineFailure.NOT_DOCKER, _named("HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError")),
-    (EngineFailure.NOT_DOCKER, _errno(errno.ECONNRESET, errno.EPIPE)),
+# The failure, error numbers of OSError, and names of classes: by name, so that requests, urllib3 and docker need not be imported.
+_SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
+    (EngineFailure.TLS, set(), {"SSLError", "TLSParameterError"}),
+    (EngineFailure.NO_PERMISSION, {errno.EACCES, errno.EPERM}, set()),
+    (EngineFailure.NO_SOCKET, {errno.ENOENT, errno.ENOTDIR}, set()),
+    (EngineFailure.REFUSED, {errno.ECONNREFUSED, errno.ENOTSOCK}, set()),
+    (EngineFailure.UNREACHABLE, {errno.EHOSTUNREACH, errno.ENETUNREACH}, {"gaierror"}),
+    (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
+    (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
+    (
+        EngineFailure.NOT_DOCKER,
+        {errno.ECONNRESET, errno.EPIPE},
+        {"HTTPException", "ProtocolError", "JSONDecodeError", "APIError", "KeyError"},
+    ),
 )

@@ -1,4 +1,4 @@
-"""Images for the Docker sandbox: the one asked for, the default, one with more packages. Every function here blocks."""
+"""Images for the Docker sandbox: existing, pulled, or derived with more packages. Every function here blocks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
-from autogen_codeact.sandbox.backends.docker.image_jobs import (
+from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
     build,
     build_context,
+    find_image,
     is_about_certificate,
-    present,
     pull,
 )
-from autogen_codeact.sandbox.backends.docker.recipe import DEFAULT_IMAGE, build_default_image
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 FALLBACK_IMAGE = "python:3-slim"
-"""Taken where the default image is missing: plain Python, from the public registry."""
+"""Used if the default image is missing: plain Python, from the public registry."""
 DERIVED = "autogen-codeact/derived"
 KIND_LABEL = "org.autogen-codeact.kind"
 _KINDS: dict[str, Literal["default", "derived"]] = {"sandbox-image": "default", "derived-image": "derived"}
@@ -55,7 +55,7 @@ class ImageInfo:
     """One image that this package made."""
 
     reference: str
-    """Name and tag, or the id where it has lost its name to a newer build."""
+    """Name and tag, or the id if a newer build has taken its name."""
     id: str
     size: int
     """Bytes, all layers."""
@@ -65,7 +65,7 @@ class ImageInfo:
 
 @dataclass(frozen=True)
 class Packages:
-    """What goes into a derived image on top of its base."""
+    """What a derived image has in addition to its base."""
 
     requirements: tuple[str, ...]
     """Fetched by pip from an index; PEP 508."""
@@ -77,22 +77,22 @@ class Packages:
 
 
 def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] = (), *, progress: Progress) -> str:
-    """Make sure that an image with these packages is there.
+    """Return an image with these packages; pull or build it if it does not exist.
 
     Args:
         client: The engine.
-        image: Reference or id. A missing one is pulled; for a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is taken.
+        image: Reference or id. A missing one is pulled; instead of a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is used.
         packages: Requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are
             installed without any index (default none). PIP_INDEX_URL in the environment names the index; like every
             build argument it can be read in the image's history.
-        progress: Told what is going on.
+        progress: Called with a line for each step that takes long.
 
     Returns:
         A reference that the engine can run.
 
     Raises:
         ValueError: `image` can't be an image's name, or a package is neither a requirement nor a wheel that exists.
-        SandboxUnavailable: The image can't be had.
+        SandboxUnavailable: There is no such image, or it can't be pulled.
         SandboxStartError: The packages could not be installed; the message has the log's end and what to do.
     """
     wanted = parse_packages(packages)
@@ -101,16 +101,16 @@ def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] 
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
-    """Tell local wheels from requirements and refuse everything else.
+    """Separate local wheels and requirements.
 
     Args:
-        packages: As `resolve_image` takes them.
+        packages: As for `resolve_image`.
 
     Returns:
-        Both sorts, each sorted and without doubles.
+        Both, each sorted and without duplicates.
 
     Raises:
-        ValueError: An entry is neither; options of pip and shell words are not.
+        ValueError: An entry is neither, such as an option of pip.
     """
     wheels = {_wheel(entry) for entry in packages if entry.endswith(".whl")}
     if len({wheel.name for wheel in wheels}) < len(wheels):
@@ -120,13 +120,10 @@ def parse_packages(packages: Sequence[str]) -> Packages:
 
 
 def install_advice(log: str) -> str:
-    """Say what to do about packages that could not be installed.
+    """Return a sentence or two on what to do about packages that could not be installed.
 
     Args:
         log: The end of the build's log.
-
-    Returns:
-        One sentence or two.
     """
     if "No module named pip" in log:
         return "The image has no pip: use one that has it, such as the default image or python:3-slim."
@@ -149,9 +146,6 @@ def install_advice(log: str) -> str:
 
 def list_images(client: docker.APIClient) -> list[ImageInfo]:
     """List the images that this package made, the newest first.
-
-    Args:
-        client: The engine.
 
     Returns:
         One entry for each name, and one for each image that has none.
@@ -179,12 +173,12 @@ def list_images(client: docker.APIClient) -> list[ImageInfo]:
 
 def _names(entry: dict[str, Any]) -> list[str]:
     names = [name for name in entry.get("RepoTags") or () if name != "<none>:<none>"]
-    # An image that somebody builds on ours inherits the labels, but not the name.
+    # An image that users build on one of these inherits the labels, but not the name.
     return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
 
 
 def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
-    if present(client, image):
+    if find_image(client, image):
         return image
     if image != DEFAULT_IMAGE:
         pull(client, image, progress=progress)
@@ -193,7 +187,7 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
         f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
         "Run `codeact image build` for the full image"
     )
-    if not present(client, FALLBACK_IMAGE):
+    if not find_image(client, FALLBACK_IMAGE):
         try:
             pull(client, FALLBACK_IMAGE, progress=progress)
         except SandboxUnavailable as error:
@@ -205,15 +199,15 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
 
 
 def _derive(client: docker.APIClient, base: str, packages: Packages, progress: Progress) -> str:
-    known = present(client, base)
-    if known is None:
-        raise SandboxUnavailable(f"The image {base} vanished while it was looked at. Try again.")
-    tag = _derived_tag(known["Id"], packages)
+    found = find_image(client, base)
+    if found is None:
+        raise SandboxUnavailable(f"The image {base} was removed by another program. Try again.")
+    tag = _derived_tag(found["Id"], packages)
     with _locks_guard:
         lock = _locks.setdefault(tag, threading.Lock())
     with lock:
-        if not present(client, tag):
-            _build_derived(client, known, tag, packages, progress)
+        if not find_image(client, tag):
+            _build_derived(client, found, tag, packages, progress)
     return tag
 
 
@@ -235,12 +229,12 @@ def _build_derived(
 
 
 def _dockerfile(base: dict[str, Any], packages: Packages) -> str:
-    """The recipe of a derived image. Names of packages stand in lists of arguments, where no shell reads them."""
+    """Return the Dockerfile of a derived image. Packages are in lists of arguments, which no shell interprets."""
     user = (base.get("Config") or {}).get("User")
     lines = [
         f"FROM {base['Id']}",
         "USER root",
-        # ARG, not ENV: set for pip here, gone in the sandbox.
+        # ARG, not ENV: for pip in the build, not in the sandbox.
         "ARG PIP_INDEX_URL",
         "ARG PIP_BREAK_SYSTEM_PACKAGES=1",
         "ARG PIP_ROOT_USER_ACTION=ignore",
@@ -283,9 +277,9 @@ def _wheel(entry: str) -> Path:
 def _requirement(entry: str) -> str:
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - rarely needed
 
-    # A URL in a requirement may hold a line break by the grammar, and a Dockerfile is made of lines.
+    # The grammar allows a line break in a URL, but a Dockerfile consists of lines.
     if not entry.isprintable():
-        raise ValueError(f"{entry!r} is not a package: it holds a line break or another control character")
+        raise ValueError(f"{entry!r} is not a package: it contains a line break or another control character")
     try:
         return str(Requirement(entry))
     except InvalidRequirement as error:

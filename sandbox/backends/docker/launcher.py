@@ -1,6 +1,6 @@
 """Starting a runner in a Docker container, over the container's attached stream."""
 
-# ruff: noqa: PLC0415 - the Docker SDK takes a tenth of a second to import, and who never uses Docker should not wait for it
+# ruff: noqa: PLC0415 - the Docker SDK takes a tenth of a second to import, and programs that never use Docker should not wait
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, classify, connect, knock
+from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
+from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
-from autogen_codeact.sandbox.backends.docker.owner import TICKET, labels
+from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
+from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
-from autogen_codeact.sandbox.backends.docker.sweep import KEEP, containers_of, remember, sweep_in_background
-from autogen_codeact.sandbox.errors import SandboxNameInUse, SandboxStartError, SandboxUnavailable
-from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 if TYPE_CHECKING:
@@ -28,16 +29,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autogen_codeact")
 
-WORKSPACE = "/workspace"
-PACKAGES = "/packages"
-HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
-DEFAULT_ENVIRONMENT = {
-    "HOME": HOME,
-    "LANG": "C.UTF-8",
-    # The sandbox is thrown away: Debian's guard of its own Python protects nothing here.
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
 GONE_TIMEOUT_S = 3
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.5
@@ -47,7 +38,7 @@ NO_ENGINE = (EngineFailure.NO_SOCKET, EngineFailure.REFUSED)
 
 @dataclass(frozen=True)
 class ContainerOptions:
-    """What a container is made from; each weaker choice is the user's own and explicit.
+    """The options of a container; each weaker choice is the user's own and explicit.
 
     Args:
         image: Image reference.
@@ -76,7 +67,7 @@ class ContainerOptions:
     read_only: bool
     seccomp: str | None
     bind_dir: str | None
-    write_back: WriteBack
+    write_back: ProtectedNames
     volumes: Mapping[str, Mapping[str, str]]
     extra_hosts: Mapping[str, str]
     device_requests: Sequence[DeviceRequest]
@@ -89,7 +80,7 @@ class DockerLauncher:
     """Starts one container.
 
     Args:
-        options: What it is made from.
+        options: Its options.
         progress: Called with a line for each step that takes long.
     """
 
@@ -98,7 +89,7 @@ class DockerLauncher:
         self._progress = progress
         self._client: APIClient | None = None
         self._container: str | None = None
-        self._ticket = uuid.uuid4().hex
+        self._creation = uuid.uuid4().hex
         self._started = False
         self._lock = threading.Lock()
 
@@ -117,7 +108,7 @@ class DockerLauncher:
             The attached stream.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
+            SandboxError: It did not start; everything is removed again.
         """
         import docker.errors
 
@@ -129,30 +120,28 @@ class DockerLauncher:
             stream = DockerStream(client, self._container)
             client.start(self._container)
             self._started = True
-        except (docker.errors.DockerException, OSError) as error:  # OSError: the engine went away half-way
+        except (docker.errors.DockerException, OSError) as error:  # OSError: the engine ended meanwhile
             if stream is not None:
                 stream.close()
             if self._container is None:
-                self._container = self._unannounced(client)
+                self._container = self._created_without_reply(client)
             self.kill()
             if isinstance(error, docker.errors.DockerException):
                 raise _explain(error, self._options) from error
             raise SandboxUnavailable(
                 f"the Docker engine stopped answering while the sandbox was started: {error}"
             ) from error
-        sweep_in_background(self._options.docker_host)
+        remove_orphans_in_background(self._options.docker_host)
         return stream
 
-    def _unannounced(self, client: APIClient) -> str | None:
-        """A container that the engine made although its answer did not say so; None if there is none, or none is known yet."""
-        import docker.errors
-
+    def _created_without_reply(self, client: APIClient) -> str | None:
+        """Find a container that the engine created although its reply was lost; None if there is none, or none is known yet."""
         try:
-            knock(client)
-            found = containers_of(client, self._ticket)
-        except (docker.errors.DockerException, OSError):
+            check_socket(client)
+            found = created_as(client, self._creation)
+        except (SandboxError, OSError):
             # The engine has ended. When it is back, it may have the container.
-            remember(self._options.docker_host, self._ticket)
+            remove_later(self._options.docker_host, self._creation)
             return None
         return found[0] if found else None
 
@@ -165,14 +154,14 @@ class DockerLauncher:
             command=[],
             user=options.user,
             working_dir=WORKSPACE,
-            environment=DEFAULT_ENVIRONMENT,
+            environment=ENVIRONMENT,
             labels={
                 **options.labels,
-                **labels(),
-                TICKET: self._ticket,
+                **owner_labels(),
+                CREATION: self._creation,
                 **({} if options.auto_remove else {KEEP: "1"}),
             },
-            # PID 1 hears no signal that it has no handler for, and a handler would hear the code inside, too.
+            # PID 1 ignores signals without a handler, and a handler would also accept signals of the code inside.
             stop_signal="SIGKILL",
             stdin_open=True,
             # Not detached means StdinOnce: when this process dies the runner reads the end of the stream and exits.
@@ -197,9 +186,9 @@ class DockerLauncher:
             tmpfs[PACKAGES] = temporary
         if options.bind_dir is not None:
             binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
-            taken = {mount.get("bind") for mount in binds.values()}
-            for entry in options.write_back.read_only(Path(options.bind_dir)):
-                if f"{WORKSPACE}/{entry}" not in taken:
+            mounted = {mount.get("bind") for mount in binds.values()}
+            for entry in options.write_back.existing(Path(options.bind_dir)):
+                if f"{WORKSPACE}/{entry}" not in mounted:
                     binds[f"{options.bind_dir}/{entry}"] = {"bind": f"{WORKSPACE}/{entry}", "mode": "ro"}
         else:
             size = parse_size(limits.workspace)
@@ -220,19 +209,17 @@ class DockerLauncher:
             "pids_limit": limits.pids,
             "read_only": options.read_only,
             "security_opt": ["no-new-privileges:true", *seccomp],
-            # Version 1 of control groups does not count what lies in a connection's buffers, and runc can't have it bounded.
+            # Version 1 of control groups does not count the buffers of connections, and runc can't set their limit.
             "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
             "tmpfs": tmpfs,
-            # Not the number of descriptors: the runner bounds it for the code, and needs more itself.
-            "ulimits": [
-                Ulimit(name="core", soft=0, hard=0),
-            ],
+            # Not the number of descriptors: the runner limits it for the code, and needs more itself.
+            "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         }
 
     def kill(self) -> None:
         """End the container now; with `auto_remove` it is removed.
 
-        It takes a bounded time. What could not be removed is logged, and the next start of this process tries again.
+        It takes a bounded time. A container that could not be removed is logged, and the next start of this process tries again.
         """
         with self._lock:
             client, container, self._container = self._client, self._container, None
@@ -243,7 +230,7 @@ class DockerLauncher:
         until = time.monotonic() + REMOVE_TIMEOUT_S
         while (problem := self._end(client, container, until)) is not None:
             if time.monotonic() + REMOVE_PAUSE_S > until or classify(problem) in NO_ENGINE:
-                remember(self._options.docker_host, self._ticket)
+                remove_later(self._options.docker_host, self._creation)
                 logger.warning(
                     "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
                     "`docker rm -f %s` removes it by hand.",
@@ -253,12 +240,12 @@ class DockerLauncher:
             time.sleep(REMOVE_PAUSE_S)
 
     def _ends_by_itself(self, client: APIClient, container: str) -> bool:
-        """Whether it is gone, as it nearly always is by now, having read the end of its stream; its name is free once removed."""
+        """Return whether it has ended, as it nearly always does at the end of its stream; its name is free once removed."""
         import docker.errors
 
         condition: Literal["removed", "not-running"] = "removed" if self._options.auto_remove else "not-running"
         try:
-            knock(client)
+            check_socket(client)
             client.wait(container, timeout=GONE_TIMEOUT_S, condition=condition)
         except docker.errors.NotFound:
             return True
@@ -267,12 +254,12 @@ class DockerLauncher:
         return True
 
     def _end(self, client: APIClient, container: str, until: float) -> Exception | None:
-        """Remove it, or kill it where it is to be kept; what went wrong, or None."""
+        """Remove it, or kill it if it is to be kept; return the error, or None."""
         import docker.errors
 
         client.timeout = max(1, round(until - time.monotonic()))
         try:
-            knock(client)
+            check_socket(client)
             if self._options.auto_remove or not self._started:
                 client.remove_container(container, force=True, v=True)
             else:
@@ -280,7 +267,7 @@ class DockerLauncher:
         except docker.errors.NotFound:
             return None
         except docker.errors.APIError as error:
-            # It is on its way already, or was not running.
+            # It is being removed already, or was not running.
             settled = error.status_code == 409 and ("in progress" in str(error) or "not running" in str(error))
             return None if settled else error
         except (docker.errors.DockerException, OSError) as error:
@@ -295,7 +282,7 @@ class DockerLauncher:
 
 
 def _explain(error: Any, options: ContainerOptions) -> SandboxStartError:
-    """Turn the engine's refusal into a sentence that says what to do."""
+    """Convert the engine's error to one that says what to do."""
     text = str(getattr(error, "explanation", None) or error)
     if getattr(error, "status_code", None) == 409 and "already in use" in text:
         return SandboxNameInUse(

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 DIAGNOSTICS_LIMIT = 16 * 1024
-# The end of this process is heard of at once, but not that of an engine that was killed.
+# The runner notices the end of this process at once, but not that of an engine that was killed.
 LOCAL_LEASE_S = 3600.0
-# Unanswered for so long, the engine's machine counts as gone.
-FAR_SILENCE_MS = 60_000
+# After so long without an acknowledgement the kernel takes the engine's machine for gone.
+NETWORK_TIMEOUT_MS = 60_000
 _STREAM_HEADER = struct.Struct(">BxxxL")
 _STDERR = 2
 
@@ -34,7 +34,7 @@ def _attach(client: APIClient, container: str) -> Any:
 
 
 class DockerStream:
-    """The attached stream of a container: Docker's 8-byte headers on the way out, plain bytes on the way in.
+    """The attached stream of a container. Docker puts 8-byte headers before the output; the input is plain bytes.
 
     Args:
         client: Connection to the engine.
@@ -46,14 +46,14 @@ class DockerStream:
         self._attached = attached
         self._socket: socket.socket = getattr(attached, "_sock", attached)
         self._socket.setblocking(False)
-        self._far = _is_far(self._socket)
+        self._over_network = _is_over_network(self._socket)
         self._buffer = bytearray()
         self._remaining = 0
         self._kind = 0
         self._diagnostics = bytearray()
         self._exit: Any = None
         try:
-            # With auto_remove the exit code can't be had afterwards, so the question is put before the start.
+            # With auto_remove the exit code is gone afterwards, so it is requested before the start.
             self._exit = client.post(
                 f"{client.base_url}/v{client.api_version}/containers/{container}/wait",
                 params={"condition": "next-exit"},
@@ -65,22 +65,17 @@ class DockerStream:
             raise
 
     @property
-    def any_thread_writes(self) -> bool:
-        """Unless TLS has a state that both directions share."""
-        return not isinstance(self._socket, ssl.SSLSocket)
-
-    @property
     def read_fd(self) -> int:
-        """The socket."""
+        """The socket's descriptor."""
         return self._socket.fileno()
 
     @property
     def write_fd(self) -> int:
-        """The socket."""
+        """The socket's descriptor."""
         return self._socket.fileno()
 
     def read(self) -> bytes:
-        """Read what the container's standard output holds."""
+        """Read from the container's standard output."""
         while True:
             try:
                 data = self._socket.recv(64 * 1024)
@@ -122,13 +117,13 @@ class DockerStream:
             raise BlockingIOError from None
 
     def wait_exit(self, timeout_s: float) -> str:
-        """The container's exit code and what the runner wrote to its standard error."""
-        said = self._diagnostics.decode("utf-8", "replace").strip()
+        """Return the container's exit code and what the runner wrote to its standard error."""
+        stderr = self._diagnostics.decode("utf-8", "replace").strip()
         code = self._exit_code(timeout_s)
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         if code == 137:
             text += " (killed: from outside, or out of memory)"
-        return f"{text}; it said: {said}" if said else text
+        return f"{text}; it said: {stderr}" if stderr else text
 
     def _exit_code(self, timeout_s: float) -> int | None:
         try:
@@ -137,12 +132,12 @@ class DockerStream:
         except (ValueError, KeyError, AttributeError, OSError):
             return None
 
-    def lease_s(self, asked_s: float) -> float | None:
-        """As asked for over a network; far longer on this machine, where a debugger may stop this process."""
-        return asked_s if self._far else max(asked_s, LOCAL_LEASE_S)
+    def lease_s(self, requested_s: float) -> float | None:
+        """Return what the user chose for a network, and far more on this machine, where a debugger may stop this process."""
+        return requested_s if self._over_network else max(requested_s, LOCAL_LEASE_S)
 
     def close(self) -> None:
-        """Hang up; the runner reads the end of the stream and exits."""
+        """Close the stream; the runner reads its end and exits."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
@@ -152,15 +147,15 @@ class DockerStream:
 
 
 def _socket_of(answer: Any) -> Any:
-    """The socket below an HTTP answer; where a proxy has said "Connection: close", only its file still holds it."""
+    """Return the socket of an HTTP response; after a "Connection: close" from a proxy, only the response's file has it."""
     sock = getattr(answer.connection, "sock", None)
     return sock if sock is not None else answer._fp.fp.raw._sock
 
 
-def _is_far(sock: socket.socket) -> bool:
-    """Whether it is a network connection, which can break without either end hearing of it."""
-    far = getattr(sock, "family", None) in (socket.AF_INET, socket.AF_INET6)
-    if far and hasattr(socket, "TCP_USER_TIMEOUT"):
+def _is_over_network(sock: socket.socket) -> bool:
+    """Return whether a socket is a network connection, which can break without notice to either end."""
+    over_network = getattr(sock, "family", None) in (socket.AF_INET, socket.AF_INET6)
+    if over_network and hasattr(socket, "TCP_USER_TIMEOUT"):
         with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, FAR_SILENCE_MS)
-    return far
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, NETWORK_TIMEOUT_MS)
+    return over_network

@@ -1,4 +1,4 @@
-"""Sandboxes with a way out, and hosts for them."""
+"""Sandboxes with `allow_domains`, and hosts for them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 
 @pytest_asyncio.fixture
 async def allow(backend: Backend, hosts: Hosts) -> AsyncIterator[Allow]:
-    """Makes a sandbox from which these entries can be reached, with the CA's certificate in its workspace."""
+    """Start a sandbox with these entries, with the CA's certificate in its workspace."""
     made: list[SandboxCodeExecutor] = []
 
     async def make(*entries: str, **options: Any) -> SandboxCodeExecutor:

@@ -1,4 +1,4 @@
-"""Hosts for the code to reach: real servers on loopback, with certificates of a CA made for the tests."""
+"""Hosts for the code to reach: real servers on loopback, with certificates of a CA of the tests."""
 
 import contextlib
 import re
@@ -17,10 +17,10 @@ CA = "ca.pem"
 
 
 class Server:
-    """A server that gives each connection to a function, in a thread of its own.
+    """A server that passes each connection to a function in a thread of its own.
 
     Args:
-        handler: What it does with a connection; which is closed afterwards.
+        handler: Called with each connection, which is closed afterwards.
         context: TLS, or None for none.
         address: Where it listens; any free port for 0.
     """
@@ -79,7 +79,7 @@ class Server:
 
 
 class Hosts:
-    """Servers, their names, and the CA that vouches for them.
+    """Servers, their names, and the CA that signs their certificates.
 
     Args:
         folder: Where its certificate is put.
@@ -130,7 +130,7 @@ def hosts_in(folder: Path) -> Iterator[Hosts]:
 
 
 def read_request(sock: socket.socket) -> bytes:
-    """An HTTP request, its body included where its length is given."""
+    """Read an HTTP request, including its body if it gives its length."""
     data = b""
     while (end := data.find(b"\r\n\r\n")) < 0 or len(data) < end + 4 + _body_length(data[:end]):
         more = sock.recv(65536)
@@ -146,12 +146,12 @@ def _body_length(head: bytes) -> int:
 
 
 def answer(body: bytes, status: str = "200 OK", **headers: Any) -> bytes:
-    """An HTTP answer."""
+    """Make an HTTP response."""
     named = {"Content-Length": len(body), **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
 def echo_request(sock: socket.socket) -> None:
-    """Answer with the request's head."""
+    """Respond with the request."""
     sock.sendall(answer(read_request(sock)))

@@ -1,4 +1,4 @@
-"""The programs that people use reach what is allowed, and say why where it is not: urllib, requests, curl, pip."""
+"""Common clients reach allowed hosts and show why others are refused: urllib, requests, curl, pip."""
 
 import zipfile
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Names, ports, addresses: what the list says of them."""
+"""The allow-list: its rules for names, ports and addresses."""
 
 import ipaddress
 
@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autogen_codeact.sandbox.egress.addresses import why_not_public
-from autogen_codeact.sandbox.egress.hostnames import is_address, normalise
+from autogen_codeact.sandbox.egress.hosts import is_address, normalise, why_not_public
 from autogen_codeact.sandbox.egress.policy import Policy, Refused, parse_entry
 
 
-class TestNames:
+class TestHosts:
     @pytest.mark.parametrize(
         ("written", "compared"),
         [
@@ -26,7 +25,7 @@ class TestNames:
             ("[::ffff:10.0.0.1]", "::ffff:a00:1"),
         ],
     )
-    def test_are_brought_into_one_form(self, written: str, compared: str) -> None:
+    def test_are_normalised(self, written: str, compared: str) -> None:
         assert normalise(written) == compared
 
     @pytest.mark.parametrize(
@@ -40,12 +39,12 @@ class TestNames:
             "ok.example.1", "0x", "1.0x",
         ],
     )  # fmt: skip
-    def test_that_are_none_are_refused(self, host: str) -> None:
+    def test_that_are_malformed_are_refused(self, host: str) -> None:
         with pytest.raises(ValueError, match=r"not the name|no IPv|not ASCII|has a zone"):
             normalise(host)
 
     @given(st.text(max_size=40))
-    def test_never_end_up_as_something_that_reads_otherwise(self, host: str) -> None:
+    def test_normalised_again_are_the_same(self, host: str) -> None:
         try:
             found = normalise(host)
         except ValueError:
@@ -92,7 +91,7 @@ class TestEntries:
         assert parse_entry(entry).matches(host, port) is allowed
 
     @pytest.mark.parametrize(
-        ("entry", "said"),
+        ("entry", "message"),
         [
             ("https://api.example.com", "which is not a host: write 'api.example.com'"),
             ("api.example.com/path", "which is not a host"),
@@ -111,10 +110,10 @@ class TestEntries:
             ("b\u00fc\u2100.example", "which names no host"),
         ],
     )
-    def test_that_are_none_say_how_to_write_them(self, entry: str, said: str) -> None:
+    def test_that_are_malformed_say_how_to_write_them(self, entry: str, message: str) -> None:
         with pytest.raises(ValueError, match=r"^allow_domains has ") as caught:
             Policy(["ok.example", entry])
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
     def test_one_string_is_not_a_list(self) -> None:
         with pytest.raises(TypeError, match="give a list of hosts"):
@@ -122,7 +121,7 @@ class TestEntries:
 
 
 def check(entries: list[str], host: str, *addresses: str, port: int = 443) -> str | None:
-    """What is said against it."""
+    """Return the reason for which it is refused, or None."""
     try:
         Policy(entries).check_addresses(host, port, [ipaddress.ip_address(text) for text in addresses])
     except Refused as refusal:
@@ -142,10 +141,10 @@ class TestAddresses:
             ("192.168.1.1", "is private"), ("198.18.0.1", "is for benchmarks"), ("203.0.113.5", "is for documentation"),
             ("224.0.0.1", "is multicast"), ("255.255.255.255", "is reserved"),
             ("::", "means this machine"), ("::1", "is loopback"), ("::7f00:1", "is reserved"),
-            ("::ffff:127.0.0.1", "is an IPv4 address in disguise"), ("::ffff:8.8.8.8", "is an IPv4 address in disguise"),
-            ("64:ff9b::a9fe:a9fe", "is an IPv4 address in disguise"), ("64:ff9b:1::1", "is an IPv4 address in disguise"),
+            ("::ffff:127.0.0.1", "contains an IPv4 address"), ("::ffff:8.8.8.8", "contains an IPv4 address"),
+            ("64:ff9b::a9fe:a9fe", "contains an IPv4 address"), ("64:ff9b:1::1", "contains an IPv4 address"),
             ("2001::1", "is reserved for protocols"), ("2001:db8::1", "is for documentation"),
-            ("2002:7f00:1::", "is an IPv4 address in disguise"), ("fd00:ec2::254", "is private"), ("fe80::1", "is link-local"),
+            ("2002:7f00:1::", "contains an IPv4 address"), ("fd00:ec2::254", "is private"), ("fe80::1", "is link-local"),
             ("fec0::1", "is reserved"), ("ff02::1", "is multicast"), ("100::1", "is reserved"), ("5f00::1", "is reserved"),
         ],
     )  # fmt: skip
@@ -163,23 +162,23 @@ class TestAddresses:
         assert check(["ok.example"], "ok.example", address) is None
 
     @given(st.ip_addresses())
-    def test_public_is_never_more_than_python_takes_for_it(self, address: ipaddress.IPv4Address) -> None:
+    def test_that_are_public_are_global_for_python_too(self, address: ipaddress.IPv4Address) -> None:
         if why_not_public(address) is None:
             assert address.is_global
 
-    def test_one_that_may_not_rules_out_the_others(self) -> None:
-        said = check(["ok.example"], "ok.example", "1.1.1.1", "10.0.0.1")
-        assert said is not None
-        assert said.startswith("ok.example:443 resolves to 10.0.0.1, which is private; ")
+    def test_one_that_is_refused_rules_out_the_others(self) -> None:
+        message = check(["ok.example"], "ok.example", "1.1.1.1", "10.0.0.1")
+        assert message is not None
+        assert message.startswith("ok.example:443 resolves to 10.0.0.1, which is private; ")
 
-    def test_a_network_behind_the_name_is_where_all_must_lie(self) -> None:
+    def test_all_must_lie_in_the_network_of_the_entry(self) -> None:
         entries = ["git.corp.example in 10.2.0.0/16"]
         assert check(entries, "git.corp.example", "10.2.3.4", "10.2.9.9") is None
-        said = check(entries, "git.corp.example", "10.2.3.4", "1.1.1.1")
-        assert said is not None
-        assert said.startswith("git.corp.example:443 resolves to 1.1.1.1, which is not in 10.2.0.0/16; ")
+        message = check(entries, "git.corp.example", "10.2.3.4", "1.1.1.1")
+        assert message is not None
+        assert message.startswith("git.corp.example:443 resolves to 1.1.1.1, which is not in 10.2.0.0/16; ")
 
-    def test_two_entries_of_one_host_add_up(self) -> None:
+    def test_two_entries_of_one_host_are_combined(self) -> None:
         entries = ["ok.example", "ok.example in 10.2.0.0/16"]
         assert check(entries, "ok.example", "10.2.3.4", "1.1.1.1") is None
         assert check(entries, "ok.example", "10.3.0.1") is not None
@@ -188,7 +187,7 @@ class TestAddresses:
         assert check(["127.0.0.1:8080"], "127.0.0.1", "127.0.0.1", port=8080) is None
         assert check(["[::1]:8080"], "::1", "::1", port=8080) is None
 
-    def test_what_is_not_on_the_list_is_refused_by_name(self) -> None:
+    def test_a_host_that_is_not_on_the_list_is_refused(self) -> None:
         assert check(["ok.example"], "evil.example", "1.1.1.1") == (
             "evil.example:443 is not in allow_domains; "
             "to allow it, the user of this sandbox adds 'evil.example:443' to allow_domains"

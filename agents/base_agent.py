@@ -1,0 +1,319 @@
+"""What agents that run code have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.models import ChatCompletionClient
+
+from autogen_codeact.agents.answer import Answer
+from autogen_codeact.agents.arguments import check_parts
+from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
+from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
+from autogen_codeact.agents.conversation import Conversation, Emit
+from autogen_codeact.agents.found_code import runnable_languages
+from autogen_codeact.agents.model import cancel_and_wait
+from autogen_codeact.agents.replay import Replay
+from autogen_codeact.executors import HostTool
+
+CLOSE_DEADLINE_S = 120.0
+OUTPUT_CHUNK = {"chunk_of": "execution"}
+"""Metadata of chunk events with output of code, in contrast to those of models."""
+
+Item = BaseAgentEvent | BaseChatMessage
+
+
+class BaseCodeAgent(BaseChatAgent):
+    """An agent that has a model write code, and runs it; subclasses implement `_solve`.
+
+    Args:
+        options: How code runs. The other arguments are those of the subclasses.
+
+    Raises:
+        TypeError: An argument is of a wrong type.
+        ValueError: The name is no identifier, or the executor can't offer tools to code.
+    """
+
+    DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]]
+    component_provider_override: ClassVar[str | None] = None
+    _state_class: ClassVar[type[CodeExecutorAgentState]]
+    _state_names: ClassVar[frozenset[str]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "component_provider_override" not in cls.__dict__:
+            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
+
+    def __init__(
+        self,
+        name: str,
+        code_executor: CodeExecutor,
+        *,
+        description: str,
+        model_client: ChatCompletionClient | None,
+        model_context: ChatCompletionContext | None,
+        model_client_stream: bool,
+        system_message: str | None,
+        supported_languages: list[str] | None,
+        options: RunOptions,
+    ) -> None:
+        check_parts(
+            code_executor,
+            model_client,
+            approval_func=options.approval_func,
+            tools=options.tools,
+            supported_languages=supported_languages,
+        )
+        super().__init__(name=name, description=description)
+        self._code_executor = code_executor
+        self._model_client = model_client
+        self._model_context = model_context if model_context is not None else UnboundedChatCompletionContext()
+        self._model_client_stream = model_client_stream
+        self._system_message = system_message
+        self._supported_languages = list(supported_languages) if supported_languages is not None else None
+        languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
+        self._languages = runnable_languages(languages)
+        self._options = replace(options, tools=tuple(options.tools))
+        self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
+        self._conversation: Conversation | None = None
+        if model_client is not None:
+            self._conversation = Conversation(self._model_context, model_client, name, stream=model_client_stream)
+        self._owns_parts = False
+        self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
+
+    @property
+    def model_context(self) -> ChatCompletionContext:
+        """The conversation with the model."""
+        return self._model_context
+
+    @property
+    def code_executor(self) -> CodeExecutor:
+        """What runs the code."""
+        return self._code_executor
+
+    @property
+    def model_client(self) -> ChatCompletionClient | None:
+        """What writes the code, or None."""
+        return self._model_client
+
+    # One turn
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Take a turn, and return its answer, with the events as `inner_messages`."""
+        async with aclosing(self.on_messages_stream(messages, cancellation_token)) as items:
+            async for item in items:
+                if isinstance(item, Response):
+                    return item
+        raise AssertionError("a turn ends with a Response")
+
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[Item | Response, None]:
+        """Take a turn. Yield its events, and at last the `Response`.
+
+        Args:
+            messages: The messages since the agent's last turn.
+            cancellation_token: Ends the turn: the running code is killed, `CancelledError` is raised. Closing the stream
+                early kills it, too.
+
+        Raises:
+            ValueError: There is no task: no message, neither now nor from before.
+        """
+        stream = self._respond(messages, cancellation_token)
+        self._open_stream = weakref.ref(stream)
+        return stream
+
+    async def _respond(
+        self, messages: Sequence[BaseChatMessage], token: CancellationToken
+    ) -> AsyncGenerator[Item | Response, None]:
+        events: list[Item] = []
+        items: asyncio.Queue[BaseAgentEvent | None] = asyncio.Queue()
+
+        async def emit(event: BaseAgentEvent) -> None:
+            items.put_nowait(event)
+            await items.join()
+
+        turn = asyncio.ensure_future(self._act(messages, token, emit))
+        turn.add_done_callback(lambda _: items.put_nowait(None))
+        try:
+            while (item := await items.get()) is not None:
+                if not isinstance(item, ModelClientStreamingChunkEvent):
+                    events.append(item)
+                yield item
+                items.task_done()
+            answer = await turn
+        finally:
+            await cancel_and_wait(turn)
+        yield Response(chat_message=answer, inner_messages=events)
+
+    async def _act(self, messages: Sequence[BaseChatMessage], token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        """Take a turn, and return the answer."""
+        conversation = self._conversation
+        assert conversation is not None
+        async with conversation.restored_on_error(), self._runner.keep_calls_on_error():
+            conversation.system_message = self._whole_system_message(await self._runner.list_tools())
+            await conversation.add_messages(messages, self._runner.interruption)
+            if (replayed := await self._runner.rebuild(token)) is not None:
+                if not replayed.same:
+                    await conversation.notify(replayed.describe())
+                await emit(replayed.event(self.name))
+            return await self._solve(conversation, token, emit)
+
+    @abstractmethod
+    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+        """Return the system message, with a description of the host tools."""
+
+    @abstractmethod
+    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
+        """Have the model write code, run it, and return the answer."""
+
+    async def _run(
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
+    ) -> tuple[RunEnded, Answer | None]:
+        """Run code, and emit its output as chunk events.
+
+        AutoGen's teams and `Console` know chunks of models only, and refuse events of other types. The metadata tells them apart.
+
+        Returns:
+            How the run ended, and the answer that the code gave, or None.
+        """
+        answer = None
+        async with aclosing(self._runner.run(blocks, token)) as events:
+            async for event in events:
+                match event:
+                    case OutputWritten(text):
+                        await emit(
+                            ModelClientStreamingChunkEvent(content=text, source=self.name, metadata=OUTPUT_CHUNK)
+                        )
+                    case AnswerGiven():
+                        answer = event.answer
+                    case RunEnded():
+                        ended = event
+        return ended, answer
+
+    async def run_stream(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[Item | TaskResult, None]:
+        """Run the agent and yield its messages, last the `TaskResult`. Closing the stream early kills the code that runs.
+
+        Args:
+            task: What to do. Default: continue the conversation.
+            cancellation_token: Ends the run.
+            output_task_messages: Whether the task is among the messages. Default: yes.
+        """
+        self._open_stream = None
+        run = super().run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        )
+        async with aclosing(run):
+            try:
+                async for item in run:
+                    yield item
+            finally:
+                # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
+                if self._open_stream is not None and (stream := self._open_stream()) is not None:
+                    await stream.aclose()
+
+    # State
+
+    async def rebuild_session(self, cancellation_token: CancellationToken | None = None) -> Replay | None:
+        """Rebuild the session of a loaded state now, instead of at the beginning of the next turn.
+
+        Args:
+            cancellation_token: Ends it. Default: none.
+
+        Returns:
+            Where it differs from what it was; None if there was nothing to rebuild.
+        """
+        return await self._runner.rebuild(cancellation_token or CancellationToken())
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Forget the conversation and, if the agent ran code, restart the executor.
+
+        Raises:
+            TimeoutError: The executor did not restart within 120 s.
+        """
+        await self._model_context.clear()
+        await self._runner.reset(cancellation_token)
+
+    async def close(self) -> None:
+        """Stop the executor, with what its tools have started, and the model of an agent that was loaded from a config.
+
+        What was given to the constructor belongs to whoever gave it and is left alone.
+
+        Raises:
+            TimeoutError: They did not stop within 120 s.
+        """
+        if not self._owns_parts:
+            return
+        async with asyncio.timeout(CLOSE_DEADLINE_S):
+            try:
+                await self._code_executor.stop()
+            finally:
+                if self._model_client is not None:
+                    await self._model_client.close()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return the conversation with the model and, if there is a session, its journal, ready for JSON."""
+        context = await self._model_context.save_state()
+        return self._state_class(llm_context=context, **self._runner.save()).model_dump()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load a conversation and a session from `save_state`.
+
+        The session, if there is one, is rebuilt at the beginning of the next turn, or by `rebuild_session`: its blocks are run
+        again in a fresh sandbox, and calls to host tools get the recorded results.
+
+        Raises:
+            ValueError: The state is of another kind of component, or invalid; nothing has changed.
+        """
+        loaded = await read_state(self._state_class, state, self._state_names, self._model_context)
+        self._runner.load(loaded.journal, loaded.interrupted)
+
+    # Configuration
+
+    def _config_fields(self) -> dict[str, Any]:
+        """Return the fields that the configurations of all agents have.
+
+        Raises:
+            ValueError: Some part of the agent can't be dumped; the message names all of them.
+        """
+        components = (self._code_executor, self._model_client, self._model_context)
+        kind = self._state_class.__name__.removesuffix("State")
+        return {
+            **dump_parts(components, self._options, agent=kind),
+            "name": self.name,
+            "description": self.description,
+            "model_client_stream": self._model_client_stream,
+            "stream_output": self._options.stream_output,
+            "system_message": self._system_message,
+            "supported_languages": self._supported_languages,
+        }
+
+    @classmethod
+    def _load(cls, config: AgentConfig, **others: Any) -> Self:
+        """Make an agent of its configuration, which then owns its parts.
+
+        Args:
+            config: The configuration.
+            others: Arguments of the constructor that replace fields of the configuration.
+        """
+        agent = cls(**load_parts(config) | others)
+        agent._owns_parts = True
+        return agent

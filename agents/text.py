@@ -1,0 +1,44 @@
+"""Functions for text that comes from models and from code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MAX_JSON_OPENINGS = 200
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return the text, or its beginning and an ellipsis if it has more than `limit` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def well_formed(text: str) -> str:
+    """Return the text in a form that can be encoded: surrogate pairs joined, each lone surrogate as U+FFFD.
+
+    Some servers cut a character in two, and a `str` from JSON can hold such halves; HTTP clients then raise.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def json_values(text: str, openings: str) -> list[tuple[str, Any]]:
+    """Find the JSON values that begin with one of the `openings` in a text, in the order written.
+
+    Only the last 200 places where one could begin are tried.
+
+    Returns:
+        Each value, as written and parsed.
+    """
+    decoder = json.JSONDecoder()
+    found: list[tuple[str, Any]] = []
+    parsed_to = 0
+    for at in [at for at, char in enumerate(text) if char in openings][-MAX_JSON_OPENINGS:]:
+        if at >= parsed_to:
+            try:
+                value, parsed_to = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                continue
+            found.append((text[at:parsed_to], value))
+    return found

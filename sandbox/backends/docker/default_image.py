@@ -1,0 +1,222 @@
+"""Building the default sandbox image from the files in `docker/`, with or without a registry. Every function here blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autogen_codeact.sandbox.backends.docker.engine import engine_errors
+from autogen_codeact.sandbox.backends.docker.image_requests import (
+    Progress,
+    Reporter,
+    build,
+    build_context,
+    find_image,
+    is_about_certificate,
+    pull,
+    remove_nameless,
+)
+from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+
+if TYPE_CHECKING:
+    import docker
+
+DEFAULT_IMAGE = "autogen-codeact/sandbox:0.1"
+BASE_IMAGE = "debian:12-slim"
+"""Pulled if a registry answers."""
+OWN_BASE = "autogen-codeact/base"
+"""Made with debootstrap if none does."""
+CONTENT_LABEL = "org.autogen-codeact.content"
+SOURCE = Path(__file__).parents[3] / "docker"
+_BASE_FILES = ("build-base.sh", "install.sh", "packages.txt", "placeholders.txt")
+_SCRIPT_STALL_S = 180.0
+
+
+def build_default_image(client: docker.APIClient, *, progress: Progress, force: bool = False) -> str:
+    """Build the default sandbox image, unless it exists already with the same content.
+
+    Args:
+        client: The engine.
+        progress: Called with a line for each step.
+        force: Build it again from new packages even if it exists (default False). The image that a new one replaces
+            is removed unless a container or another image needs it.
+
+    Returns:
+        The image's reference.
+
+    Raises:
+        SandboxUnavailable: No registry answers and a base can't be made on this machine, or the engine does not answer.
+        SandboxStartError: A step failed; the message has the log's end and what to do.
+    """
+    started = time.monotonic()
+    content = _digest("Dockerfile", *_BASE_FILES)
+    there = find_image(client, DEFAULT_IMAGE)
+    if there and not force and _labels(there).get(CONTENT_LABEL) == content:
+        progress(f"{DEFAULT_IMAGE} exists already, built from the same files")
+        return DEFAULT_IMAGE
+    reporter = Reporter(progress)
+    base = _base(client, reporter, force=force)
+    reporter.say(f"building {DEFAULT_IMAGE} on {base} …")
+    names = ("Dockerfile", "install.sh", "packages.txt", "placeholders.txt")
+    with build_context({name: SOURCE / name for name in names}) as context:
+        arguments = {"BASE": base, "CONTENT": content}
+        build(client, context, DEFAULT_IMAGE, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
+    if there:
+        remove_nameless(client, there["Id"])
+    size = int((find_image(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
+    reporter.say(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
+    return DEFAULT_IMAGE
+
+
+def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
+    """Return why a base can't be made on this machine.
+
+    Args:
+        platform: Name as `sys.platform` has it.
+        uid: The user's number.
+        debootstrap: Whether that program is installed.
+
+    Returns:
+        A sentence with what to do, or None if it can be made.
+    """
+    if platform != "linux":
+        return (
+            "Without a registry the image can only be built on Linux: connect to one, or build it there and bring it "
+            f"here with `docker save {DEFAULT_IMAGE}` and `docker load`."
+        )
+    if uid != 0:
+        return "Without a registry a base is made with debootstrap, which needs root: run this command with sudo."
+    if not debootstrap:
+        return "Without a registry a base is made with debootstrap: `apt-get install debootstrap`, then run this again."
+    return None
+
+
+def _base(client: docker.APIClient, reporter: Reporter, *, force: bool) -> str:
+    """Return the image that the default one is built on: an existing one, else pulled, else made on this machine."""
+    own = f"{OWN_BASE}:{_digest(*_BASE_FILES)[:16]}"
+    if not force:
+        for image in (BASE_IMAGE, own):
+            if find_image(client, image):
+                return image
+    try:
+        pull(client, BASE_IMAGE, progress=reporter.say)
+    except SandboxUnavailable as error:
+        if find_image(client, BASE_IMAGE):
+            reporter.say(f"{BASE_IMAGE} could not be pulled again; using the one that is here")
+            return BASE_IMAGE
+        reporter.say(f"{error} Making the base with debootstrap instead; this takes a minute or two …")
+        obstacle = why_no_bootstrap(sys.platform, getattr(os, "geteuid", int)(), debootstrap=_has_debootstrap())
+        if obstacle:
+            raise SandboxUnavailable(f"The sandbox image can't be built: no registry answers. {obstacle}") from error
+        _bootstrap(client, own, reporter)
+        return own
+    return BASE_IMAGE
+
+
+def _has_debootstrap() -> bool:
+    return shutil.which("debootstrap", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
+
+
+def _bootstrap(client: docker.APIClient, tag: str, reporter: Reporter) -> None:
+    """Run the script and import the tar that it writes, without storing it."""
+    sdk: Any = client
+    repository, _, version = tag.partition(":")
+    script = subprocess.Popen(
+        ["/bin/sh", str(SOURCE / "build-base.sh")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with script:
+        try:
+            chunks = _output(script, reporter)
+            # The request begins with the tar, so that the engine does not wait while packages are fetched.
+            first = next(chunks, b"")
+            with engine_errors(f"importing {tag}"):
+                answer = sdk.import_image_from_stream(itertools.chain([first], chunks), repository, version)
+        finally:
+            _end(script)
+    if not find_image(client, tag):
+        raise SandboxStartError(f"The Docker engine did not take the base image: {answer.strip()}")
+
+
+def _output(script: subprocess.Popen[bytes], reporter: Reporter) -> Iterator[bytes]:
+    """Iterate over the script's output and report its log meanwhile; raise an error if the script fails."""
+    assert script.stdout is not None
+    assert script.stderr is not None
+    with selectors.DefaultSelector() as ready:
+        ready.register(script.stdout, selectors.EVENT_READ)
+        ready.register(script.stderr, selectors.EVENT_READ)
+        while ready.get_map():
+            events = ready.select(_SCRIPT_STALL_S)
+            if not events:
+                raise SandboxStartError(
+                    f"Making the base was cut off after {_SCRIPT_STALL_S:.0f} s of silence.\n"
+                    f"{_advice('')}\nThe end of its log:\n{reporter.tail}"
+                )
+            for key, _ in events:
+                data = os.read(key.fd, 1 << 18)
+                if not data:
+                    ready.unregister(key.fileobj)
+                elif key.fileobj is script.stdout:
+                    yield data
+                else:
+                    _report(data, reporter)
+    if script.wait(_SCRIPT_STALL_S) != 0:
+        raise SandboxStartError(f"Making the base failed.\n{_advice('')}\nThe end of its log:\n{reporter.tail}")
+
+
+def _report(log: bytes, reporter: Reporter) -> None:
+    for line in log.decode(errors="replace").splitlines():
+        if line.strip():
+            (reporter.say if line.startswith("build-base:") else reporter.detail)(line.strip())
+
+
+def _end(script: subprocess.Popen[bytes]) -> None:
+    """Stop the script with all its processes; on SIGTERM it still removes its files."""
+    if script.poll() is not None:
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(script.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            script.wait(30)
+            return
+
+
+def _advice(log: str) -> str:
+    if "no space left" in log.lower():
+        return "The disk is full: free about 2 GB (`docker system df` shows what Docker holds)."
+    if is_about_certificate(log):
+        return (
+            "The build does not trust the certificate of the Debian mirror, for example because a proxy inspects TLS: set "
+            "a mirror with http:// in CODEACT_DEBIAN_MIRROR (apt checks signatures), then run `codeact image build` again."
+        )
+    return (
+        "The packages come from a Debian mirror: check the network and http_proxy, name another mirror in "
+        "CODEACT_DEBIAN_MIRROR, then run `codeact image build` again."
+    )
+
+
+def _digest(*names: str) -> str:
+    together = hashlib.sha256()
+    for name in sorted(names):
+        content = (SOURCE / name).read_bytes()
+        together.update(f"{name} {len(content)}\n".encode() + content)
+    return together.hexdigest()
+
+
+def _labels(image: dict[str, Any]) -> dict[str, str]:
+    return (image.get("Config") or {}).get("Labels") or {}

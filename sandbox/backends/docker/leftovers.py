@@ -1,0 +1,200 @@
+"""Containers that outlived their owner: finding them, removing them, and doing so once in the background of a start."""
+
+# ruff: noqa: PLC0415 - the Docker SDK takes long to import, and programs that never use Docker should not wait for it
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
+from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
+from autogen_codeact.sandbox.backends.owner import OwnerState
+from autogen_codeact.sandbox.errors import SandboxError
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+logger = logging.getLogger("autogen_codeact")
+
+_checked: set[tuple[int, str | None]] = set()
+_to_remove: dict[str | None, set[str]] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A sandbox whose owner is gone, or can't be judged from here.
+
+    Args:
+        ident: The container's id.
+        name: Its name.
+        owner: Machine and process that started it.
+        owner_state: `dead`, or `unknown` for an owner on another machine or of before a restart.
+        state: Its state by the engine: `running`, `exited`, `created`, …
+        kept: Whether it has ended and stays because its user wanted that (`auto_remove=False`).
+    """
+
+    ident: str
+    name: str
+    owner: str
+    owner_state: OwnerState
+    state: str
+    kept: bool
+
+    @property
+    def orphan(self) -> bool:
+        """Whether its owner is dead and nobody wants to keep it."""
+        return self.owner_state == "dead" and not self.kept
+
+
+def leftovers(client: APIClient) -> list[Leftover]:
+    """List the sandboxes whose owner does not run on this machine now; one request.
+
+    Returns:
+        Those of dead owners and those of owners that can't be judged, by name.
+
+    Raises:
+        SandboxError: The engine can't answer.
+    """
+    items = [_leftover(container) for container in _containers(client, f"{KIND}={SANDBOX}")]
+    return sorted((item for item in items if item.owner_state != "alive"), key=lambda item: item.name)
+
+
+def _containers(client: APIClient, label: str) -> list[dict[str, Any]]:
+    sdk: Any = client
+    with engine_errors("listing sandboxes"):
+        return list(sdk.containers(all=True, filters={"label": label}))
+
+
+def _leftover(container: dict[str, Any]) -> Leftover:
+    labels = container.get("Labels") or {}
+    state = str(container.get("State", "unknown"))
+    return Leftover(
+        ident=str(container["Id"]),
+        name=str((container.get("Names") or [container["Id"][:12]])[0]).lstrip("/"),
+        owner=labels.get(OWNER, "unknown"),
+        owner_state=owner_state(labels),
+        state=state,
+        kept=KEEP in labels and state == "exited",
+    )
+
+
+def remove(client: APIClient, ident: str, name: str) -> bool:
+    """Remove one container with its anonymous volumes.
+
+    Args:
+        client: The engine.
+        ident: The container's id.
+        name: Its name, for error messages.
+
+    Returns:
+        Whether this call removed it; False if it did not exist, or was being removed already.
+
+    Raises:
+        SandboxError: The engine could not.
+    """
+    import docker.errors
+
+    sdk: Any = client
+    with engine_errors(f"removing {name}"):
+        try:
+            sdk.remove_container(ident, force=True, v=True)
+        except docker.errors.NotFound:
+            return False
+        except docker.errors.APIError as error:
+            if error.status_code == 409 and "in progress" in str(error):
+                return False
+            raise
+    return True
+
+
+def remove_orphans(client: APIClient) -> list[Leftover]:
+    """Remove the sandboxes whose owner ran on this machine and is dead.
+
+    Containers of other machines, of running processes, and those that are to be kept are left alone. One that can't be
+    removed is logged.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        SandboxError: The engine can't list the containers.
+    """
+    removed = []
+    for item in leftovers(client):
+        if not item.orphan:
+            continue
+        try:
+            if remove(client, item.ident, item.name):
+                removed.append(item)
+        except SandboxError as error:
+            logger.warning("an orphaned sandbox stays: %s (`codeact clean` tries again)", error)
+    return removed
+
+
+def created_as(client: APIClient, creation: str) -> list[str]:
+    """List the ids of the containers, at most one, with a label.
+
+    Args:
+        client: The engine.
+        creation: Value of the label `CREATION`.
+
+    Raises:
+        SandboxError: The engine can't answer.
+    """
+    return [str(found["Id"]) for found in _containers(client, f"{CREATION}={creation}")]
+
+
+def remove_later(docker_host: str | None, creation: str) -> None:
+    """Note a container of this process that could not be removed; the next start on the same engine tries again.
+
+    Args:
+        docker_host: Address of the engine, as the user gave it.
+        creation: Value of the container's label `CREATION`. Its id is unknown if the engine ended while it created it.
+    """
+    with _lock:
+        _to_remove.setdefault(docker_host, set()).add(creation)
+
+
+def remove_orphans_in_background(docker_host: str | None) -> None:
+    """Remove orphans in a thread, once per process and engine, and what this process could not remove before.
+
+    Failures are logged.
+
+    Args:
+        docker_host: Address of the engine, as the user gave it.
+    """
+    with _lock:
+        own = _to_remove.pop(docker_host, set())
+        first = (os.getpid(), docker_host) not in _checked
+        _checked.add((os.getpid(), docker_host))
+    if first or own:
+        arguments = (docker_host, own, first)
+        threading.Thread(target=_in_background, args=arguments, name="codeact-orphans", daemon=True).start()
+
+
+def _in_background(docker_host: str | None, own: set[str], orphans: bool) -> None:
+    try:
+        with contextlib.closing(connect(docker_host)) as client:
+            for creation in own:
+                _try_again(client, docker_host, creation)
+            removed = remove_orphans(client) if orphans else []
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not disturb the sandbox that is starting
+        logger.warning("looking for orphaned sandboxes failed: %s", error)
+        return
+    if removed:
+        logger.info("removed %d orphaned sandboxes: %s", len(removed), ", ".join(item.name for item in removed))
+
+
+def _try_again(client: APIClient, docker_host: str | None, creation: str) -> None:
+    try:
+        for container in created_as(client, creation):
+            remove(client, container, f"the sandbox {container[:12]}")
+    except SandboxError as error:
+        remove_later(docker_host, creation)
+        logger.warning("a sandbox that could not be removed still exists: %s", error)

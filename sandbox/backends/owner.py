@@ -1,0 +1,71 @@
+"""Whether the process that owns a sandbox still runs.
+
+A process id alone is used again, so an owner is identified by its PID namespace, its id and its start time.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+OwnerState = Literal["alive", "dead", "unknown"]
+"""`unknown` for an owner that can't be judged from here: of another machine, another PID namespace, or before a restart."""
+
+_PROC = Path("/proc")
+
+
+def pid_namespace() -> str:
+    """Return what identifies this process's PID namespace.
+
+    Raises:
+        OSError: There is no /proc (macOS, Windows).
+    """
+    return str(os.stat(_PROC / "self/ns/pid").st_ino)
+
+
+def boot_id() -> str:
+    """Return what identifies this boot of this machine.
+
+    Raises:
+        OSError: There is no /proc (macOS, Windows).
+    """
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_time(pid: int) -> str | None:
+    """Return when a process started, in clock ticks since boot.
+
+    Returns:
+        "ended" for a zombie, None if /proc does not show the process.
+    """
+    try:
+        # The name may contain spaces and brackets, so count from its last bracket.
+        fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    if len(fields) < 20:
+        return None
+    return "ended" if fields[0] in {"Z", "X", "x"} else fields[19]
+
+
+def owner_state(pid: int, started: str) -> OwnerState:
+    """Return whether an owner in this PID namespace still runs.
+
+    Args:
+        pid: Its process id.
+        started: Its `start_time`.
+
+    Returns:
+        `unknown` if /proc hides the process, as other users' with `hidepid`.
+    """
+    now = start_time(pid)
+    if now is not None:
+        return "alive" if now == started else "dead"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return "dead"
+    except OSError:
+        pass
+    return "unknown"

@@ -1,0 +1,159 @@
+"""Connections to allowed hosts: a name is looked up once, all its addresses are checked, and only these are connected to."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import zip_longest
+
+from autogen_codeact.sandbox.egress.hosts import Address, is_address, with_port
+from autogen_codeact.sandbox.egress.policy import Policy, Refused, address_refused
+
+RESOLVE_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 10.0
+MAX_ADDRESSES = 4
+Resolver = Callable[[str], Sequence[str]]
+"""Finds the IP addresses of a name; it may block, and raises OSError if there are none."""
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def resolve_by_system(name: str) -> list[str]:
+    """Look up a name with this machine's resolver.
+
+    Args:
+        name: The name.
+
+    Returns:
+        Its IP addresses.
+
+    Raises:
+        OSError: It has none.
+    """
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Connector:
+    """Connects to the hosts of an allow-list.
+
+    Args:
+        policy: The allow-list.
+        resolve: Finds the addresses of names.
+    """
+
+    def __init__(self, policy: Policy, resolve: Resolver = resolve_by_system) -> None:
+        self._policy = policy
+        self._resolve = resolve
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect to a host.
+
+        Args:
+            host: Normalised.
+            port: The port.
+
+        Returns:
+            The connection.
+
+        Raises:
+            Refused: The list does not allow it, or it can't be reached.
+        """
+        addresses = await self.addresses(host, port)
+        problem: Exception = TimeoutError()
+        for address in addresses:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_S / len(addresses)):
+                    reader, writer = await asyncio.open_connection(str(address), port)
+            except OSError as error:
+                problem = error
+                continue
+            # So that `drain` returns when everything has been sent.
+            writer.transport.set_write_buffer_limits(0)
+            return reader, writer
+        if isinstance(problem, TimeoutError):
+            raise _unreachable(host, port, f"no connection within {CONNECT_TIMEOUT_S:g} s", 504)
+        raise _unreachable(host, port, _short(problem))
+
+    async def addresses(self, host: str, port: int) -> list[Address]:
+        """Find and check the addresses of a host.
+
+        Args:
+            host: Normalised.
+            port: The port.
+
+        Returns:
+            The addresses to connect to, at least one and at most `MAX_ADDRESSES`, in the order in which to try them.
+
+        Raises:
+            Refused: The list does not allow the host or an address, or no address is found.
+        """
+        # A name that is not on the list is not looked up either: the query itself would carry data out.
+        self._policy.find(host, port)
+        addresses = await self._look_up(host, port)
+        self._policy.check_addresses(host, port, addresses)
+        for address in addresses:
+            if not self._policy.names_network_of(host, port, address) and _is_own_address(address):
+                raise address_refused(host, port, address, "is the host's own")
+        return _alternating(addresses)[:MAX_ADDRESSES]
+
+    async def _look_up(self, host: str, port: int) -> list[Address]:
+        if is_address(host):
+            return [ipaddress.ip_address(host)]
+        try:
+            async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+                addresses = [ipaddress.ip_address(text) for text in await _in_thread(self._resolve, host)]
+        except TimeoutError:
+            raise _unreachable(host, port, f"its address was not found in {RESOLVE_TIMEOUT_S:g} s", 504) from None
+        except (OSError, ValueError) as error:
+            raise _unreachable(host, port, f"its address was not found ({_short(error)})") from None
+        if not addresses:
+            raise _unreachable(host, port, "it has no address")
+        return addresses
+
+
+async def _in_thread(resolve: Resolver, host: str) -> Sequence[str]:
+    """Call a resolver in a daemon thread: unlike asyncio's own threads, nothing waits for it when the program ends."""
+    future: Future[Sequence[str]] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(resolve(host))
+        except (OSError, ValueError) as error:
+            future.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - a resolver may be the user's own
+            future.set_exception(OSError(repr(error)))
+
+    threading.Thread(target=run, name="codeact-resolve", daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
+def _alternating(addresses: Sequence[Address]) -> list[Address]:
+    """Alternate IPv6 and IPv4 addresses, so that many of a version that does not work here leave room for the other."""
+    versions = [[each for each in addresses if each.version == version] for version in (6, 4)]
+    if addresses and addresses[0].version == 4:
+        versions.reverse()
+    return [each for pair in zip_longest(*versions) for each in pair if each is not None]
+
+
+def _is_own_address(address: Address) -> bool:
+    """Whether it is an address of this machine: then what is sent there would come from there."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))  # which sends nothing
+            return ipaddress.ip_address(probe.getsockname()[0]) == address
+    except OSError:
+        return False
+
+
+def _unreachable(host: str, port: int, reason: str, status: int = 502) -> Refused:
+    return Refused(f"{with_port(host, port)} can't be reached: {reason}", status)
+
+
+def _short(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__

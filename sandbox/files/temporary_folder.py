@@ -1,0 +1,227 @@
+"""Temporary folders of executors, and the removal of those whose process was killed.
+
+The process that owns a folder locks it, and the kernel releases the lock when that process ends in any way. So a folder that
+can be locked has no owner any more, also if its owner ran in another container or before a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from autogen_codeact.sandbox.errors import SandboxFileError
+
+if sys.platform != "win32":
+    import fcntl
+
+logger = logging.getLogger("autogen_codeact")
+
+PREFIX = "codeact-work-"
+# The whole name, so that a folder of the user, such as codeact-work-1, never matches.
+_NAME = re.compile(rf"{PREFIX}\d+-[a-z0-9_]{{8}}")
+BACKGROUND_TIMEOUT_S = 5.0
+REMOVE_TIMEOUT_S = 60.0
+_ENTRIES_AT_ONCE = 1000
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_checked: set[tuple[int, str]] = set()
+_checked_lock = threading.Lock()
+
+
+class TemporaryFolder:
+    """The folder of an executor without `work_dir`; removed with the process, or at the next start if that was killed."""
+
+    def __init__(self) -> None:
+        try:
+            self.path, lock = make_folder()
+        except OSError as error:
+            problem = SandboxFileError(
+                f"No temporary work_dir can be made in {tempfile.gettempdir()}: {error.strerror}. Free some space, or pass "
+                "`work_dir=`."
+            )
+            problem.errno = error.errno
+            raise problem from error
+        self._remove = weakref.finalize(self, remove_folder, self.path, lock)
+
+    async def remove(self) -> None:
+        """Remove it with its content in a thread, which continues after `REMOVE_TIMEOUT_S`."""
+        removing = asyncio.get_running_loop().run_in_executor(None, self._remove)
+        done, _ = await asyncio.wait({removing}, timeout=REMOVE_TIMEOUT_S)
+        if not done:
+            logger.warning("the temporary folder %s is still being removed after %g s", self.path, REMOVE_TIMEOUT_S)
+
+
+def make_folder() -> tuple[Path, int | None]:
+    """Make a folder for this process.
+
+    Returns:
+        The folder, and the descriptor that holds its lock; None where the system has no such locks.
+
+    Raises:
+        OSError: No folder can be made.
+    """
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        try:
+            lock = _lock(path)
+        except BlockingIOError:
+            # Another process took it for an abandoned folder, and removes it.
+            continue
+        except OSError:
+            return path, None
+        if os.fstat(lock).st_nlink:
+            return path, lock
+        os.close(lock)
+
+
+def remove_folder(path: Path, lock: int | None) -> None:
+    """Remove a folder that this process has made, and release its lock; what can't be removed stays.
+
+    Args:
+        path: The folder.
+        lock: The descriptor that `make_folder` returned.
+    """
+    if lock is None:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        _empty(lock, math.inf)
+        os.rmdir(path)
+    os.close(lock)
+
+
+def abandoned_folders(until: float = math.inf) -> list[Path]:
+    """List the folders of this user whose process has ended, sorted by name. This call blocks.
+
+    Args:
+        until: Monotonic time at which the search stops, because the folder above may have any number of other entries.
+    """
+    found: list[Path] = []
+    with contextlib.suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in itertools.takewhile(lambda _: time.monotonic() < until, entries):
+            if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                with _locked(Path(entry.path)) as lock:
+                    if lock is not None:
+                        found.append(Path(entry.path))
+    return sorted(found)
+
+
+def owner_of(path: Path) -> str:
+    """Return the id of the process that made a folder, for display."""
+    return path.name.removeprefix(PREFIX).partition("-")[0]
+
+
+def remove_abandoned(path: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> bool:
+    """Remove a folder whose process has ended. This call blocks.
+
+    Args:
+        path: One of `abandoned_folders`.
+        timeout_s: Seconds after which the removal stops; the next attempt continues.
+
+    Returns:
+        Whether this call removed it; False if it does not exist or has another owner.
+
+    Raises:
+        OSError: It can't be removed, or not in that time (`TimeoutError`).
+    """
+    with _locked(path) as lock:
+        if lock is None:
+            return False
+        if not _empty(lock, time.monotonic() + timeout_s):
+            raise TimeoutError(f"{path} contains too much to be removed in {timeout_s:g} s")
+        os.rmdir(path)
+    return True
+
+
+def remove_abandoned_in_background() -> None:
+    """Remove the folders of killed processes in a thread, once per process, for `BACKGROUND_TIMEOUT_S` at most."""
+    key = (os.getpid(), tempfile.gettempdir())
+    with _checked_lock:
+        if key in _checked:
+            return
+        _checked.add(key)
+    threading.Thread(target=_remove_all, name="codeact-abandoned-folders", daemon=True).start()
+
+
+def _remove_all() -> None:
+    until = time.monotonic() + BACKGROUND_TIMEOUT_S
+    for path in abandoned_folders(until):
+        try:
+            remove_abandoned(path, until - time.monotonic())
+        except OSError as error:
+            logger.info("the temporary folder of a process that has ended stays: %s", error)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """Lock a folder of this user and yield its descriptor; None if a process has locked it or another user owns it."""
+    try:
+        lock = _lock(path)
+    except OSError:
+        yield None
+        return
+    try:
+        # Any user can create this name in a shared temporary folder, and the folder may have been removed since.
+        found = os.fstat(lock)
+        yield lock if found.st_uid == os.geteuid() and found.st_nlink else None
+    finally:
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    if sys.platform == "win32":
+        raise OSError("no locks")
+    fd = os.open(path, _OPEN_FLAGS)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _empty(root: int, until: float) -> bool:
+    """Remove the content of a folder, without following links; False if the time is over.
+
+    What is in nested folders is moved up to the top, so neither their depth nor the length of their paths matters.
+    """
+    new_names = (f"{PREFIX}{time.monotonic_ns()}-{number}" for number in itertools.count())
+    while entries := _some_entries(root):
+        for name, is_folder in entries:
+            if time.monotonic() > until:
+                return False
+            if not is_folder:
+                os.unlink(name, dir_fd=root)
+                continue
+            inner = os.open(name, _OPEN_FLAGS, dir_fd=root)
+            try:
+                nested = _some_entries(inner)
+                for each, is_nested_folder in nested:
+                    if is_nested_folder:
+                        os.rename(each, next(new_names), src_dir_fd=inner, dst_dir_fd=root)
+                    else:
+                        os.unlink(each, dir_fd=inner)
+            finally:
+                os.close(inner)
+            if len(nested) < _ENTRIES_AT_ONCE:
+                os.rmdir(name, dir_fd=root)
+    return True
+
+
+def _some_entries(folder: int) -> list[tuple[str, bool]]:
+    with os.scandir(folder) as entries:
+        return [
+            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, _ENTRIES_AT_ONCE)
+        ]

@@ -1,0 +1,136 @@
+"""What a sandbox's interpreter runs first: it receives the runner's modules over the stream and starts the supervisor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import marshal
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from autogen_codeact.sandbox.host.protocol import Frame, frame
+
+# In the order in which they import each other.
+_MODULES = [
+    "wire",
+    "system",
+    "folders",
+    "ipc",
+    "landlock",
+    "files",
+    "home_folders",
+    "packages",
+    "code_file",
+    "execution",
+    "stdio",
+    "tool_client",
+    "tools",
+    "hidden_children",
+    "checkpoint_fork",
+    "interpreter",
+    "worker",
+    "zygote",
+    "session_environment",
+    "block_report",
+    "cpu_time",
+    "output_capture",
+    "tool_relay",
+    "block",
+    "checkpoints",
+    "event_loop",
+    "listener",
+    "process_block",
+    "process_connection",
+    "proxy",
+    "replay_files",
+    "scheduler",
+    "session",
+    "session_block",
+    "worker_processes",
+    "supervisor",
+]
+
+# It is run by `python3 -I -S`, or after `_AGAIN` by `python3 -s -S`. First it removes all folders that user code can write to
+# from the search path of modules.
+BOOT = """\
+import sys
+found = sys.path[:]
+sys.path[:] = [entry for entry in found if entry.startswith((sys.base_prefix + "/", sys.base_exec_prefix + "/"))]
+import gc
+gc.disable()  # nothing of what comes now is garbage; the supervisor enables it
+import builtins, json, os, struct, types
+if sys.version_info < (3, 8):
+    sys.exit("the sandbox needs Python 3.8 or later, this image has " + sys.version.split()[0])
+def read(size):
+    data = b""
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+def frame():
+    kind, ident, size = struct.unpack("!cII", read(9))
+    if size > 8388608:
+        sys.exit("a frame is too large")
+    return kind, ident, read(size)
+package = types.ModuleType("codeact_runner")
+package.__path__ = []
+sys.modules[package.__name__] = package
+compiled, sources = frame()[2], frame()[2]
+if compiled.startswith(sys.modules["_frozen_importlib_external"].MAGIC_NUMBER):
+    import marshal
+    modules = marshal.loads(memoryview(compiled)[4:])
+else:
+    modules = [(name, compile(source, "<codeact " + name + ">", "exec")) for name, source in json.loads(sources.decode())]
+own = dict(vars(builtins))
+for name, code in modules:
+    module = types.ModuleType(package.__name__ + "." + name)
+    module.__package__ = package.__name__
+    module.__file__ = "<codeact " + name + ">"
+    module.__builtins__ = own
+    sys.modules[module.__name__] = module
+    setattr(package, name, module)
+    exec(code, module.__dict__)
+del compiled, sources, modules, own, code, name, module
+sys.modules["codeact_runner.supervisor"].main(frame, found)
+"""
+
+
+# `-I` ignores every variable of Python, and no option replaces PYTHONHASHSEED. So the isolated interpreter replaces itself by
+# another one, which sees only those variables of Python that the host has checked: a variable of the image, or one with a folder,
+# could make it run files that user code has left there. The supervisor restores the image's variables for the code.
+_AGAIN = """\
+import sys
+if sys.flags.isolated:
+    import os
+    variables = {"CODEACT_" + name if name.startswith("PYTHON") else name: value for name, value in os.environ.items()}
+    variables.update(%r)
+    with open("/proc/self/cmdline", "rb") as file:
+        words = file.read().split(b"\\0")[:-1]
+    words[words.index(b"-I")] = b"-s"
+    os.execve(sys.executable, words, variables)
+"""
+
+
+def boot(variables: Mapping[str, str]) -> str:
+    """Return the source that a sandbox's interpreter runs first.
+
+    Args:
+        variables: Python's variables that it reads at its start, checked (`environment.interpreter_variables`).
+    """
+    return (_AGAIN % dict(variables) if variables else "") + BOOT
+
+
+@cache
+def runner_source() -> bytes:
+    """Return the frames with the runner's modules: compiled, for the same Python as this one, and as source for every other.
+
+    Compiling takes the sandbox longer than starting its interpreter.
+    """
+    folder = Path(__file__).parents[1] / "runner"
+    modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    compiled = [(name, compile(source, f"<codeact {name}>", "exec", dont_inherit=True)) for name, source in modules]
+    compiled_frame = frame(Frame.COMPILED_MODULES, 0, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
+    return compiled_frame + frame(Frame.MODULE_SOURCES, 0, json.dumps(modules).encode())

@@ -1,0 +1,72 @@
+"""Waiting on an event loop for what happens in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from autogen_codeact.sandbox.errors import SandboxTimeout
+
+T = TypeVar("T")
+CANCEL_TIMEOUT_S = 5.0
+
+
+def new_future() -> Future[Any]:
+    """Return a future that who waits for it can't cancel."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+async def wait_for(future: Future[T], timeout_s: float, message: str) -> T:
+    """Wait for a future that a thread completes.
+
+    Args:
+        future: The future, from `new_future`; a cancellation or a timeout leaves it as it is.
+        timeout_s: How long to wait, in seconds.
+        message: Text of the `SandboxTimeout`.
+
+    Returns:
+        Its result.
+
+    Raises:
+        SandboxTimeout: It was not completed in time.
+        Exception: Its exception.
+    """
+    if future.done():
+        return future.result()
+    try:
+        async with asyncio.timeout(timeout_s) as timer:
+            return await asyncio.wrap_future(future)
+    except TimeoutError:
+        if timer.expired():
+            raise SandboxTimeout(message) from None
+        raise
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Run a function in a thread, as `asyncio.to_thread` does, but wait for its end also when cancelled.
+
+    Args:
+        work: The function; it should take no more than some tenths of a second.
+        arguments: Its arguments.
+
+    Returns:
+        Its result.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled; the function has returned, or `CANCEL_TIMEOUT_S` have passed since.
+        Exception: Its exception.
+    """
+    working = asyncio.get_running_loop().run_in_executor(None, partial(work, *arguments))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        if not working.done():
+            await asyncio.wait({working}, timeout=CANCEL_TIMEOUT_S)
+        if working.done() and not working.cancelled():
+            working.exception()  # else asyncio reports it as never retrieved
+        raise

@@ -1,0 +1,43 @@
+"""What a worker reports about its block, checked: user code can write to the worker's socket."""
+
+import signal
+
+from . import execution, session_environment, stdio
+
+NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
+
+
+def check(report):
+    """Return a worker's report with nothing in it but bounded values of the right types.
+
+    Args:
+        report: The message.
+    """
+    error = report.get("error")
+    if isinstance(error, dict):
+        line = error.get("line")
+        error = {
+            "type": _text(error.get("type"), execution.NAME_LIMIT) or "Exception",
+            "message": _text(error.get("message"), execution.MESSAGE_LIMIT) or "",
+            "line": line if isinstance(line, int) else None,
+        }
+    else:
+        error = None
+    code = report.get("exit_code")
+    return {
+        "exit_code": code & 0xFF if isinstance(code, int) else 1,
+        "error": error,
+        "value": _text(report.get("value"), execution.VALUE_LIMIT),
+        "late": _text(report.get("late"), 2 * stdio.LATE_LIMIT) or "",
+        "too_large": report.get("too_large") is True,
+        **session_environment.check(report),
+    }
+
+
+def out_of_memory():
+    """Return the outcome of a block that was killed because memory ran out, as (outcome, exit code, error)."""
+    return "oom", 128 + signal.SIGKILL, {"type": "OutOfMemory", "message": NO_MEMORY, "line": None}
+
+
+def _text(thing, limit):
+    return thing[:limit] if isinstance(thing, str) else None

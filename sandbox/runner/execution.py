@@ -1,0 +1,197 @@
+"""Running Python code: as a script (process mode), or as a cell that may end in an expression (session mode)."""
+
+import ast
+import builtins
+import os
+import sys
+import traceback
+import types
+
+from . import code_file
+
+VALUE_LIMIT = 64 * 1024
+MESSAGE_LIMIT = 16 * 1024
+NAME_LIMIT = 200
+CHAIN_LIMIT = 20
+# Files whose lines are left out of tracebacks: the author of the code can change nothing there.
+_OWN_FILES = ("<codeact ", "<host_tools.")
+
+
+class Outcome:
+    """How Python code ended.
+
+    Args:
+        exit_code: What the process would exit with.
+        value: `repr` of the last bare expression, or None.
+        error: `{"type", "message", "line"}` of the exception, or None.
+    """
+
+    def __init__(self, exit_code=0, value=None, error=None):
+        self.exit_code = exit_code
+        self.value = value
+        self.error = error
+
+    def message(self):
+        """Return it as the message of a report."""
+        return {"exit_code": self.exit_code, "value": self.value, "error": self.error}
+
+
+def new_main():
+    """Make a new `__main__` module, and register it.
+
+    Returns:
+        Its namespace.
+    """
+    module = types.ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    return module.__dict__
+
+
+def run_script(code, filename, namespace):
+    """Run code as `python file` would.
+
+    Args:
+        code: The text, as bytes.
+        filename: Name in tracebacks.
+        namespace: Where it runs.
+
+    Returns:
+        The `Outcome`.
+    """
+    return _run_guarded(filename, lambda: _run_all(code, filename, namespace))
+
+
+def run_cell(code, filename, namespace):
+    """Run code as an interactive prompt does: the value of a last bare expression is printed.
+
+    Args:
+        code: The text, as bytes.
+        filename: Name in tracebacks; its lines are kept so that later tracebacks can show them.
+        namespace: The session's namespace.
+
+    Returns:
+        The `Outcome`.
+    """
+    code_file.show_lines(filename, code)
+    return _run_guarded(filename, lambda: _run_and_show(code, filename, namespace))
+
+
+def _run_all(code, filename, namespace):
+    exec(compile(code, filename, "exec", dont_inherit=True), namespace)
+
+
+def _run_and_show(code, filename, namespace):
+    tree = ast.parse(code, filename)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if tree.body:
+        exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
+    if last is None:
+        return None
+    shown = eval(compile(ast.Expression(last.value), filename, "eval", dont_inherit=True), namespace)
+    if shown is None:
+        return None
+    text = "".join(repr(shown))
+    namespace["_"] = shown
+    sys.stdout.write(text + "\n")
+    return text[:VALUE_LIMIT]
+
+
+def _run_guarded(filename, run):
+    try:
+        return Outcome(value=run())
+    except SystemExit as exit_request:
+        return _exit_outcome(exit_request)
+    except BaseException as error:  # whatever user code raises is its result
+        return _error_outcome(error, filename)
+
+
+def _exit_outcome(exit_request):
+    code = exit_request.code
+    if code is None:
+        return Outcome()
+    if isinstance(code, int):
+        return Outcome(exit_code=code & 0xFF)
+    _print_error(_text(code) + "\n")
+    return Outcome(exit_code=1)
+
+
+def _error_outcome(error, filename):
+    kind, name = type(error), _text(type(error).__name__)[:NAME_LIMIT]
+    # The first entries are this file's own.
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    trace = _without_own_entries(trace)
+    _shorten_chain(error)
+    unparsed = _is_unparsed(error, filename)
+    if unparsed:
+        trace = None  # the block was not run; the remaining entries are the parser's
+    line = SyntaxError.lineno.__get__(error) if unparsed else _line_of(trace, filename)
+    try:
+        if trace is not None and sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(kind, error, trace)
+        else:
+            _print_error("".join(traceback.format_exception(kind, error, trace)))
+    except BaseException:  # the exception's __str__ or the block's excepthook has raised
+        _print_error("%s (its message could not be shown)\n" % name)
+    exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
+    # `str` of a parser's error ends with the file and the line.
+    message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
+    return Outcome(exit_code, error={"type": name, "message": message[:MESSAGE_LIMIT], "line": line})
+
+
+def _shorten_chain(error):
+    for _ in range(CHAIN_LIMIT):
+        error = error.__cause__ or error.__context__
+        if error is None:
+            return
+        error.__traceback__ = _without_own_entries(error.__traceback__)
+
+
+def _without_own_entries(trace):
+    """Remove the entries of this package and of the functions of host tools."""
+    entries = []
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+            entries.append(trace)
+        trace = trace.tb_next
+    for entry, following in zip(entries, entries[1:] + [None]):
+        entry.tb_next = following
+    return entries[0] if entries else None
+
+
+def _text(thing):
+    """Return `str` of it, as a plain string; empty if that fails."""
+    try:
+        return "".join(str(thing))
+    except BaseException:
+        return ""
+
+
+def _is_unparsed(error, filename):
+    """Return whether it is the parser's error about this code. A class of the block may override every attribute."""
+    if not issubclass(type(error), SyntaxError):
+        return False
+    name, line = SyntaxError.filename.__get__(error), SyntaxError.lineno.__get__(error)
+    return type(name) is str and name == filename and (line is None or type(line) is int)
+
+
+def _line_of(trace, filename):
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == filename:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def _print_error(text):
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except Exception:  # the block may have closed or replaced it
+        try:
+            os.write(2, text.encode("utf-8", "replace"))
+        except OSError:
+            pass  # it has also closed the descriptor: the error is still in the result

@@ -1,0 +1,142 @@
+"""In process mode each block has its own home, so that no block leaves settings for the next one."""
+
+import os
+import time
+
+from . import folders
+
+SKELETON = "/etc/skel"
+# A large home is removed in slices, so that the supervisor can serve others in between.
+PAUSE_S = 0.002
+SLICE_S = 0.002
+
+
+class HomeFolders:
+    """Creates and removes the homes of blocks.
+
+    Args:
+        loop: The supervisor's `EventLoop`.
+        prefix: Prefix of their paths; None if blocks share a folder that the user has set.
+        protected: Whether blocks can't change entries at such paths, except their own home.
+    """
+
+    def __init__(self, loop, prefix, protected):
+        self._loop = loop
+        self._prefix = prefix
+        self._protected = protected
+        self._folders, self._links = _read_skeleton() if prefix else ((), ())
+        # Homes that are being removed, as generators of steps.
+        self._removals = []
+
+    def make_ahead(self):
+        """Make a home for a future block; return None if earlier blocks could write to it."""
+        return self.make() if self._protected else None
+
+    def make(self):
+        """Make a home like a new user's, with the content of /etc/skel, which is shared and read-only.
+
+        Returns:
+            Its path; None if blocks share one. If there is no space, the path does not exist.
+        """
+        if not self._prefix:
+            return None
+        home = "%s-%s" % (self._prefix, os.urandom(8).hex())
+        try:
+            os.mkdir(home, 0o700)
+            for name in self._folders:
+                os.mkdir(os.path.join(home, name), 0o700)
+            for name in self._links:
+                os.symlink(os.path.join(SKELETON, name), os.path.join(home, name))
+        except OSError:
+            pass  # a block may have used all space, and the next one may free some
+        return home
+
+    def is_missing(self, home):
+        """Return whether there was no space for a home that was made ahead."""
+        return home is not None and not os.path.isdir(home)
+
+    def variables(self, worker):
+        """Return the environment of a worker's block, with its home, which is made if there is none yet."""
+        made_ahead, worker.home = worker.home, worker.home or self.make()
+        if made_ahead:
+            self._restore_modes(made_ahead)
+        return {"HOME": worker.home} if worker.home else {}
+
+    def _restore_modes(self, home):
+        """Make a home accessible again: all blocks have the same user, and Landlock keeps none of them from `chmod`."""
+        try:
+            for name in ("", *self._folders):
+                os.chmod(os.path.join(home, name), 0o700)
+        except OSError:
+            pass  # there was no space for all of it
+
+    def remove(self, home):
+        """Remove a home: at once if it is as it was made, else in slices."""
+        try:
+            # A block may have replaced a folder by a link.
+            if any(os.path.islink(os.path.join(home, name)) for name in self._folders):
+                raise NotADirectoryError(home)
+            for name in self._links:
+                os.unlink(os.path.join(home, name))
+            for name in reversed(self._folders):
+                os.rmdir(os.path.join(home, name))
+            os.rmdir(home)
+        except OSError:
+            self._removals.append(_remove_in_steps(home))
+            if len(self._removals) == 1:
+                self._loop.call_later(PAUSE_S, self._remove_slice)
+
+    def _remove_slice(self):
+        until = time.monotonic() + SLICE_S
+        while self._removals and time.monotonic() < until:
+            try:
+                next(self._removals[0])
+            except (StopIteration, OSError):
+                self._removals.pop(0)
+        if self._removals:
+            self._loop.call_later(PAUSE_S, self._remove_slice)
+
+
+def prepare(mode, protected_folder=None):
+    """Give a session a home like a new user's, with the content of /etc/skel.
+
+    Args:
+        mode: `process` or `session`.
+        protected_folder: Folder that blocks can't change, or None.
+
+    Returns:
+        Prefix of the paths of blocks' homes; None if all blocks share one home, or none can be made.
+    """
+    home = os.environ.get("HOME")
+    if not home or os.path.exists(home):
+        return None
+    if mode != "session" and protected_folder:
+        return os.path.join(protected_folder, "home")
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(home)), exist_ok=True)
+        if mode != "session":
+            return home
+        os.mkdir(home)
+    except OSError:
+        return None  # the user has chosen a path where nothing can be made
+    if os.path.isdir(SKELETON):
+        folders.copy_content(SKELETON, home)
+    return None
+
+
+def _read_skeleton():
+    """Return the folders of the skeleton, parents first, and its other entries."""
+    found, links = [], []
+    for folder, names, others in os.walk(SKELETON):
+        inside = os.path.relpath(folder, SKELETON)
+        for name in names:
+            path = os.path.normpath(os.path.join(inside, name))
+            (links if os.path.islink(os.path.join(folder, name)) else found).append(path)
+        links += [os.path.normpath(os.path.join(inside, name)) for name in others]
+    return found, links
+
+
+def _remove_in_steps(home):
+    os.chmod(home, 0o700)
+    yield from folders.remove_content(home)
+    os.rmdir(home)

@@ -1,0 +1,170 @@
+"""What a worker's interpreter needs to run code: for one script (process mode), or for all blocks of a session."""
+
+import builtins
+import os
+import sys
+
+from . import code_file, execution, stdio, tools, wire
+
+WARM_UP_NAME = "<warm-up>"
+WARM_UP_CODE = b"x = str(1)\nx and None"
+
+
+class ScriptInterpreter:
+    """Streams and `__main__` for one script."""
+
+    def __init__(self):
+        stdio.open_streams()
+        self.namespace = execution.new_main()
+
+    def warm_up(self):
+        """Run what the next block is sure to run, without effect.
+
+        In the zygote, Python specializes its own bytecode by that; in a process that waits for its block, memory that the block
+        will write to is copied before the block comes.
+        """
+        outcome = execution.run_script(b"print(0)", "", {"__builtins__": builtins})
+        stdio.flush()
+        wire.unpack(wire.pack(wire.BLOCK_DONE, 0, outcome.message())[wire.HEADER.size :])
+
+    def run(self, code, path, tool_sources):
+        """Run a script.
+
+        Args:
+            code: The text, as bytes.
+            path: Its file.
+            tool_sources: Those of host tools that were added after the start, or None.
+
+        Returns:
+            The `execution.Outcome`.
+        """
+        sys.argv = [path]
+        # Not earlier: the zygote must not import anything from the workspace.
+        sys.path.insert(0, os.path.dirname(path))
+        if tool_sources:
+            tools.add(tool_sources)
+        self.namespace.update(tools.public(), __file__=path)
+        return execution.run_script(code, path, self.namespace)
+
+
+class SessionInterpreter:
+    """The live namespace of a session, its streams, and what a block may have damaged."""
+
+    def __init__(self):
+        self.namespace = execution.new_main()
+        self.namespace.update(tools.public())
+        self.streams = stdio.SessionStreams()
+        self.streams.patch_threads()
+        self._builtins = dict(vars(builtins))
+        self._modules = dict(sys.modules)
+        self._modules_checked = True
+        self._start_state = None
+        sys.argv = [""]
+        sys.path.insert(0, "")
+
+    def begin(self, request):
+        """Prepare a block: its number, directory, environment and standard streams."""
+        self.streams.begin(request["number"])
+        if request["cwd"] is not None:
+            change_directory(request["cwd"])
+        set_variables(request)
+        self._start_state = (_cwd(), _environment())
+
+    def run(self, code, request, on_not_saved):
+        """Run a block.
+
+        Args:
+            code: The text, as bytes.
+            request: The block's request.
+            on_not_saved: Called if there is no space for the code's file.
+
+        Returns:
+            The `execution.Outcome`.
+        """
+        self._modules_checked = False
+        try:
+            if request["path"] and not code_file.save(request["path"], code):
+                on_not_saved()
+        except OSError as error:
+            return cannot_save(request["path"], error)
+        return execution.run_cell(code, request["path"] or "<block %d>" % request["number"], self.namespace)
+
+    def warm_up(self):
+        """Write to the memory that any block writes to, so that what a checkpoint shares is copied before the block."""
+        execution.run_cell(WARM_UP_CODE, WARM_UP_NAME, {"__builtins__": builtins})
+        code_file.hide_lines(WARM_UP_NAME)
+        wire.unpack(wire.pack(wire.RUN_BLOCK, 0, {"": [None, 0]})[wire.HEADER.size :])
+
+    def restore_builtins(self):
+        """Restore builtins that a block has replaced; those that it has added stay."""
+        vars(builtins).update(self._builtins)
+
+    def restore_modules(self):
+        """Restore modules that a block has removed."""
+        if self._modules_checked:
+            return
+        self._modules_checked = True
+        for name, module in self._modules.items():
+            if sys.modules.get(name) is None:
+                sys.modules[name] = module
+
+    def end(self):
+        """End a block.
+
+        Returns:
+            The fields of the report about the session: output of earlier blocks' threads, changed directory and environment.
+        """
+        stdio.flush()
+        fields = {"late": self.streams.end()}
+        end_state = (_cwd(), _environment())
+        if end_state != self._start_state:
+            before, after = _decoded(self._start_state[1]), _decoded(end_state[1])
+            fields["cwd"] = end_state[0]
+            fields["environment"] = {name: value for name, value in after.items() if before.get(name) != value}
+            fields["unset"] = [name for name in before if name not in after]
+        return fields
+
+
+def enter_environment(request):
+    """Change to the directory and set the variables of a request."""
+    change_directory(request["cwd"])
+    set_variables(request)
+
+
+def change_directory(folder):
+    """Change to a directory; write a message if that is not possible."""
+    try:
+        os.chdir(folder)
+    except OSError as error:  # it may have been removed since
+        os.write(2, ("%s: %s; this block runs in %s\n" % (folder, error.strerror, _cwd())).encode("utf-8", "replace"))
+
+
+def set_variables(request):
+    """Set and remove the variables of a request."""
+    for name, value in request["environment"].items():
+        os.environ[name] = value
+    for name in request["unset"]:
+        os.environ.pop(name, None)
+
+
+def cannot_save(path, error):
+    """Write that the code could not be saved; return the outcome of its block."""
+    message = "the code could not be saved as %s: %s" % (path, error.strerror)
+    os.write(2, (message + "\n").encode("utf-8", "replace"))
+    return execution.Outcome(1, error={"type": type(error).__name__, "message": message, "line": None})
+
+
+def _environment():
+    """Return a copy of the environment, as bytes where Python stores bytes: decoding it takes longer than a short block."""
+    return dict(getattr(os.environ, "_data", os.environ))
+
+
+def _decoded(environment):
+    return {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+
+
+def _cwd():
+    try:
+        return os.getcwd()
+    except OSError:
+        return None

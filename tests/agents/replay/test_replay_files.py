@@ -1,0 +1,206 @@
+"""Rebuilt blocks find the files of the first time; those that used other files are not rebuilt, and no file is changed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.agents import replay
+from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, SAME, Make, contents, run_turn
+
+LOOK = "print(unit, globals().get('rows'), globals().get('after'), open('prices.csv').read().split())"
+
+
+async def test_a_column_is_doubled_once_however_often_the_state_is_loaded(make: Make, work: Path) -> None:
+    (work / "prices.csv").write_text("100\n150\n")
+    blocks = ["unit = 'euro'", DOUBLE, "after = [int(line) for line in open('prices.csv')]"]
+    state, _, printed = await run_turn(await make(), None, *blocks, LOOK)
+    assert printed[-1] == "euro [100, 150] [200, 300] ['200', '300']\n"
+    before = contents(work)
+
+    for cycle in range(3):
+        state, words, printed = await run_turn(await make(), state, LOOK)
+        count = 4 + cycle
+        assert words == DIFFERENT.format(f"{count} blocks were") + (
+            "- block 2 was not rebuilt: it used files that have changed since: prices.csv\n"
+            "- block 4 printed something else than before: euro None [200, 300] ['200', '300']" + NOT_THERE
+        )
+        assert printed == ["euro None [200, 300] ['200', '300']\n"]
+        assert contents(work) == before
+
+
+async def test_blocks_find_the_same_files_as_the_first_time(make: Make, work: Path) -> None:
+    """Files that blocks have made are made again in the copy, later ones are not there yet, and all are in the end."""
+    (work / "given.txt").write_text("given")
+    blocks = [
+        "import os\nfirst = sorted(os.listdir())",
+        "open('one.txt', 'w').write('1' * 100_000)\nNone",
+        "one = len(open('one.txt').read())\nopen('one.txt', 'a').write('2')\nos.remove('given.txt')\nNone",
+        "third = (sorted(os.listdir()), os.path.getsize('one.txt'), os.path.exists('given.txt'))",
+    ]
+    state, _, _ = await run_turn(await make(), None, *blocks)
+    before = contents(work)
+    (work / "later.txt").write_text("later")
+    look = "print(first, one, third, sorted(os.listdir()), os.path.getsize('one.txt'))"
+    _, words, printed = await run_turn(await make(), state, look)
+    assert words == SAME.format("4 blocks were")
+    assert printed == [
+        "['given.txt'] 100000 (['one.txt'], 100001, False) ['given.txt', 'later.txt', 'one.txt'] 100001\n"
+    ]
+    assert contents(work) == {**before, "later.txt": b"later"}
+
+
+async def test_it_is_told_that_files_too_deep_to_be_listed_may_be_others(make: Make, work: Path) -> None:
+    deep = work / "/".join("d" * 40)
+    deep.mkdir(parents=True)
+    (deep / "data.txt").write_text("old")
+    state, _, _ = await run_turn(await make(), None, f"x = open('{'d/' * 40}data.txt').read()")
+    (deep / "data.txt").write_text("new")
+    _, words, printed = await run_turn(await make(), state, "print(x)")
+    assert words == DIFFERENT.format("1 block was") + replay.FILES_UNKNOWN.format(blocks="block 1")
+    assert printed == ["new\n"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try:\n    x = open('data.txt').read()\nexcept Exception:\n    x = None",
+        "import subprocess\nx = subprocess.run(['cat', 'data.txt'], capture_output=True).stdout",
+        "import mmap\nwith open('data.txt') as file:\n    x = bytes(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))",
+        "import os\nx = 1\nos.remove('data.txt')",
+        "import os, shutil\nshutil.copy('data.txt', '/tmp/c')\nwith open('new', 'w') as file:\n    file.write('!')\n"
+        "os.replace('new', 'data.txt')\nx = open('/tmp/c').read()",
+    ],
+)
+async def test_a_block_that_reads_what_has_changed_is_not_rebuilt_whatever_it_catches(
+    make: Make, work: Path, code: str
+) -> None:
+    (work / "data.txt").write_text("old")
+    state, _, _ = await run_turn(await make(), None, code)
+    (work / "data.txt").write_text("new")
+    before = contents(work)
+    look = "import os\nprint('x' in globals(), open('data.txt').read(), os.listdir('/tmp'))"
+    _, words, printed = await run_turn(await make(), state, look)
+    assert words == DIFFERENT.format("1 block was") + (
+        "- block 1 was not rebuilt: it used files that have changed since: data.txt" + NOT_THERE
+    )
+    assert printed == ["False new ['home']\n"]
+    assert contents(work) == before
+
+
+async def test_a_block_that_only_writes_or_lists_what_has_changed_is_rebuilt(make: Make, work: Path) -> None:
+    (work / "data.txt").write_text("old")
+    code = (
+        "import os\nsize = os.path.getsize('data.txt'); names = os.listdir()\nopen('data.txt', 'w').write('mine')\nNone"
+    )
+    state, _, _ = await run_turn(await make(), None, code, "own = open('data.txt').read()")
+    (work / "data.txt").write_text("another")
+    _, words, printed = await run_turn(await make(), state, "print(size, names, own, open('data.txt').read())")
+    assert words == SAME.format("2 blocks were")
+    assert printed == ["3 ['data.txt'] mine another\n"]
+
+
+async def test_folders_are_the_same_as_the_first_time(make: Make, work: Path) -> None:
+    blocks = [
+        "import os\nos.mkdir('out')\nos.makedirs('deep/er')\nopen('out/a.txt', 'w').write('a')\nNone",
+        "open('deep/er/b.txt', 'w').write('b')\nfound = sorted(os.listdir()), os.listdir('out')\nNone",
+    ]
+    state, _, _ = await run_turn(await make(), None, *blocks)
+    _, words, printed = await run_turn(await make(), state, "print(found, os.listdir('out'), os.listdir('deep/er'))")
+    assert words == SAME.format("2 blocks were")
+    assert printed == ["(['deep', 'out'], ['a.txt']) ['a.txt'] ['b.txt']\n"]
+
+
+async def test_modules_that_blocks_have_written_are_the_same_as_the_first_time(make: Make) -> None:
+    """Replayed blocks follow each other within the second by which Python tells a changed module."""
+    blocks = [
+        "open('mod.py', 'w').write('X = 1')\nimport mod\none = mod.X",
+        "import importlib, time\ntime.sleep(max(0, 1.2 - time.time() % 1))",
+        "open('mod.py', 'w').write('X = 2')\nimportlib.reload(mod)\ntwo = mod.X",
+    ]
+    state, _, _ = await run_turn(await make(), None, *blocks)
+    assert len(state["journal"]["entries"]) == 3
+    state["journal"]["entries"][1]["code"] = "import importlib"  # the model's time to think
+    _, words, printed = await run_turn(await make(), state, "print(one, two)")
+    assert words == SAME.format("3 blocks were")
+    assert printed == ["1 2\n"]
+
+
+def seven() -> int:
+    """A function for the code."""
+    return 7
+
+
+async def test_files_that_the_start_of_a_sandbox_makes_exist(make: Make, work: Path) -> None:
+    options: dict[str, Any] = {"functions": [seven], "init_command": "echo begun > /workspace/begun.txt"}
+    blocks = [
+        "from functions import seven\nx = seven(), open('begun.txt').read(), open('functions.py').read()",
+        "y = open('begun.txt').read()",
+    ]
+    state, _, _ = await run_turn(await make(**options), None, *blocks)
+    before = contents(work)
+    look = "import subprocess, sys\nprint(x[:2], y, subprocess.getoutput(sys.executable + ' -c \"import functions\"'))"
+    _, words, printed = await run_turn(await make(**options), state, look)
+    assert words == SAME.format("2 blocks were")
+    assert printed == ["(7, 'begun\\n') begun\n \n"]
+    assert contents(work) == before
+
+
+async def test_blocks_that_depend_on_one_that_was_not_rebuilt_are_named(make: Make, work: Path) -> None:
+    (work / "data.txt").write_text("old")
+    blocks = ["text = open('data.txt').read()", "length = len(text)", "other = 7"]
+    state, _, _ = await run_turn(await make(), None, *blocks)
+    (work / "data.txt").unlink()
+    _, words, printed = await run_turn(await make(), state, "print(sorted({'text', 'length', 'other'} & {*globals()}))")
+    assert words == DIFFERENT.format("3 blocks were") + (
+        "- block 1 was not rebuilt: it used files that have changed since: data.txt\n"
+        "- block 2 was not rebuilt: it ended with `error` (NameError: name 'text' is not defined) instead of `ok`"
+        + NOT_THERE
+    )
+    assert printed == ["['other']\n"]
+
+
+async def test_temporary_files_of_a_block_that_was_not_rebuilt_are_removed(make: Make, work: Path) -> None:
+    (work / "data.txt").write_text("old")
+    blocks = [
+        "with open('/tmp/copy.txt', 'w') as copy, open('data.txt') as file:\n    copy.write(file.read())",
+        "text = open('/tmp/copy.txt').read()",
+    ]
+    state, _, _ = await run_turn(await make(), None, *blocks)
+    (work / "data.txt").write_text("new")
+    _, words, printed = await run_turn(
+        await make(), state, "import os\nprint('text' in globals(), os.path.exists('/tmp/copy.txt'))"
+    )
+    assert "block 2 was not rebuilt: it ended with `error` (FileNotFoundError: " in words
+    assert printed == ["False False\n"]
+
+
+async def test_what_a_block_that_is_not_rebuilt_has_put_among_packages_is_gone(make: Make, work: Path) -> None:
+    """A later one would import it: a module of zeros, or half of one."""
+    (work / "data.txt").write_text("VALUE = 1\n")
+    site = "import os, site\nfolder = site.getusersitepackages()\nos.makedirs(folder, exist_ok=True)\n"
+    blocks = [
+        site + "with open(folder + '/copied.py', 'w') as copy, open('data.txt') as file:\n    copy.write('VALUE = 2')",
+        "import copied\nvalue = copied.VALUE",
+    ]
+    state, _, _ = await run_turn(
+        await make(), None, blocks[0].replace("    copy.write", "    file.read(), copy.write"), blocks[1]
+    )
+    (work / "data.txt").write_text("VALUE = 3\n")
+    _, words, printed = await run_turn(await make(), state, "print('value' in globals())")
+    assert "- block 1 was not rebuilt: it used files that have changed since: data.txt" in words
+    assert printed == ["False\n"]
+
+
+async def test_a_journal_without_manifests_is_run_on_a_copy_with_a_note(make: Make, work: Path) -> None:
+    (work / "prices.csv").write_text("100\n")
+    state, _, _ = await run_turn(await make(), None, "unit = 'euro'", DOUBLE)
+    for entry in state["journal"]["entries"]:
+        del entry["files"], entry["connections"]
+    _, words, printed = await run_turn(await make(), state, "print(unit, rows, open('prices.csv').read())")
+    assert words == DIFFERENT.format("2 blocks were") + (
+        "- It is not on record which files blocks 1-2 found. They found those of now: where these are others, what they "
+        "defined is, too."
+    )
+    assert printed == ["euro [200] 200\n\n"]
+    assert (work / "prices.csv").read_text() == "200\n"

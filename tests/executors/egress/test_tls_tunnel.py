@@ -1,0 +1,218 @@
+"""TLS client hellos, well-formed as OpenSSL makes them and malformed by hand."""
+
+import asyncio
+import contextlib
+import ssl
+import struct
+from typing import NamedTuple
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_codeact.sandbox.egress.tls_tunnel import HELLO_LIMIT, NotTls, is_hello_retry_request, read_client_hello
+
+
+class Hello(NamedTuple):
+    """What was read."""
+
+    server_name: str | None
+    size: int
+
+
+def read_hello(data: bytes, *, second: bool = False) -> Hello | None:
+    """Read a hello from what a client has sent so far; None if more has to come first."""
+
+    async def read() -> Hello:
+        reader = asyncio.StreamReader()
+        reader.feed_data(data)
+        reader.feed_eof()
+        records, name = await read_client_hello(reader.readexactly, second=second)
+        assert data.startswith(records)
+        return Hello(name, len(records))
+
+    try:
+        return asyncio.run(read())
+    except asyncio.IncompleteReadError:
+        return None
+
+
+def hello(name: str | None = "ok.example", *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> bytes:
+    """What a real client says first."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.maximum_version = version
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
+    return outgoing.read()
+
+
+def records(message: bytes, size: int) -> bytes:
+    """A handshake message in records of that size."""
+    pieces = [message[at : at + size] for at in range(0, len(message), size)]
+    return b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2) + piece for piece in pieces)
+
+
+def made(extensions: bytes, *, trailing: bytes = b"") -> bytes:
+    """A hello by hand."""
+    body = b"\x03\x03" + bytes(32) + b"\0" + b"\0\x02\x13\x01" + b"\x01\0" + len(extensions).to_bytes(2) + extensions
+    return records(b"\x01" + len(body + trailing).to_bytes(3) + body + trailing, 16384)
+
+
+def extension(kind: int, content: bytes) -> bytes:
+    return struct.pack("!HH", kind, len(content)) + content
+
+
+def names(*entries: tuple[int, bytes]) -> bytes:
+    listed = b"".join(struct.pack("!BH", kind, len(name)) + name for kind, name in entries)
+    return extension(0, len(listed).to_bytes(2) + listed)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("name", ["ok.example", None])
+def test_the_server_name_and_size_of_a_real_hello_are_read(version: ssl.TLSVersion, name: str | None) -> None:
+    data = hello(name, version=version)
+    found = read_hello(data + b"what comes next")
+    assert found is not None
+    assert (found.server_name, found.size) == (name, len(data))
+
+
+def test_a_hello_that_resumes_a_session_is_read() -> None:
+    ca, server, client = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    ca.configure_trust(client)
+    ca.issue_cert("ok.example").configure_cert(server)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    connecting = client.wrap_bio(to_client, to_server, server_hostname="ok.example")
+    for side in (connecting, accepting, connecting, accepting):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    accepting.write(b"x")
+    assert connecting.read() == b"x"
+    outgoing = ssl.MemoryBIO()
+    again = client.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="ok.example", session=connecting.session)
+    with pytest.raises(ssl.SSLWantReadError):
+        again.do_handshake()
+    data = outgoing.read()
+    assert len(data) > len(hello())
+    assert read_hello(data) == ("ok.example", len(data))
+
+
+def test_the_outer_name_of_an_encrypted_hello_is_read() -> None:
+    data = made(names((0, b"ok.example")) + extension(0xFE0D, b"\0\0\1\0\1\x2a\0\0\0\x10" + bytes(16)))
+    assert read_hello(data) == ("ok.example", len(data))
+
+
+def test_the_server_name_is_normalised() -> None:
+    found = read_hello(made(names((0, b"OK.Example."))))
+    assert found is not None
+    assert found.server_name == "ok.example"
+
+
+def test_an_incomplete_hello_is_read_on() -> None:
+    data = hello()
+    for size in range(len(data)):
+        assert read_hello(data[:size]) is None, size
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_hello_in_many_records_is_read(size: int) -> None:
+    data = records(hello()[5:], size)
+    found = read_hello(data)
+    assert found is not None
+    assert (found.server_name, found.size) == ("ok.example", len(data))
+    assert read_hello(data[:-1]) is None
+
+
+MALFORMED = "the client's hello is malformed"
+BAD_NAME = "the server name in the client's hello is not the name of a host"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"GET / HTTP/1.1\r\n", "what came through the tunnel is not TLS"),
+        (b"SSH-2.0-OpenSSH\r\n", "what came through the tunnel is not TLS"),
+        (b"\x80\x2e\x01\x00\x02", "what came through the tunnel is not TLS"),
+        (b"\x16\x02\x00\x00\x05hello", "what came through the tunnel is not TLS"),
+        (b"\x14\x03\x03\x00\x01\x01", "what came through the tunnel is not TLS"),
+        (b"\x15\x03\x01\x00\x02\x02\x28", "what came through the tunnel is not TLS"),
+        (b"\x16\x03\x01\x00\x01\x01\x17\x03\x03\x00\x01x", "what came through the tunnel is not TLS"),
+        (b"\x16\x03\x01\x48\x01\x01\x00\x47\xfd" + bytes(0x47FD), MALFORMED),
+        (b"\x16\x03\x01\xff\xff\x01\x00\xff\xfb" + bytes(65531), "the client's hello is too long"),
+        (b"\x16\x03\x01\x00\x00" * 20_000, "the client's hello is too long"),
+        (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", MALFORMED),
+        (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff", "the client's hello is too long"),
+        (records(hello()[5:] + hello()[5:], 16384), "the client's hello has something behind it"),
+        (made(b"", trailing=b"x"), MALFORMED),
+        (made(b"\x00\x00\x00\xff"), MALFORMED),
+        (made(names((0, b"ok.example")) + names((0, b"evil.example"))), MALFORMED),
+        (made(names((0, b"ok.example"), (0, b"evil.example"))), MALFORMED),
+        (made(names((1, b"ok.example"))), MALFORMED),
+        (made(names((0, b"evil\0.ok.example"))), MALFORMED),
+        (made(names((0, b""))), BAD_NAME),
+        (made(names((0, b"ok example"))), BAD_NAME),
+        (made(names((0, "bücher.example".encode()))), BAD_NAME),
+        (records(made(names((0, b"\xff")))[5:], 3), BAD_NAME),
+        (records(b"\x01\x00\x00\x03\x03\x03\x00", 16384), MALFORMED),
+    ],
+)
+def test_a_malformed_hello_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(NotTls) as caught:
+        read_hello(data)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_hello_without_extensions_has_no_server_name() -> None:
+    body = b"\x03\x01" + bytes(32) + b"\0" + b"\0\x02\x13\x01" + b"\x01\0"
+    found = read_hello(records(b"\x01" + len(body).to_bytes(3) + body, 16384))
+    assert found is not None
+    assert found.server_name is None
+
+
+def test_a_second_hello_may_follow_a_change_of_cipher() -> None:
+    data = b"\x14\x03\x03\x00\x01\x01" + hello("second.example")
+    found = read_hello(data, second=True)
+    assert found is not None
+    assert (found.server_name, found.size) == ("second.example", len(data))
+    for size in range(len(data)):
+        assert read_hello(data[:size], second=True) is None, size
+
+
+BEGINNING = hello()[:60]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    for prefix in (b"", b"\x16\x03\x01\x01\x00", BEGINNING):
+        try:
+            found = read_hello(prefix + data)
+        except NotTls:
+            continue
+        assert found is None or found.size <= len(prefix + data)
+
+
+def test_an_endless_hello_is_refused() -> None:
+    endless = records(b"\x01" + (HELLO_LIMIT - 4).to_bytes(3) + bytes(HELLO_LIMIT - 5), 1)
+    with pytest.raises(NotTls, match="is too long"):
+        read_hello(endless)
+
+
+def test_a_hello_retry_request_is_recognised() -> None:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.set_ecdh_curve("secp521r1")  # which no client offers at first
+    client = ssl.create_default_context()
+    incoming, outgoing, wants = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    connecting = client.wrap_bio(incoming, outgoing, server_hostname="ok.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        connecting.do_handshake()
+    trustme.CA().issue_cert("ok.example").configure_cert(server)
+    accepting = server.wrap_bio(outgoing, wants, server_side=True)
+    with pytest.raises(ssl.SSLWantReadError):
+        accepting.do_handshake()
+    answer = wants.read()
+    assert is_hello_retry_request(answer)
+    assert not is_hello_retry_request(answer[:40])
+    assert not is_hello_retry_request(answer.replace(answer[11:43], bytes(32)))

@@ -1,0 +1,72 @@
+"""The runner removes what code has left in a folder, whatever that is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.sandbox.runner import folders
+
+DEPTH = 1500
+
+
+def remove(folder: Path, keep: tuple[str, ...] = ()) -> int:
+    """Remove the content of a folder; return the number of steps."""
+    return sum(1 for _ in folders.remove_content(str(folder), keep))
+
+
+def make_deep(folder: Path) -> None:
+    """Make a tree that is deeper than Python's stack and than the length of a path."""
+    program = f"import os\nfor _ in range({DEPTH}): os.mkdir('folder'); open('file', 'w').close(); os.chdir('folder')"
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
+
+
+def test_removes_deep_large_and_closed_folders_but_not_what_is_to_stay(tmp_path: Path) -> None:
+    make_deep(tmp_path)
+    (tmp_path / "large").mkdir()
+    for number in range(3 * folders.BATCH):
+        (tmp_path / "large" / str(number)).touch()
+    (tmp_path / "closed" / "inner").mkdir(parents=True)
+    (tmp_path / "closed" / "inner" / "file").touch()
+    (tmp_path / "closed" / "inner").chmod(0)
+    (tmp_path / "closed").chmod(0)
+    (tmp_path / "link").symlink_to(tmp_path.parent)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").touch()
+    assert remove(tmp_path, keep=("kept",)) > 2 * DEPTH
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "kept"]
+
+
+def test_each_step_can_be_the_last(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / str(number)).touch()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    steps = folders.remove_content(str(tmp_path))
+    for _ in range(5):
+        next(steps)
+    steps.close()
+    assert len(list(tmp_path.iterdir())) == 6
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_leaves_what_is_mounted(tmp_path: Path) -> None:
+    mounted = tmp_path / "folder" / "mounted"
+    mounted.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "none", mounted], check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        mounted.chmod(0o755)
+        (mounted / "file").touch()
+        (tmp_path / "folder" / "file").touch()
+        remove(tmp_path)
+        assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == [
+            "folder",
+            "folder/mounted",
+            "folder/mounted/file",
+        ]
+        assert mounted.stat().st_mode & 0o777 == 0o755
+    finally:
+        subprocess.run(["umount", mounted], check=True)
