@@ -50,7 +50,7 @@ class RunnerSettings:
         preload: Modules that are imported before any code runs.
         output_limit: Bytes of output kept of each stream of a block.
         split_streams: Whether standard output and error are kept apart.
-        checkpoint: Whether a session is checkpointed before each block; "adaptive" where that is worth what it costs.
+        checkpoint: Whether a session is checkpointed before each block.
         memory_bytes: The sandbox's memory limit, or None.
         rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
