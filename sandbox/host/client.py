@@ -131,7 +131,6 @@ class RunnerClient:
         self.undelivered: dict[str, dict[str, Any]] = {}
         """Files of cancelled blocks, by name; they are not on the host yet."""
         self._connection: Connection | None = None
-        self._launched: Future[ByteStream] = new_future()
         self._stop_lock = threading.Lock()
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
@@ -164,35 +163,40 @@ class RunnerClient:
             return await self._start()
 
     async def _start(self) -> Hello:
-        threading.Thread(target=self._launch, name=f"codeact-start-{self.name}").start()
+        launched: Future[ByteStream] = new_future()
+        threading.Thread(target=self._launch, args=(launched,), name=f"codeact-start-{self.name}").start()
         try:
-            stream = await asyncio.wrap_future(self._launched)
+            stream = await asyncio.wrap_future(launched)
         except asyncio.CancelledError:
-            await self._undo_launch()
+            await self._undo_launch(launched)
             raise
+        finally:
+            # Its exception refers to this function's variables: together they would keep sockets open.
+            del launched
         try:
             return await self._greet(stream)
         except BaseException:
             await self._tear_down()
             raise
 
-    def _launch(self) -> None:
+    def _launch(self, launched: Future[ByteStream]) -> None:
         try:
             remove_abandoned_in_background()
             boot = bootstrap.boot(interpreter_variables(self.settings.environment))
-            self._launched.set_result(self._launcher.launch(boot))
+            launched.set_result(self._launcher.launch(boot))
         except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
             self._launcher.close()
-            self._launched.set_exception(error)
+            launched.set_exception(error)
+            del launched  # as in `_start`
 
-    async def _undo_launch(self) -> None:
+    async def _undo_launch(self, launched: Future[ByteStream]) -> None:
         """End a sandbox whose start was cancelled, as soon as it is there; the event loop may be closed by then."""
         undone: Future[None] = new_future()
 
         def undo() -> None:
             try:
-                if self._launched.exception() is None:
-                    self._launched.result().close()
+                if launched.exception() is None:
+                    launched.result().close()
                     self._launcher.kill()
                     self._launcher.close()
             finally:
