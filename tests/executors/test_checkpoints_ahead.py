@@ -115,8 +115,10 @@ class TestFailedBlockIsUndoneExactly:
         assert (result.outcome, result.output, result.state) == ("crashed", "/tmp yes\n", "restored")
         assert await out(executor, "x, os.getcwd(), os.environ['SHELL_SAYS']") == "(1, '/tmp', 'yes')\n"
 
-    async def test_after_requested_checkpoints_and_rollbacks(self, make_executor: MakeExecutor) -> None:
+    @pytest.mark.parametrize("start", ["pass", THREAD], ids=["idle", "thread"])
+    async def test_after_requested_checkpoints_and_rollbacks(self, make_executor: MakeExecutor, start: str) -> None:
         executor = await make_executor(mode="session")
+        await out(executor, start)
         await out(executor, "x = [1]")
         await executor.checkpoint()
         assert (await run(executor, "x.append(2)\n" + CRASH)).state == "restored"
