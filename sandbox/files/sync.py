@@ -118,7 +118,7 @@ async def push(
     sent = 0
     while sent < len(files) and len(refused) < MAX_NOTES:
         # One by one after a refusal, so that the next ones are not sent in vain.
-        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: file.size)
+        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: min(file.size, CHUNK))
         errors = await _send(workspace, sandbox, batch)
         workspace.mark_synced([file.name for file, error in zip(batch, errors, strict=True) if error is None])
         sent += len(batch)
@@ -134,10 +134,10 @@ async def push(
 
 
 def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
-    """Take the items that may be transferred at the same time; a large one counts as one chunk."""
+    """Take the items that may be transferred at the same time, at least one."""
     room = MAX_TRANSFER_BYTES
     for number, item in enumerate(items):
-        room -= min(size(item), CHUNK)
+        room -= size(item)
         if room < 0:
             return items[: max(1, number)]
     return items
@@ -206,7 +206,7 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
         while pulling.inline:
             await in_thread(pulling.store_some)
         while pulling.in_sandbox:
-            entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
+            entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], _transfer_size)
             copies = (copy_out(workspace, sandbox, each["name"], each["name"], each["mode"]) for each in entries)
             pulling.record(entries, await asyncio.gather(*copies, return_exceptions=True))
             del pulling.in_sandbox[: len(entries)]
@@ -214,6 +214,11 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
     except asyncio.CancelledError:
         sandbox.add_undelivered(missed.values())
         raise
+
+
+def _transfer_size(entry: dict[str, Any]) -> int:
+    # A large file is copied alone: it may fill the host's disk for a moment, which must not affect small ones.
+    return entry["size"] if entry["size"] < CHUNK else MAX_TRANSFER_BYTES
 
 
 @dataclass
@@ -345,26 +350,17 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
     Raises:
         SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
     """
-    writer: FileWriter | None = None
+    # Not the thread's result: that is lost if this call is cancelled.
+    writers: list[FileWriter] = []
     waiting: list[bytes] = []
+    size = 0
 
-    def write(size: int) -> None:
-        nonlocal writer
-        if writer is None:
-            # Not the thread's result: that is lost if this call is cancelled.
-            writer = workspace.begin(target, mode, size)
-        writer.write(*waiting)
+    def write() -> None:
+        if not writers:
+            writers.append(workspace.begin(target, mode, size))
+        writers[0].write(*waiting)
         waiting.clear()
 
-    def commit(size: int) -> Path:
-        nonlocal writer
-        write(size)
-        assert writer is not None
-        path = workspace.commit(writer)
-        writer = None
-        return path
-
-    size = 0
     try:
         async for chunk, size in sandbox.read_file(name):
             if size > workspace.max_file_bytes:
@@ -372,10 +368,14 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
                 raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)
             waiting.append(chunk)
             if len(waiting) == CHUNKS_PER_CALL:
-                await in_thread(write, size)
-        return await in_thread(commit, size)
+                await in_thread(write)
+        if not writers:
+            # Small files one after the other, so that a disk that is nearly full has room for each.
+            return await in_thread(workspace.store, target, mode, waiting)
+        await in_thread(write)
+        return await in_thread(workspace.commit, writers[0])
     finally:
-        if writer is not None:
+        for writer in writers:
             await in_thread(writer.abandon)
 
 
