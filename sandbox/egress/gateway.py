@@ -90,7 +90,7 @@ class Gateway:
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
     def begin_block(self, *, shut: bool) -> int:
-        """Register the begin of a block.
+        """Register the start of a block.
 
         Args:
             shut: Whether it may reach no host.
