@@ -56,7 +56,7 @@ class Gateway:
         self._thread = threading.Thread(target=self._run, name=f"codeact-egress-{name}", daemon=True)
         self._thread.start()
         connection.handlers[protocol.Frame.CHANNEL] = self.take
-        connection.ended.add_done_callback(lambda _: self._stop_loop())
+        connection.ended.add_done_callback(lambda _: self._hang_up())
 
     def _run(self) -> None:
         assert self._loop is not None
@@ -72,14 +72,14 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _stop_loop(self) -> None:
+    def _hang_up(self) -> None:
         # Once only: a second time would stop the loop while it ends its tasks.
         if self._loop is not None and self._ending.acquire(blocking=False):
             self._later(self._loop.stop)
 
     def close(self) -> None:
         """End every connection."""
-        self._stop_loop()
+        self._hang_up()
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
 
@@ -90,7 +90,7 @@ class Gateway:
         self._later(lambda: [task.cancel() for task in self._serving.values()])
 
     def begin_block(self, *, shut: bool) -> int:
-        """Register the begin of a block.
+        """Register the start of a block.
 
         Args:
             shut: Whether it may reach no host.
