@@ -1,23 +1,23 @@
-"""Take the code blocks out of what a model wrote: text in, blocks out.
+"""Finds the code blocks in the text of a model.
 
-The reading is CommonMark's wherever models keep to it. Where they do not, this is what happens, and why:
+The text is read as CommonMark. Where models deviate from that:
 
-- A fence may be indented by any amount, and code under a list marker by less than the list wants: models miscount
+- A fence may be indented by any amount, and code under a list marker by less than the list requires: models miscount
   columns. Code is dedented by the column of its opening fence, or by its first line where that is further
   left. Indented code and HTML, comments apart, hide no fence.
 - A fence at the end of a code line, as in ``print(1)`` + three backticks, closes the block when no fence on a line of
   its own closes it before the next fence or the end.
-- A closing fence may have ``<end_code>`` behind it, as smolagents teaches its models.
+- A closing fence may have ``<end_code>`` behind it, as smolagents instructs its models to write.
 - A labelled fence inside a block opens a nested one when the fences then balance: a ``markdown`` block keeps the
   ``python`` examples that it shows, and code keeps the fences in its strings. The inner ones are not reported.
 - When they do not balance, the outer block was never closed: it ends before the inner fence, incomplete, and reading
-  goes on with the inner one. Output and documents (`OUTPUT_LABELS`, `DOCUMENT_LABELS`) take all up to the end with
-  them instead, since what they quote must not be run by mistake.
-- ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is only
-  spoken of.
+  goes on with the inner one. Output and documents (`OUTPUT_LABELS`, `DOCUMENT_LABELS`) take all up to the end
+  instead, because what they quote must not run.
+- ``<execute>`` tags hold code as it is, or one fenced block. A tag in backticks or in the middle of a sentence is
+  only mentioned.
 
 Markdown-it-py is the reference in the tests and not used here: on model text it is up to eight times slower, on list
-items over three hundred times. Here every character is looked at a bounded number of times.
+items over three hundred times. Here every character is read a bounded number of times.
 """
 
 import re
@@ -54,10 +54,10 @@ OUTPUT_LABELS = frozenset(
         "txt",
     )
 )
-"""Labels (normalised) of blocks that show what a program said: reported under that label, never to be run."""
+"""Labels (normalised) of blocks that show output: reported under that label, never run."""
 
 DOCUMENT_LABELS = frozenset(("markdown", "mdx", "rst"))
-"""Labels (normalised) of blocks that hold prose, which may show code of its own that nobody asked to run."""
+"""Labels (normalised) of blocks of prose, which may show code that must not run."""
 
 _ALIASES = {"md": "markdown"}
 _LABEL = re.compile(r"[\s{.=]*([^\s{},:;=\"'()]*)")
@@ -72,18 +72,18 @@ _TAGS = {
 }
 _OUTSIDE = re.compile("`{3,}|~{3,}|<!--|" + "|".join(_TAGS))
 _RUNS = {"`": re.compile("`{3,}"), "~": re.compile("~{3,}")}
-# What smolagents has models write right behind a closing fence, so that a server stops them there.
+# smolagents instructs models to write this behind a closing fence, as a stop sequence.
 _STOP = "<end_code>"
 _CONTAINERS = re.compile(r"(?:[ \t>]|(?:[-+*]|\d{1,9}[.)])[ \t])*+")
 _BLANKS = re.compile(r"[ \t]*+")
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\n)*+")
-# Nobody quotes deeper on purpose, and each level costs one pass over the quoted lines.
+# Each level costs one pass over the quoted lines.
 _DEEPEST_QUOTE = 20
 
 
 @dataclass(frozen=True)
 class ExtractedBlock:
-    """One block of code found in a text.
+    """A block of code in a text.
 
     Args:
         language: The normalised label, as `normalise_language` gives it; "" when there is none.
@@ -107,7 +107,7 @@ def extract_code_blocks(text: str) -> list[ExtractedBlock]:
         text: Markdown as a model writes it; any characters at all.
 
     Returns:
-        All blocks, those that are not code to run among them: which languages are run is the caller's choice.
+        All blocks, also those that are not code to run: the caller decides which languages are run.
     """
     return _Scanner(_unix(text)).scan()
 
@@ -129,7 +129,7 @@ def normalise_language(label: str) -> str:
 
 @dataclass(slots=True)
 class _Fence:
-    """An opening fence, and what was seen of its block since."""
+    """An opening fence, and what is known of its block."""
 
     mark: str
     size: int
@@ -149,7 +149,7 @@ class _Fence:
         return normalise_language(self.info)
 
     def counts(self, line: "_Fence") -> bool:
-        """Say whether a later fence line is long enough, and far enough to the left, to matter in this block."""
+        """Return whether a later fence line is long enough, and far enough to the left, to matter in this block."""
         return line.size >= self.size and line.indent <= self.columns + 3
 
     def closed_by(self, line: "_Fence") -> bool:
@@ -177,7 +177,7 @@ class _Scanner:
         return self.blocks
 
     def take(self, match: re.Match[str]) -> int:
-        """Read what begins at a match of `_OUTSIDE`, and give the place to read on from."""
+        """Read what begins at a match of `_OUTSIDE`, and return where to read on."""
         newline = self.text.rfind("\n", self.seen, match.start())
         self.seen = match.start()
         if newline >= 0 or self.line_indent < 0:
@@ -225,7 +225,7 @@ class _Scanner:
         return stop
 
     def _is_mentioned(self, start: int, end: int) -> bool:
-        """Say whether words stand before and after a tag on its line, as in a sentence about tags."""
+        """Return whether there is text before and after a tag on its line, as in a sentence about tags."""
         if start == self.line_indent:
             return False
         before = self.text[self._back_over_blanks(start) - 1]
@@ -240,7 +240,7 @@ class _Scanner:
         return at
 
     def _next_tag(self, tag: str, at: int, limit: int, *, anywhere: bool) -> int:
-        """Find `tag` again before `limit`: at the beginning of a line, since code may hold the word in a string."""
+        """Find `tag` again before `limit`, at the beginning of a line, because a string in the code may contain it."""
         found = self.text.find(tag, at, limit)
         while found >= 0 and not anywhere:
             before = self._back_over_blanks(found)
@@ -320,7 +320,7 @@ class _Scanner:
 
 
 def _feed(text: str, stack: list[_Fence], start: int, match: re.Match[str]) -> None:
-    """Let the innermost open block see a line with a run of fence characters in it."""
+    """Close or nest blocks at a line with a run of fence characters."""
     line = _opening(text, start, match)
     if line is None:
         _note_glued(text, stack[-1], match)
@@ -366,7 +366,7 @@ def _opening(text: str, start: int, match: re.Match[str]) -> _Fence | None:
 
 
 def _only_fence(code: str) -> ExtractedBlock | None:
-    """Give the block that `code` consists of, when it is one fenced block and nothing else."""
+    """Return the block that `code` consists of, if it is one fenced block and nothing else."""
     match = _OUTSIDE.match(code)
     if match is None or match[0][0] not in _RUNS:
         return None
@@ -376,7 +376,7 @@ def _only_fence(code: str) -> ExtractedBlock | None:
 
 
 def _dedent(code: str, columns: int) -> str:
-    """Take up to `columns` columns of white space off every line, but no more than the first line of code has."""
+    """Remove up to `columns` columns of white space from every line, at most as many as the first line of code has."""
     first = _skip(_BLANK_LINES, code, 0)
     if columns and first < len(code):
         # Code that stands further left than its fence would lose its own indentation, which is its meaning in Python.
@@ -385,7 +385,7 @@ def _dedent(code: str, columns: int) -> str:
 
 
 def _unindent(line: str, columns: int) -> str:
-    """Take up to `columns` columns of white space off a line; of a tab cut in two, the rest stays as spaces."""
+    """Remove up to `columns` columns of white space from a line; the rest of a split tab stays as spaces."""
     column = at = 0
     while column < columns and line[at : at + 1] in (" ", "\t"):
         column += 4 - column % 4 if line[at] == "\t" else 1

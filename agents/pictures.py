@@ -34,7 +34,7 @@ _PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"gAMA", b"sRGB", b"pH
 _MOST_CHUNKS = 10_000
 _JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
 _JPEG_DROPPED = (*range(0xE1, 0xEE), 0xEF, 0xFE)
-# Parts of our agents' states; what tools gave code is in there.
+# Parts of our agents' states that contain results of tools.
 _NO_MESSAGES = ("journal", "interrupted")
 _KINDS = ("PNG", "JPEG", "GIF", "WEBP")
 _STEP = 256 * 1024
@@ -150,13 +150,13 @@ def read_picture(data: bytes) -> EncodedImage:
         raise PictureRefused(_BROKEN) from None
     try:
         made.image.close()
-    except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: clients open it, too, and must not meet that
+    except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: clients open it, too
         raise PictureRefused(_BROKEN) from None
     return made
 
 
 def with_encoded_images(state: Any) -> Any:
-    """Take the pictures in saved messages as they are, before AutoGen decodes them all.
+    """Replace the pictures in saved messages by encoded ones, because AutoGen would decode them all.
 
     Args:
         state: What a model context or a team saved.
@@ -177,7 +177,7 @@ def with_encoded_images(state: Any) -> Any:
 
 
 def _saved(part: Any) -> Any:
-    """A part of a message; AutoGen takes each that has `data` for a picture, whatever else it has."""
+    """Return a part of a saved message; AutoGen treats each part with `data` as a picture."""
     text = part.get("data") if isinstance(part, dict) else None
     if not isinstance(text, str):
         return with_encoded_images(part)

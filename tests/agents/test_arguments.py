@@ -38,7 +38,7 @@ def made(kind: type, **arguments: Any) -> Any:
         ("supported_languages", "python", r"^supported_languages must be a list, not 'python'\.$"),
     ],
 )
-def test_what_is_something_else_is_named(kind: type, argument: str, value: object, words: str) -> None:
+def test_argument_of_a_wrong_type_is_named(kind: type, argument: str, value: object, words: str) -> None:
     made(kind)
     with pytest.raises(TypeError, match=words):
         made(kind, **{argument: value})

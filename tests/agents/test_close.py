@@ -34,7 +34,7 @@ async def test_a_loaded_agent_stops_the_executor_that_it_made():
         await agent.code_executor.execute_code_blocks(HELLO, CancellationToken())
 
 
-async def test_what_was_given_is_left_alone():
+async def test_closing_leaves_given_parts_alone():
     async with DockerCommandLineCodeExecutor() as executor:
         agent = CodeExecutorAgent("coder", executor)
         await agent.close()

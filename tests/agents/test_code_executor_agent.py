@@ -363,7 +363,7 @@ async def test_code_of_others_is_run_without_a_model(executor: CodeExecutor) -> 
     assert bare(result.messages[1:]) == bare([TextMessage(content="42\ndone\n", source="runner", metadata=OK)])
 
 
-async def test_a_failure_without_a_model_is_told_in_words(executor: CodeExecutor) -> None:
+async def test_failure_without_a_model_is_described(executor: CodeExecutor) -> None:
     result = await CodeExecutorAgent("runner", executor).run(task=FAILS)
 
     assert bare(result.messages[1:]) == bare([TextMessage(content=FAILED_WORDS, source="runner", metadata=FAILED)])
@@ -392,7 +392,7 @@ async def test_a_block_of_others_that_is_cut_off_is_not_run(executor: CodeExecut
 
 
 @pytest.mark.parametrize("task", ["", "no code here", "```\nprint(1)\n```"])
-async def test_no_code_is_said_in_autogens_words(executor: CodeExecutor, task: str) -> None:
+async def test_missing_code_is_reported_with_autogens_message(executor: CodeExecutor, task: str) -> None:
     result = await CodeExecutorAgent("runner", executor).run(task=task)
 
     expected = TextMessage(content=CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE, source="runner")

@@ -75,7 +75,7 @@ async def test_every_kind_of_callable_can_approve_and_refuse(executor: CodeExecu
     assert not (tmp_path / "written").exists()
 
 
-async def test_who_approves_sees_all_code_and_the_conversation(executor: CodeExecutor) -> None:
+async def test_approval_request_has_all_code_and_the_conversation(executor: CodeExecutor) -> None:
     requests: list[ApprovalRequest] = []
 
     def remember(request: ApprovalRequest) -> ApprovalResponse:
@@ -115,7 +115,9 @@ async def test_a_refusal_is_reflected_on_and_never_retried(executor: CodeExecuto
 
 
 @pytest.mark.parametrize("func", [lambda request: 1 / 0, lambda request: True, lambda request: None])
-async def test_an_approval_that_fails_or_answers_nonsense_runs_nothing(executor: CodeExecutor, tmp_path, func) -> None:
+async def test_nothing_runs_if_the_approval_fails_or_returns_a_wrong_type(
+    executor: CodeExecutor, tmp_path, func
+) -> None:
     client = scripted(WRITES, "Nothing to do.")
     agent = CodeExecutorAgent("coder", executor, model_client=client, approval_func=func)
 
@@ -127,7 +129,7 @@ async def test_an_approval_that_fails_or_answers_nonsense_runs_nothing(executor:
     assert told(client)[1] == [SYSTEM, UserMessage(content="Do nothing.", source="user")]
 
 
-async def test_waiting_for_a_person_blocks_no_one_else(executor: CodeExecutor) -> None:
+async def test_approval_does_not_block_the_event_loop(executor: CodeExecutor) -> None:
     answer = threading.Event()
 
     def person(request: ApprovalRequest) -> ApprovalResponse:
@@ -160,6 +162,6 @@ async def test_cancelling_ends_the_waiting_for_a_person(executor: CodeExecutor, 
     assert not (tmp_path / "written").exists()
 
 
-def test_nobody_is_warned_for_not_approving(executor: CodeExecutor, recwarn) -> None:
+def test_no_warning_without_an_approval_function(executor: CodeExecutor, recwarn) -> None:
     CodeExecutorAgent("runner", executor)
     assert [str(warning.message) for warning in recwarn.list] == []

@@ -156,14 +156,14 @@ def test_a_foreign_class_is_named_and_refused(executor: CodeExecutor, field: str
         CodeExecutorAgent.load_component(model)
 
 
-def test_a_module_that_is_not_there_is_named(executor: CodeExecutor) -> None:
+def test_missing_module_is_named(executor: CodeExecutor) -> None:
     model = CodeExecutorAgent("coder", executor).dump_component()
     model.config["code_executor"] = NO_MODULE
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         CodeExecutorAgent.load_component(model)
 
 
-def test_nonsense_arguments_are_refused(executor: CodeExecutor) -> None:
+def test_invalid_arguments_are_refused(executor: CodeExecutor) -> None:
     with pytest.raises(ValueError, match="0 or more"):
         CodeExecutorAgent("coder", executor, model_client=scripted(), max_retries_on_error=-1)
     with pytest.raises(ValueError, match="needs a model_client"):

@@ -134,7 +134,7 @@ async def test_an_error_around_the_code_propagates_and_the_agent_goes_on(executo
     assert told(client)[1] == [SYSTEM, SECOND]
 
 
-async def test_an_error_late_in_a_turn_takes_the_whole_turn_back(executor: Executor) -> None:
+async def test_error_late_in_a_turn_restores_the_conversation(executor: Executor) -> None:
     client = scripted("ok", FAILS, decision(True))  # and then no reply is left
     agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
     await agent.run(task="first")
@@ -181,7 +181,7 @@ async def test_cancelling_stops_code_that_runs(
         assert told(client)[1] == [SYSTEM, UserMessage(content="```python\nprint(1)\n```", source="user")]
 
 
-async def test_leaving_the_stream_in_the_middle_takes_the_turn_back(executor: Executor) -> None:
+async def test_closing_the_stream_early_restores_the_conversation(executor: Executor) -> None:
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(WORKS, "It is 42."))
     stream = agent.on_messages_stream([user("first")], CancellationToken())
     assert await anext(stream)
@@ -189,7 +189,7 @@ async def test_leaving_the_stream_in_the_middle_takes_the_turn_back(executor: Ex
     assert await agent.model_context.get_messages() == []
 
 
-async def test_a_cancel_that_the_call_swallows_is_still_a_cancel() -> None:
+async def test_cancellation_counts_even_if_the_call_swallows_it() -> None:
     async def stubborn() -> CodeResult:
         try:
             await asyncio.sleep(30)

@@ -74,7 +74,7 @@ async def test_generate_fail_decide_repair_reflect(executor: CodeExecutor, strea
 
 
 @pytest.mark.parametrize("refuses", [{"json_schema"}, {"json_schema", "json_object"}])
-async def test_a_server_that_refuses_response_formats_will_do(executor: CodeExecutor, refuses: set[str]) -> None:
+async def test_server_without_response_formats_works(executor: CodeExecutor, refuses: set[str]) -> None:
     async with OpenAIServer([*SCRIPT], refuses=refuses) as server:
         agent = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         result = await agent.run(task="Print 42.")
@@ -84,7 +84,7 @@ async def test_a_server_that_refuses_response_formats_will_do(executor: CodeExec
     assert costs(result.messages) == [10, 20, 30, 40]
 
 
-async def test_a_model_that_knows_no_json_needs_none(executor: CodeExecutor) -> None:
+async def test_decision_works_with_a_model_without_json_output(executor: CodeExecutor) -> None:
     async with OpenAIServer([*SCRIPT], refuses={"json_schema", "json_object", "text"}) as server:
         client = server.client(structured_output=False, json_output=False)
         agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
@@ -103,7 +103,7 @@ async def test_a_server_that_refuses_to_count_in_streams_is_asked_once(executor:
     assert result.messages[-1].to_text() == "It is 42."
 
 
-async def test_chunks_come_while_the_model_speaks(executor: CodeExecutor) -> None:
+async def test_chunks_come_while_the_model_answers(executor: CodeExecutor) -> None:
     async with OpenAIServer([Reply("No code needed here.", thought="hm")]) as server:
         agent = CodeExecutorAgent("coder", executor, model_client=server.client(), model_client_stream=True)
         items = [item async for item in agent.run_stream(task="Print 42.")]
@@ -122,7 +122,7 @@ async def test_chunks_come_while_the_model_speaks(executor: CodeExecutor) -> Non
     ids=["in the code", "in the reflection", "at once"],
 )
 @structured
-async def test_a_model_that_breaks_leaves_nothing_behind(executor: CodeExecutor, script: list[Reply | str]) -> None:
+async def test_failing_model_leaves_the_context_unchanged(executor: CodeExecutor, script: list[Reply | str]) -> None:
     async with OpenAIServer(script) as server:
         agent = CodeExecutorAgent(
             "coder", executor, model_client=server.client(), model_client_stream=True, max_retries_on_error=1

@@ -99,7 +99,7 @@ async def test_run_gives_what_run_stream_gives(session: SandboxCodeExecutor) -> 
     assert [one | costs_nothing for one in seen(kept)] == [one | costs_nothing for one in seen(plain.messages)]
 
 
-async def test_what_a_run_defined_is_there_in_the_next(session: SandboxCodeExecutor) -> None:
+async def test_variables_survive_into_the_next_run(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent(
         "actor",
         session,
@@ -120,7 +120,7 @@ async def test_what_a_run_defined_is_there_in_the_next(session: SandboxCodeExecu
     ]
 
 
-async def test_an_error_is_told_and_what_ran_before_it_stays(session: SandboxCodeExecutor) -> None:
+async def test_error_is_reported_and_earlier_effects_stay(session: SandboxCodeExecutor) -> None:
     fails, repairs = python("x = 6\ny = z"), python("print(x * 7)")
     client = scripted(fails, repairs, "It is 42.")
     agent = CodeActAgent("actor", session, model_client=client)
@@ -233,7 +233,7 @@ async def test_time_ends_running_code_and_the_session_goes_on(session: SandboxCo
     assert [m.result.output for m in again.messages if isinstance(m, CodeExecutionEvent)] == ["1\n"]
 
 
-async def test_a_model_that_says_nothing_more_gets_no_answer_made_up(session: SandboxCodeExecutor) -> None:
+async def test_model_without_a_closing_answer_gets_a_note_as_answer(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)"), ""), max_steps=1)
     result = await agent.run(task=[TASK])
     assert result.messages[-1].to_text() == prompt.NO_ANSWER.format(why="the limit of 1 steps was reached")
@@ -268,7 +268,7 @@ async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: Sandb
     )
 
 
-async def test_setup_is_run_once_in_each_session_and_told(session: SandboxCodeExecutor) -> None:
+async def test_setup_runs_once_in_each_session_and_is_in_the_system_message(session: SandboxCodeExecutor) -> None:
     setup = "import math\nruns = globals().get('runs', 0) + 1"
     client = scripted(
         python("print(math.floor(2.5), runs)"), "2.", python("print(runs)"), "1.", python("print(runs)"), "1."
@@ -304,7 +304,7 @@ async def test_a_long_output_is_in_a_file_that_the_model_can_open(session: Sandb
     assert seen([result.messages[4]]) == seen([ran(2, "500\n")])
 
 
-async def test_of_an_output_that_is_gone_or_has_no_room_no_more_is_said_than_is_true(bubblewrap: None) -> None:
+async def test_file_of_an_output_is_mentioned_only_as_far_as_it_was_written(bubblewrap: None) -> None:
     floods = python("print('a' * 6000, end='')")
     fills = python(
         "import os\nfiller = os.open('filler', os.O_WRONLY | os.O_CREAT)\n"
@@ -325,7 +325,7 @@ async def test_of_an_output_that_is_gone_or_has_no_room_no_more_is_said_than_is_
     assert filled.startswith(f"{few}\n[… 200 characters left out here …]\n{few}\n\nFiles made or changed: filler (")
 
 
-async def test_a_refusal_is_told_and_it_goes_on(session: SandboxCodeExecutor) -> None:
+async def test_refused_code_is_reported_to_the_model(session: SandboxCodeExecutor) -> None:
     client = scripted(python("print(1)"), "Then not.")
     agent = CodeActAgent(
         "actor", session, model_client=client, approval_func=lambda _: ApprovalResponse(approved=False, reason="no")
@@ -335,7 +335,7 @@ async def test_a_refusal_is_told_and_it_goes_on(session: SandboxCodeExecutor) ->
     assert told(client)[1][-1] == me("Code execution was not approved. Reason: no")
 
 
-async def test_cancelling_stops_the_code_and_takes_the_turn_back(session: SandboxCodeExecutor) -> None:
+async def test_cancelling_stops_the_code_and_restores_the_conversation(session: SandboxCodeExecutor) -> None:
     client = scripted("Hello.", python("open('started', 'w').close()\nwhile True:\n    pass"), "Still here.")
     agent = CodeActAgent("actor", session, model_client=client)
     await agent.run(task="Hello.")
@@ -353,7 +353,7 @@ async def test_cancelling_stops_the_code_and_takes_the_turn_back(session: Sandbo
     assert (await agent.run(task="There?")).messages[-1].to_text() == "Still here."
 
 
-async def test_a_model_that_fails_takes_the_turn_back(session: SandboxCodeExecutor) -> None:
+async def test_failing_model_restores_the_conversation(session: SandboxCodeExecutor) -> None:
     agent = CodeActAgent("actor", session, model_client=scripted(python("print(1)")))
     with pytest.raises(ValueError, match="No more mock responses"):
         await agent.run(task="Go.")
@@ -369,7 +369,7 @@ async def test_a_model_that_fails_takes_the_turn_back(session: SandboxCodeExecut
         ({"prompt_style": "xml"}, "prompt_style must be 'markdown' or 'execute', not 'xml'"),
     ],
 )
-async def test_what_can_not_be_is_refused(arguments: dict[str, Any], words: str) -> None:
+async def test_impossible_limits_are_refused(arguments: dict[str, Any], words: str) -> None:
     executor = DockerCommandLineCodeExecutor(mode="session")
     with pytest.raises(ValueError, match=words):
         CodeActAgent("actor", executor, model_client=scripted(), **arguments)

@@ -67,7 +67,7 @@ async def test_two_work_in_a_team_and_the_console_shows_them(
     ]
 
 
-async def test_chunks_of_model_and_code_are_told_apart(session: SandboxCodeExecutor) -> None:
+async def test_metadata_distinguish_chunks_of_model_and_code(session: SandboxCodeExecutor) -> None:
     acts = python("print('out')")
     client = ReplayChatCompletionClient([acts, "Done."])
     agent = CodeActAgent("actor", session, model_client=client, model_client_stream=True, stream_output=True)
@@ -158,7 +158,7 @@ def test_what_a_config_can_not_keep_or_does_not_know_is_said(bubblewrap: None) -
         CodeActAgent.load_component(model)
 
 
-async def test_an_executor_of_others_will_do_and_answers_come_in_words(executor: CodeExecutor) -> None:
+async def test_autogens_executor_works_without_final_answer(executor: CodeExecutor) -> None:
     client = scripted(python("print(6 * 7)"), "42.")
     agent = CodeActAgent("actor", executor, model_client=client)
     result = await agent.run(task="6 * 7?")

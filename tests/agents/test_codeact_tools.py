@@ -124,7 +124,7 @@ async def test_a_typed_answer_by_call_is_checked_in_the_code(session: SandboxCod
     assert answer.content == Sum(total=55)
 
 
-async def test_what_json_does_not_know_is_made_plain(session: SandboxCodeExecutor) -> None:
+async def test_final_answer_converts_values_to_json(session: SandboxCodeExecutor) -> None:
     code = (
         "import dataclasses, datetime, fractions\n@dataclasses.dataclass\nclass Point:\n    x: int\n    y: tuple\n"
         "final_answer({'p': Point(1, (2, 3)), 'd': datetime.date(2026, 1, 2), 'f': fractions.Fraction(1, 3), 4: {5}})"
@@ -172,7 +172,7 @@ async def test_the_other_agent_has_tools_too(session: SandboxCodeExecutor) -> No
     assert shown in str(told(client)[0][0].content)
 
 
-async def test_in_process_mode_too(bubblewrap: None) -> None:
+async def test_code_calls_tools_in_process_mode(bubblewrap: None) -> None:
     async with BubblewrapCommandLineCodeExecutor() as executor:
         client = scripted(python("print(add(5, 3))"), "8.")
         agent = CodeExecutorAgent("actor", executor, model_client=client, tools=[add])

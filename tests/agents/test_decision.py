@@ -49,7 +49,7 @@ def test_a_decision_is_found_in_what_models_write_around_it(answer: str) -> None
         ('{"retry": true, "reason": "' + "r" * MAX_ANSWER_CHARS + '"}', "characters long"),
     ],
 )
-def test_what_is_no_decision_is_a_value_error_that_says_why(answer: str, problem: str) -> None:
+def test_text_without_a_decision_is_a_value_error_with_the_reason(answer: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_decision(answer)
 
@@ -63,7 +63,7 @@ def test_a_long_reason_is_cut() -> None:
     ("structured_output", "json_output", "form"),
     [(True, True, RetryDecision), (True, False, RetryDecision), (False, True, True), (False, False, None)],
 )
-async def test_the_strictest_form_that_the_model_knows_is_asked_for(structured_output, json_output, form) -> None:
+async def test_strictest_form_that_the_model_supports_is_requested(structured_output, json_output, form) -> None:
     client = scripted(decision(True), structured_output=structured_output, json_output=json_output)
     token = CancellationToken()
 
@@ -128,7 +128,7 @@ async def test_a_schema_goes_over_the_wire() -> None:
         ({"json_schema", "json_object"}, ["json_schema", "json_object", None, None]),
     ],
 )
-async def test_a_form_that_the_server_refuses_is_left_out_from_then_on(refuses, asked) -> None:
+async def test_request_form_that_the_server_refuses_is_not_tried_again(refuses, asked) -> None:
     async with OpenAIServer([decision(True), decision(False, "r")], refuses=refuses) as server:
         asker = RetryDecider(server.client(), "coder")
         first = await asker.ask(FAILURE, CancellationToken())
@@ -147,7 +147,7 @@ async def test_a_server_that_ignores_the_schema_is_asked_again_in_a_form_that_we
     assert server.requests[1]["messages"][-1]["content"].startswith("That is not a decision: it does not fit")
 
 
-async def test_an_answer_cut_off_by_a_limit_counts_as_malformed_and_is_paid_for() -> None:
+async def test_truncated_answer_counts_as_malformed_and_its_usage_is_counted() -> None:
     cut = Reply('{"reason": "and so on', finish_reason="length", completion_tokens=100)
     async with OpenAIServer([cut, "still nothing"]) as server:
         decided = await RetryDecider(server.client(), "coder").ask(FAILURE, CancellationToken())
@@ -158,7 +158,7 @@ async def test_an_answer_cut_off_by_a_limit_counts_as_malformed_and_is_paid_for(
 
 
 @pytest.mark.parametrize("reply", [Reply("well, ", endless=True), Reply(silent=True)])
-async def test_a_decision_that_never_ends_is_no(reply: Reply) -> None:
+async def test_decision_that_takes_too_long_counts_as_no(reply: Reply) -> None:
     async with OpenAIServer([reply]) as server:
         decided = await RetryDecider(server.client(), "coder", deadline=0.3).ask(FAILURE, CancellationToken())
 

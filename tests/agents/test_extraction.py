@@ -221,7 +221,7 @@ def test_execute_tags(text: str, expected: list[ExtractedBlock]) -> None:
         "output": ["output", "Output:", "{output}"],
     }.items(),
 )
-def test_a_language_has_one_name(name: str, labels: list[str]) -> None:
+def test_labels_of_a_language_are_normalised(name: str, labels: list[str]) -> None:
     assert {normalise_language(label) for label in labels} == {name}
 
 
@@ -370,7 +370,7 @@ def test_two_megabytes_are_read(kind: str) -> None:
     assert len(extract_code_blocks(unit * times)) == each * times
 
 
-def test_a_tag_is_told_from_a_fence() -> None:
+def test_tags_are_distinguished_from_fences() -> None:
     found = extract_code_blocks(
         f"{F}python\na\n{F}\n<execute>\nb\n</execute>\n<execute>\n{F}python\nc\n{F}\n</execute>\n<execute>\nd"
     )

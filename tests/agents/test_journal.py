@@ -81,7 +81,7 @@ async def saved(executor: SandboxCodeExecutor, *code: str, tools: Any = (), **op
     return through_json(await agent.save_state())
 
 
-async def test_a_session_goes_on_in_another_sandbox_and_the_world_is_not_asked(make: Make) -> None:
+async def test_session_continues_in_another_sandbox_without_calling_host_tools(make: Make) -> None:
     world = World()
     state = await saved(
         await make(),
@@ -108,7 +108,7 @@ async def test_a_session_goes_on_in_another_sandbox_and_the_world_is_not_asked(m
     assert len(again["journal"]["entries"]) == 4
 
 
-async def test_a_call_that_is_not_called_off_again_ends_all_the_same_and_is_named(bubblewrap: None) -> None:
+async def test_rebuilding_ends_a_call_that_was_cancelled_the_first_time(bubblewrap: None) -> None:
     code = "import asyncio\ntry:\n    asyncio.run(asyncio.wait_for(shop.aio(1), 20 if 'slow' in globals() else 0.2))\n"
     code += "except asyncio.TimeoutError:\n    pass"
     limits = ToolLimits(seconds=1)
@@ -122,7 +122,7 @@ async def test_a_call_that_is_not_called_off_again_ends_all_the_same_and_is_name
     assert replayed.differences[-1] == "block 1 waited in vain for shop(price=1), which it had called off before"
 
 
-async def test_it_is_said_where_the_replay_differs(make: Make, tmp_path: Path) -> None:
+async def test_replay_reports_differences(make: Make, tmp_path: Path) -> None:
     world = World()
     state = await saved(
         await make(),
@@ -153,7 +153,7 @@ async def test_it_is_said_where_the_replay_differs(make: Make, tmp_path: Path) -
     )
 
 
-async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
+async def test_killed_code_is_not_run_again(make: Make) -> None:
     state = await saved(await make(timeout=2), "x = 1", "while True: pass", "import os\nos.abort()", "x += 1")
     assert [entry["code"] for entry in state["journal"]["entries"]] == ["x = 1\n", "x += 1\n"]
 
@@ -162,7 +162,7 @@ async def test_code_that_was_killed_is_not_run_again(make: Make) -> None:
     assert outputs((await other.run(task="x?")).messages) == ["2\n"]
 
 
-async def test_what_a_rollback_takes_back_is_taken_out(make: Make) -> None:
+async def test_rolled_back_blocks_are_removed_from_the_journal(make: Make) -> None:
     executor = await make()
     touch = "heap[::4096] = bytes(len(heap[::4096]))"
     blocks = [
@@ -185,7 +185,7 @@ async def test_what_a_rollback_takes_back_is_taken_out(make: Make) -> None:
     assert outputs((await other.run(task="Go on.")).messages) == seen
 
 
-async def test_secrets_can_be_kept_out(make: Make) -> None:
+async def test_redact_keeps_secrets_out_of_the_state(make: Make) -> None:
     def redact(name: str, result: Any) -> Any:
         return {**result, "secret": "***"} if name == "ticket" else result
 
@@ -202,7 +202,7 @@ async def test_secrets_can_be_kept_out(make: Make) -> None:
     assert "- block 1 printed something else than before: ***" in replays(result.messages)[0].content
 
 
-async def test_secrets_are_kept_out_of_errors_too_and_the_hook_changes_nothing_live(make: Make) -> None:
+async def test_redact_applies_to_errors_and_changes_no_live_result(make: Make) -> None:
     def lend(name: str) -> dict[str, str]:
         """Lend a key."""
         if name == "nobody":
@@ -233,7 +233,7 @@ async def test_secrets_are_kept_out_of_errors_too_and_the_hook_changes_nothing_l
     assert failed.result == "withheld, because the redact hook failed on it (TypeError)"
 
 
-async def test_both_agents_keep_it_and_setup_is_not_part_of_it(make: Make) -> None:
+async def test_both_agents_keep_a_journal_without_the_setup(make: Make) -> None:
     executor = await make()
     agent = CodeExecutorAgent("actor", executor, model_client=scripted(python("x = 5"), "Done."))
     await agent.run(task="Go.")
@@ -252,7 +252,7 @@ async def test_both_agents_keep_it_and_setup_is_not_part_of_it(make: Make) -> No
     assert replays((await last.run(task="Go.")).messages)[0].content == SAME.format("1 block was")
 
 
-async def test_the_session_that_it_is_about_is_left_alone(make: Make) -> None:
+async def test_loading_the_state_of_the_current_session_rebuilds_nothing(make: Make) -> None:
     executor = await make()
     client = scripted(python("runs = globals().get('runs', 0) + 1"), "Done.", python("print(runs)"), "Done.")
     agent = CodeActAgent("actor", executor, model_client=client)
@@ -265,7 +265,7 @@ async def test_the_session_that_it_is_about_is_left_alone(make: Make) -> None:
     assert executor.starts == 1
 
 
-async def test_what_others_do_with_the_session_is_not_on_record_and_that_is_said(make: Make) -> None:
+async def test_blocks_of_others_are_counted_and_reported(make: Make) -> None:
     executor = await make()
     code = [python("x = 1"), "Done.", python("x = 2"), "Done.", python("print(x)"), "Done."]
     agent = CodeActAgent("actor", executor, model_client=scripted(*code), setup="y = 0")
@@ -296,7 +296,7 @@ async def test_what_others_do_with_the_session_is_not_on_record_and_that_is_said
     assert (await agent.save_state())["journal"]["unrecorded"] == 0
 
 
-async def test_another_session_is_put_away_before(make: Make) -> None:
+async def test_loading_a_state_replaces_the_current_session(make: Make) -> None:
     state = await saved(await make(), "x = 1")
     executor = await make()
     client = scripted(python("y = 2"), "Done.", python("print(x, 'y' in globals())"), "Done.")
@@ -330,7 +330,7 @@ async def test_agents_that_share_a_session_rebuild_it_once(make: Make) -> None:
     assert [event.content for event in replays(result.messages)] == [SAME.format("2 blocks were")]
 
 
-async def test_it_can_be_rebuilt_at_once(make: Make) -> None:
+async def test_rebuild_session_rebuilds_before_the_next_turn(make: Make) -> None:
     state = await saved(await make(), "x = 1")
     executor = await make()
     agent = CodeActAgent("actor", executor, model_client=scripted())
@@ -343,7 +343,7 @@ async def test_it_can_be_rebuilt_at_once(make: Make) -> None:
     assert await agent.rebuild_session() is None
 
 
-async def test_reset_forgets_it(make: Make) -> None:
+async def test_reset_clears_the_journal(make: Make) -> None:
     executor = await make()
     agent = CodeActAgent("actor", executor, model_client=scripted(python("x = 1"), "Done."))
     await agent.run(task="Go.")
@@ -351,7 +351,7 @@ async def test_reset_forgets_it(make: Make) -> None:
     assert (await agent.save_state())["journal"]["entries"] == []
 
 
-async def test_reset_forgets_what_was_loaded_too(make: Make) -> None:
+async def test_reset_clears_a_loaded_journal(make: Make) -> None:
     state = await saved(await make(), "x = 1")
     agent = CodeActAgent("actor", await make(), model_client=scripted("Hello."))
     await agent.load_state(state)
@@ -359,7 +359,7 @@ async def test_reset_forgets_what_was_loaded_too(make: Make) -> None:
     assert replays((await agent.run(task="Hello.")).messages) == []
 
 
-async def test_it_is_bounded_and_says_what_is_missing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_journal_is_bounded_and_counts_what_is_left_out(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MAX_BLOCKS", 2)
     state = await saved(await make(), "a = 1", "b = 2", "c = 3", "d = 4")
     assert (len(state["journal"]["entries"]), state["journal"]["left_out"]) == (2, 2)
@@ -373,7 +373,7 @@ async def test_it_is_bounded_and_says_what_is_missing(make: Make, monkeypatch: p
     assert (await other.save_state())["journal"]["left_out"] == 2
 
 
-async def test_a_journal_that_is_none_is_refused_and_changes_nothing(make: Make) -> None:
+async def test_invalid_journal_is_refused_and_changes_nothing(make: Make) -> None:
     agent = CodeActAgent("actor", await make(), model_client=scripted())
     with pytest.raises(ValueError, match=r"journal\.entries: Input should be a valid list"):
         await agent.load_state({"type": "CodeActAgentState", "journal": {"entries": 7}})
@@ -404,7 +404,7 @@ asyncio.run(main())
 """
 
 
-async def test_it_works_across_processes(bubblewrap: None) -> None:
+async def test_session_is_rebuilt_in_another_process(bubblewrap: None) -> None:
     def run(before: Any, *answers: str) -> list[str]:
         arguments = json.dumps([before, *answers])
         done = subprocess.run(
@@ -455,7 +455,7 @@ except asyncio.TimeoutError:
 """
 
 
-async def test_what_tools_raised_and_what_was_called_off_goes_the_same_way(make: Make) -> None:
+async def test_errors_and_cancelled_calls_of_tools_are_replayed(make: Make) -> None:
     state = await saved(await make(), ERRORS, tools=[shop])
     assert state["journal"]["entries"][0]["outcome"] == "ok"
     calls = state["journal"]["entries"][0]["calls"]

@@ -78,14 +78,14 @@ async def test_output_is_not_shown_unasked(session: SandboxCodeExecutor) -> None
     assert len(shown) == 1
 
 
-async def test_an_executor_that_can_not_stream_will_do(executor: CodeExecutor) -> None:
+async def test_executor_without_streaming_works(executor: CodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", executor, stream_output=True)
     result = await agent.run(task="```python\nprint(1)\n```")
     assert result.messages[-1].to_text() == "1\n"
 
 
 @pytest.mark.parametrize("team_class", [RoundRobinGroupChat, Team])
-async def test_teams_and_the_console_take_it(
+async def test_teams_and_console_accept_output_chunks(
     session: SandboxCodeExecutor, team_class: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runner = CodeExecutorAgent("runner", session, stream_output=True)
@@ -97,7 +97,7 @@ async def test_teams_and_the_console_take_it(
     assert "---------- ModelClientStreamingChunkEvent (runner) ----------\n42\n" in capsys.readouterr().out
 
 
-async def test_leaving_while_code_runs_kills_it(session: SandboxCodeExecutor) -> None:
+async def test_closing_the_stream_kills_running_code(session: SandboxCodeExecutor) -> None:
     agent = CodeExecutorAgent("runner", session, stream_output=True)
     stream = agent.on_messages_stream([user(SLOW)], CancellationToken())
     assert is_output(await anext(stream))

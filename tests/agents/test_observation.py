@@ -185,7 +185,7 @@ def picture(folder: Path, name: str = "plot.png", size: tuple[int, int] = (4, 3)
     return Artifact(name, path.stat().st_size, "image/png", path)
 
 
-async def test_a_model_that_sees_gets_the_pictures(tmp_path: Path) -> None:
+async def test_model_with_vision_gets_the_pictures(tmp_path: Path) -> None:
     made = result(0, "plotted\n", artifacts=(picture(tmp_path),))
 
     seen = await as_message(made, "coder", vision=True)

@@ -76,7 +76,7 @@ async def test_after_an_error_the_payment_is_known(session: SandboxCodeExecutor)
     assert bank.paid == [("Ann", 3)]
 
 
-async def test_in_process_mode_nothing_is_said_of_a_session(bubblewrap: None) -> None:
+async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
     bank = Bank()
     async with BubblewrapCommandLineCodeExecutor() as executor:
         _, next_attempt = await decided(executor, "print(pay('Ann', 3))\nraise SystemExit(2)", bank)
@@ -105,7 +105,7 @@ async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubbl
     assert contents(client, 1)[-1] == me(QUESTION)
 
 
-async def test_a_call_that_failed_and_one_under_way_are_told_apart(bubblewrap: None) -> None:
+async def test_failed_calls_are_distinguished_from_calls_in_progress(bubblewrap: None) -> None:
     async def slow() -> None:
         """Take for ever."""
         await asyncio.sleep(60)
@@ -127,7 +127,7 @@ async def test_a_call_that_failed_and_one_under_way_are_told_apart(bubblewrap: N
     assert f"{CALLS_MADE}\n{calls}" in str(contents(client, 1)[-2].content)
 
 
-async def test_out_of_memory_is_known_as_that(docker_engine: str) -> None:
+async def test_out_of_memory_is_reported_as_such(docker_engine: str) -> None:
     bank = Bank()
     async with DockerCommandLineCodeExecutor(mode="session", limits=Limits(memory="128m")) as executor:
         _, next_attempt = await decided(executor, PAYS + "x = bytearray(500_000_000)", bank)
@@ -137,7 +137,7 @@ async def test_out_of_memory_is_known_as_that(docker_engine: str) -> None:
     assert 'gave "receipt 1"' in words
 
 
-async def test_what_an_interrupted_turn_had_called_is_told_in_the_next(session: SandboxCodeExecutor) -> None:
+async def test_calls_of_an_interrupted_turn_are_reported_in_the_next(session: SandboxCodeExecutor) -> None:
     bank = Bank()
     client = scripted(python(PAYS + "while True: pass"), "Paid already.", "And again.")
     agent = CodeActAgent("actor", session, model_client=client, tools=[bank.pay])
@@ -166,7 +166,7 @@ async def test_what_an_interrupted_turn_had_called_is_told_in_the_next(session: 
     ]
 
 
-async def test_a_sandbox_that_breaks_is_told_and_the_next_step_says_that_all_is_lost(bubblewrap: None) -> None:
+async def test_broken_sandbox_and_lost_session_are_reported_to_the_model(bubblewrap: None) -> None:
     bank = Bank()
     others = descendants(os.getpid())
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:

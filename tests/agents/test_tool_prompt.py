@@ -100,7 +100,7 @@ def test_signature_docstring_and_types_are_shown() -> None:
     assert describe_tools(()) == ""
 
 
-def test_words_of_others_end_neither_docstring_nor_fence() -> None:
+def test_tool_descriptions_cannot_end_docstring_or_fence() -> None:
     lines = [
         TOOLS,
         "```python",

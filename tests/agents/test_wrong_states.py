@@ -145,7 +145,7 @@ async def test_a_team_names_an_invalid_field_of_its_own(state: Any, message: str
     assert len(str(caught.value)) < 1_500
 
 
-async def test_a_hostile_state_does_not_hold_up_the_event_loop() -> None:
+async def test_loading_a_hostile_state_does_not_block_the_event_loop() -> None:
     worst = 0.0
 
     async def tick() -> None:

@@ -109,7 +109,7 @@ class House(Team):
     """Somebody's own kind of team."""
 
 
-def test_a_subclass_is_dumped_as_itself():
+def test_subclass_is_dumped_under_its_own_name():
     assert House([coder(ReplayChatCompletionClient([]))]).dump_component().provider.endswith(".test_config.House")
 
 
@@ -146,12 +146,12 @@ FOREIGN = "autogen_agentchat.conditions.MaxMessageTermination"
         ),
     ],
 )
-def test_a_participant_that_is_none_is_named_with_its_place(participants, words):
+def test_invalid_participant_is_named_with_its_index(participants, words):
     with pytest.raises(ValueError, match=words):
         load(participants=participants)
 
 
-def test_a_condition_that_is_none_is_named():
+def test_value_that_is_no_termination_condition_is_named():
     with pytest.raises(ValueError, match=r"^termination_condition: .*AssistantAgent is not a termination condition"):
         load(participants=[GOOD], termination_condition=GOOD)
 

@@ -125,7 +125,7 @@ async def test_a_coder_that_never_ends_is_ended(executor, kwargs, reason):
     assert result.stop_reason.startswith(reason)
 
 
-async def test_the_words_and_languages_given_are_used(executor):
+async def test_given_word_and_languages_are_used(executor):
     coder, reviewer = ScriptedModel(["```sh\necho hi\n```"]), ScriptedModel(["```sh\necho hi\n```"])
     team = coder_executor_team(
         coder,
@@ -147,7 +147,7 @@ async def test_one_model_may_do_both(executor):
     assert [source for source, _ in said(result)] == ["user", "coder", "reviewer", "executor", "coder"]
 
 
-async def test_code_calls_tools_that_coder_and_reviewer_are_told_of(bubblewrap):
+async def test_code_calls_tools_that_are_described_to_coder_and_reviewer(bubblewrap):
     def price(item: str) -> float:
         """Ask the shop."""
         return {"tea": 4.5}[item]
@@ -183,7 +183,7 @@ def test_tools_of_a_workbench_must_be_known(bubblewrap):
         ({"supported_languages": "python"}, r"^supported_languages must be a list, not 'python'\.$"),
     ],
 )
-def test_what_is_something_else_is_named(arguments: dict[str, Any], words: str) -> None:
+def test_argument_of_a_wrong_type_is_named(arguments: dict[str, Any], words: str) -> None:
     given: dict[str, Any] = {
         "model_client": ScriptedModel([]),
         "code_executor": BubblewrapCommandLineCodeExecutor(),

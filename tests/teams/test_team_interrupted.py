@@ -122,7 +122,7 @@ async def test_a_failure_in_the_second_round_undoes_that_turn_only(executor):
     assert model.told[-1] == [SYSTEM, ("user", "six times seven"), ("assistant", PRINT_42), ("executor", "42\n")]
 
 
-async def test_the_participant_that_waits_hears_everything_once():
+async def test_waiting_participant_receives_each_message_once():
     parrot, talker = Parrot(), Talker([NoQuotaLeft()])
     team = Team([parrot, talker], max_turns=2)
     with pytest.raises(NoQuotaLeft):
@@ -208,7 +208,7 @@ async def test_cancelling_the_task_ends_a_participant_that_ignores_its_token():
     assert parrot.heard == [["one", "two", "heard 2"]]
 
 
-async def test_cancelling_the_model_call_leaves_a_context_without_the_turn(executor):
+async def test_cancelling_the_model_call_restores_the_context(executor):
     begun = asyncio.Event()
 
     async def hang():
@@ -304,7 +304,7 @@ async def test_a_timeout_around_the_run_is_a_timeout():
 
 
 @pytest.mark.parametrize("steps", range(0, 90, 2))
-async def test_whenever_it_is_cancelled_nothing_is_lost_or_said_twice(steps):
+async def test_no_message_is_lost_or_repeated_whenever_the_run_is_cancelled(steps):
     first, second = Parrot("first"), Parrot("second")
     team = Team([first, second], termination_condition=MaxMessageTermination(3), max_turns=3)
     run = asyncio.create_task(team.run(task="one"))

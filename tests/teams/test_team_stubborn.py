@@ -18,7 +18,7 @@ from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Stubborn, Talker, can
 pytestmark = pytest.mark.usefixtures("tidy")
 
 
-async def test_a_participant_that_swallows_its_cancellation_is_left_and_said_so(caplog):
+async def test_participant_that_ignores_its_cancellation_is_left_running_with_a_warning(caplog):
     stubborn, parrot = Stubborn(), Parrot()
 
     class Impatient(Team):
@@ -45,7 +45,7 @@ async def test_a_participant_that_swallows_its_cancellation_is_left_and_said_so(
     assert stubborn.heard == [["one", "two", "three"]]
 
 
-async def test_a_second_cancellation_does_not_stop_the_tidying_up():
+async def test_second_cancellation_does_not_stop_the_clean_up():
     stubborn = Stubborn()
 
     class Impatient(Team):

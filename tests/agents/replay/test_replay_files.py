@@ -50,7 +50,7 @@ async def test_blocks_find_the_same_files_as_the_first_time(make: Make, work: Pa
     assert contents(work) == {**before, "later.txt": b"later"}
 
 
-async def test_it_is_told_that_files_too_deep_to_be_listed_may_be_others(make: Make, work: Path) -> None:
+async def test_replay_warns_of_files_too_deep_to_be_listed(make: Make, work: Path) -> None:
     deep = work / "/".join("d" * 40)
     deep.mkdir(parents=True)
     (deep / "data.txt").write_text("old")
