@@ -12,9 +12,10 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents.pictures import pictures_of
+from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.sandbox.host.block_request import REFUSALS
-from autogen_codeact.sandbox.result import Artifact, ErrorInfo, ExecutionResult, ToolCall, written_by_code
+from autogen_codeact.sandbox.result import Artifact, ErrorInfo, ToolCall, written_by_code
 
 MAX_OUTPUT_CHARS = 20_000
 MAX_FILES_NAMED = 10

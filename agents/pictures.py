@@ -15,7 +15,7 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
-from autogen_codeact.sandbox.result import ExecutionResult
+from autogen_codeact.executors.result import ExecutionResult
 
 MAX_PICTURES = 4
 MAX_PIXELS = 10_000_000

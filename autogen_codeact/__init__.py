@@ -7,16 +7,28 @@ if TYPE_CHECKING:
     from autogen_codeact.agents import CodeActAgent as CodeActAgent
     from autogen_codeact.agents import CodeExecutorAgent as CodeExecutorAgent
     from autogen_codeact.executors import DockerCommandLineCodeExecutor as DockerCommandLineCodeExecutor
+    from autogen_codeact.sandbox import AsyncSandbox as AsyncSandbox
+    from autogen_codeact.sandbox import Sandbox as Sandbox
     from autogen_codeact.teams import Team as Team
 
 _HOME = {
+    "AsyncSandbox": "autogen_codeact.sandbox",
     "CodeActAgent": "autogen_codeact.agents",
     "CodeExecutorAgent": "autogen_codeact.agents",
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors",
+    "Sandbox": "autogen_codeact.sandbox",
     "Team": "autogen_codeact.teams",
 }
 
-__all__ = ["CodeActAgent", "CodeExecutorAgent", "DockerCommandLineCodeExecutor", "Team", "__version__"]
+__all__ = [
+    "AsyncSandbox",
+    "CodeActAgent",
+    "CodeExecutorAgent",
+    "DockerCommandLineCodeExecutor",
+    "Sandbox",
+    "Team",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.docker import DockerCommandLineCodeExecutor, DockerCommandLineCodeExecutorConfig
     from autogen_codeact.executors.executor import SandboxCodeExecutor
     from autogen_codeact.executors.pool import SandboxPool
+    from autogen_codeact.executors.result import ExecutionResult
     from autogen_codeact.executors.tools.host_tools import ToolLike
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         Artifact,
         CallOutcome,
         ErrorInfo,
-        ExecutionResult,
         NetworkConnection,
         Outcome,
         State,
@@ -57,7 +57,7 @@ _HOME = {
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors.docker",
     "DockerCommandLineCodeExecutorConfig": "autogen_codeact.executors.docker",
     "ErrorInfo": "autogen_codeact.sandbox.result",
-    "ExecutionResult": "autogen_codeact.sandbox.result",
+    "ExecutionResult": "autogen_codeact.executors.result",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
     "Limits": "autogen_codeact.sandbox.limits",
     "NetworkConnection": "autogen_codeact.sandbox.result",

@@ -15,6 +15,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.checkpoints import Checkpoints
+from autogen_codeact.executors.result import ExecutionResult, as_execution_result
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.egress.gateway import Gateway
@@ -27,7 +28,7 @@ from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.temporary import TemporaryFolder
 from autogen_codeact.sandbox.files.transfers import FileTransfers
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.block_reply import combine, to_result, with_connections
+from autogen_codeact.sandbox.host.block_reply import add_connections, combine, to_result
 from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
@@ -36,7 +37,7 @@ from autogen_codeact.sandbox.host.languages import Language
 from autogen_codeact.sandbox.host.loops import CancelledBy, in_thread
 from autogen_codeact.sandbox.host.turns import Turns
 from autogen_codeact.sandbox.limits import Limits, parse_limits, parse_size, parse_timeout
-from autogen_codeact.sandbox.result import Artifact, ExecutionResult
+from autogen_codeact.sandbox.result import Artifact, Result
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
@@ -376,7 +377,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         if not code_blocks:
             raise ValueError("No code blocks to execute.")
         with CancelledBy(cancellation_token):
-            return await self._execute(list(code_blocks), context)
+            return as_execution_result(await self._execute(list(code_blocks), context))
 
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
@@ -408,7 +409,7 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         try:
             async for chunk in chunks:
                 yield chunk
-            yield await running
+            yield as_execution_result(await running)
         finally:
             if not running.done():
                 running.cancel()
@@ -416,16 +417,16 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
 
     async def _execute(
         self, code_blocks: Sequence[CodeBlock], context: RunContext, chunks: OutputChunks | None = None
-    ) -> ExecutionResult:
+    ) -> Result:
         # Blocks of one call follow each other in a session, whoever else calls.
         async with self._calls if self._mode == "session" else contextlib.nullcontext():
             return await self._execute_all(code_blocks, context, chunks)
 
     async def _execute_all(
         self, code_blocks: Sequence[CodeBlock], context: RunContext, chunks: OutputChunks | None
-    ) -> ExecutionResult:
+    ) -> Result:
         sandbox = await self._ready()
-        results: list[ExecutionResult] = []
+        results: list[Result] = []
         for number, block in enumerate(code_blocks):
             listener = chunks.listener(number) if chunks is not None else None
             # It stays to be said until a result has said it.
@@ -461,19 +462,21 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
             sandbox = await self._start()
         return sandbox
 
-    def _request(self, block: CodeBlock) -> BlockRequest | ExecutionResult:
-        return make_request(block, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages)
+    def _request(self, block: CodeBlock) -> BlockRequest | Result:
+        return make_request(
+            block.code, block.language, session=self._mode == "session", workspace=WORKSPACE, languages=self._languages
+        )
 
-    async def _execute_one(
+    async def _execute_one(  # noqa: C901, PLR0912 - replaced by AsyncSandbox in the next commit
         self,
         sandbox: RunnerClient,
         block: CodeBlock,
         context: RunContext,
         notes: tuple[str, ...] = (),
         listener: Listener | None = None,
-    ) -> ExecutionResult:
+    ) -> Result:
         request = self._request(block)
-        if isinstance(request, ExecutionResult):
+        if isinstance(request, Result):
             return _marked_lost(replace(request, notes=notes))
         scratch = self._scratch
         self._unrecorded += not context.journalled
@@ -517,8 +520,10 @@ class SandboxCodeExecutor(FileTransfers, Checkpoints, CodeExecutor):
         if calls is not None:
             result = replace(result, tool_calls=calls.ledger, notes=(*result.notes, *calls.notes))
         result.files_before = files_before
-        return _marked_lost(with_connections(result, sandbox.gateway, mark))
+        if sandbox.gateway is not None:
+            add_connections(result, sandbox.gateway, mark)
+        return _marked_lost(result)
 
 
-def _marked_lost(result: ExecutionResult) -> ExecutionResult:
+def _marked_lost(result: Result) -> Result:
     return replace(result, state="lost") if LOST in result.notes else result

@@ -12,6 +12,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.checks import checked_entries
+from autogen_codeact.executors.result import ExecutionResult, as_execution_result
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError, SandboxNotStarted, SandboxTimeout
 from autogen_codeact.sandbox.files.manifest import (
     MAX_FILES,
@@ -28,7 +29,6 @@ from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.loops import CancelledBy
-from autogen_codeact.sandbox.result import ExecutionResult
 from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
 
 if TYPE_CHECKING:
@@ -303,7 +303,8 @@ class Scratch:
         """
         await self._sandbox.file_request({"op": "forget"})
         with CancelledBy(token):
-            return await self._executor._execute_one(self._sandbox, block, RunContext(journalled=True, answers=answers))
+            context = RunContext(journalled=True, answers=answers)
+            return as_execution_result(await self._executor._execute_one(self._sandbox, block, context))
 
     async def checkpoint(self) -> str | None:
         """Save the session's memory.

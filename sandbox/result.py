@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from autogen_core import Image
-from autogen_core.code_executor import CodeResult
-from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
+if TYPE_CHECKING:
+    from autogen_core import Image
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
 """How a block ended. `denied` is a refused approval: nothing ran."""
@@ -106,17 +106,21 @@ TIMEOUT_LINE = "\n Timeout"
 """Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
 
 
-def written_by_code(result: CodeResult) -> str:
-    """Return the output of a result without the line on a timeout."""
-    timed_out = isinstance(result, ExecutionResult) and result.outcome == "timeout"
+class _HasOutput(Protocol):
+    output: str
+
+
+def written_by_code(result: _HasOutput) -> str:
+    """Return the output of a result, AutoGen's included, without the line that a timeout appends."""
+    timed_out = isinstance(result, Result) and result.outcome == "timeout"
     return result.output.removesuffix(TIMEOUT_LINE) if timed_out else result.output
 
 
 @dataclass
-class ExecutionResult(CommandLineCodeResult):
-    """Result of running code blocks; AutoGen's `CommandLineCodeResult` with more fields.
+class Result:
+    """Result of running one or more code blocks.
 
-    Upstream's agent assigns to `output`, so the class can't be frozen; we never change one once made.
+    It is not frozen because AutoGen's agent assigns to `output`. This package never changes a result.
 
     Args:
         exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.
@@ -142,6 +146,9 @@ class ExecutionResult(CommandLineCodeResult):
             None if not known.
     """
 
+    exit_code: int
+    output: str
+    code_file: str | None = None
     outcome: Outcome = "ok"
     stdout: str | None = None
     stderr: str | None = None
@@ -157,3 +164,25 @@ class ExecutionResult(CommandLineCodeResult):
     number: int = field(default=0, compare=False)
     restored_before: int = 0
     files_before: dict[str, str] | None = field(default=None, compare=False, repr=False)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook shows: output, value, error and files, as text and as HTML."""
+        failed = f"{self.error.type}: {self.error.message}" if self.error is not None else ""
+        shown = written_by_code(self).rstrip("\n")
+        if failed and self.error is not None and self.error.message in shown:
+            failed = ""  # the traceback is part of the output
+        files = ", ".join(artifact.name for artifact in self.artifacts)
+        parts = {
+            "output": shown,
+            "value": self.value if self.value and self.value not in shown else "",
+            "error": failed,
+        }
+        texts = {name: text for name, text in parts.items() if text}
+        if files:
+            texts["files"] = f"Files: {files}"
+        color = {"error": "color:#b00", "files": "color:#666"}
+        rows = [
+            f'<pre class="codeact-{name}" style="{color.get(name, "")}">{html.escape(text)}</pre>'
+            for name, text in texts.items()
+        ]
+        return {"text/plain": "\n".join(texts.values()), "text/html": "\n".join(rows)}

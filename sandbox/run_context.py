@@ -1,16 +1,42 @@
-"""What one caller adds to the blocks that it runs in a shared sandbox."""
+"""The code that a caller runs, and what it adds to its run in a shared sandbox."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from autogen_codeact.sandbox.result import ToolCall
 from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
 
 RecordedAnswers = Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]]
 """Returns the recorded answer to a call of a host tool, by its name and arguments, or raises `NotAllowed`."""
+
+
+class Block(NamedTuple):
+    """Code to run.
+
+    Args:
+        code: The code.
+        language: Its language.
+    """
+
+    code: str
+    language: str = "python"
+
+
+class CodeAndLanguage(Protocol):
+    """Anything with `code` and `language`, such as a `Block`."""
+
+    @property
+    def code(self) -> str:
+        """The code."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """Its language."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Files that users move into and out of a sandbox by hand."""
+"""Single files that users copy into and out of a sandbox."""
 
 from __future__ import annotations
 
@@ -13,6 +13,60 @@ from autogen_codeact.sandbox.files.protected import WriteBack
 from autogen_codeact.sandbox.files.workspace import Workspace
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.loops import in_thread
+
+MAX_READ_BYTES = 256 * 1024**2
+
+
+async def put(client: RunnerClient, source: Path, name: str) -> None:
+    """Copy a file from the host into the workspace.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It can't be read, or the sandbox can't store it.
+    """
+    await client.write_file(safe_name(name), 0o644, sync.in_pieces(_chunks(source)))
+
+
+async def get(client: RunnerClient, name: str, target: Path) -> Path:
+    """Copy a file from the workspace to the host and return its path there.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
+    """
+    # A sandbox's limits do not apply to the target's folder, and the user has chosen the name.
+    folder = Workspace(target.parent, counted=False, write_back=WriteBack(["*"]))
+    await in_thread(folder.prepare)
+    return await sync.stream(folder, client, safe_name(name), target.name, 0o644)
+
+
+async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
+    """Write a file into the workspace.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: The sandbox can't store it.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    pieces = (content[start : start + sync.CHUNK] for start in range(0, len(content), sync.CHUNK))
+    await client.write_file(safe_name(name), 0o644, pieces)
+
+
+async def read(client: RunnerClient, name: str) -> bytes:
+    """Read a file of the workspace.
+
+    Raises:
+        ValueError: The name could leave the workspace.
+        SandboxFileError: It does not exist, is not a regular file, or has more than 256 MiB.
+    """
+    content = bytearray()
+    async for chunk, size in client.read_file(safe_name(name)):
+        content += chunk
+        if max(size, len(content)) > MAX_READ_BYTES:
+            raise SandboxFileError(
+                f"{name} has {size:,} bytes; at most {MAX_READ_BYTES:,} are read into memory: use get()"
+            )
+    return bytes(content)
 
 
 class FileTransfers(ABC):

@@ -1,25 +1,26 @@
-"""From what the runner answered to an `ExecutionResult`."""
+"""Turns the runner's reply into a `Result`."""
 
 from __future__ import annotations
 
 import mimetypes
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.ledger import notes as connection_notes
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, ExecutionResult, Outcome, State
+from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
 
+R = TypeVar("R", bound=Result)
 _OUTCOMES = get_args(Outcome)
 _STATES = get_args(State)
 
 
 def to_result(
     reply: Reply, *, split_streams: bool, code_file: str | None, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]
-) -> ExecutionResult:
+) -> Result:
     """Make the result of one block.
 
     Args:
@@ -27,7 +28,7 @@ def to_result(
         split_streams: Whether standard output and error were kept apart.
         code_file: File with its code on the host, or None.
         artifacts: Files that it made or changed.
-        notes: What the host has to add to the runner's notes.
+        notes: Notes of the host, before those of the runner.
 
     Returns:
         The result.
@@ -44,40 +45,42 @@ def to_result(
         ]
         error = message["error"]
         outcome = _one_of(_OUTCOMES, message["outcome"])
-        return ExecutionResult(
+        return Result(
             exit_code=int(message["exit_code"]),
             output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
             code_file=code_file,
             outcome=outcome,
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
-            value=None if message["value"] is None else _words(message["value"]),
-            error=ErrorInfo(_words(error["type"]), _words(error["message"]), _line(error["line"])) if error else None,
+            value=None if message["value"] is None else _text_of(message["value"]),
+            error=ErrorInfo(_text_of(error["type"]), _text_of(error["message"]), _line(error["line"]))
+            if error
+            else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
             artifacts=artifacts,
             state=_one_of(_STATES, message["state"]),
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
-            notes=(*notes, *map(_words, message["notes"])),
+            notes=(*notes, *map(_text_of, message["notes"])),
         )
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
         raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem
 
 
-def _words(thing: Any) -> str:
-    """Text that can be sent on: a lone surrogate, which JSON can carry and UTF-8 can't, is written as its escape."""
-    return str(thing).encode("utf-8", "backslashreplace").decode()
+def _text_of(value: Any) -> str:
+    """Return text that UTF-8 can encode: lone surrogates, which JSON can contain, become escapes."""
+    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
-def _line(thing: Any) -> int | None:
-    return None if thing is None else int(thing)
+def _line(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
-def _one_of(allowed: tuple[str, ...], word: Any) -> Any:
-    if word not in allowed:
-        raise ValueError(f"{word!r} is none of {allowed}")
-    return word
+def _one_of(allowed: tuple[str, ...], value: Any) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{value!r} is none of {allowed}")
+    return value
 
 
 def _text(data: bytearray, dropped: int, tail: int) -> str:
@@ -89,54 +92,50 @@ def _text(data: bytearray, dropped: int, tail: int) -> str:
 
 
 def artifact(entry: dict[str, Any], **more: Any) -> Artifact:
-    """Make an `Artifact` of an entry of the runner's list of changed files."""
+    """Make an `Artifact` from an entry of the runner's list of changed files."""
     name = str(entry["name"])
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Artifact(name, int(entry["size"]), media_type, **more)
 
 
-def with_connections(result: ExecutionResult, gateway: Gateway | None, mark: int) -> ExecutionResult:
-    """Add to a result what went out while its block ran.
+def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
+    """Add the connections that were made while a block ran to its result.
 
     Args:
         result: The result.
-        gateway: The sandbox's way out, where it has one.
-        mark: Where the ledger of that was before.
+        gateway: The sandbox's proxy.
+        mark: Position in its connection log before the block.
     """
-    found = gateway.ledger.since(mark) if gateway is not None else ()
-    return replace(result, connections=found, notes=(*result.notes, *connection_notes(found))) if found else result
+    result.connections = gateway.ledger.since(mark)
+    result.notes = (*result.notes, *connection_notes(result.connections))
 
 
-def combine(results: Sequence[ExecutionResult]) -> ExecutionResult:
-    """Make one result of those of several blocks, as AutoGen's executors do.
+def combine(results: Sequence[R]) -> R:
+    """Combine the results of several blocks as AutoGen's executors do.
 
     Args:
         results: One or more, in the order run.
 
     Returns:
-        The last one's verdict, with all output, files and notes.
+        The last one's outcome, with the output, files and notes of all.
     """
     if len(results) == 1:
         return results[0]
     last = results[-1]
     split = last.stdout is not None
     files = {item.name: item for result in results for item in result.artifacts}
-    return ExecutionResult(
-        exit_code=last.exit_code,
+    return replace(
+        last,
         output="".join(result.output for result in results),
         code_file=next((result.code_file for result in results if result.code_file), None),
-        outcome=last.outcome,
         stdout="".join(result.stdout or "" for result in results) if split else None,
         stderr="".join(result.stderr or "" for result in results) if split else None,
-        value=last.value,
-        error=last.error,
         duration_s=sum(result.duration_s for result in results),
         truncated=sum(result.truncated for result in results),
         artifacts=tuple(files.values()),
         tool_calls=tuple(call for result in results for call in result.tool_calls),
         connections=tuple(each for result in results for each in result.connections),
-        number=last.number,
-        restored_before=last.restored_before,
         state=max((result.state for result in results), key=_STATES.index),
         notes=tuple(note for result in results for note in result.notes),
+        files_before=None,
     )

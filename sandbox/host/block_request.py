@@ -1,4 +1,4 @@
-"""From a code block to what the runner is asked, or to a refusal that the model can act on."""
+"""Turns code into a request to the runner, or into a refusal that the model can act on."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autogen_core.code_executor import CodeBlock
-
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host.languages import Language, default_filename, filename_comment, find_language
 from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD
-from autogen_codeact.sandbox.result import ErrorInfo, ExecutionResult
+from autogen_codeact.sandbox.result import ErrorInfo, Result
 
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
@@ -23,7 +21,7 @@ _KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev
 
 @dataclass(frozen=True)
 class BlockRequest:
-    """What the runner is asked.
+    """A request to the runner.
 
     Args:
         message: The request.
@@ -39,31 +37,30 @@ class BlockRequest:
 
 
 def make_request(
-    block: CodeBlock, *, session: bool, workspace: str, languages: Mapping[str, Language]
-) -> BlockRequest | ExecutionResult:
-    """Turn a block into a request.
+    code: str, label: str, *, session: bool, workspace: str, languages: Mapping[str, Language]
+) -> BlockRequest | Result:
+    """Turn code into a request.
 
     Args:
-        block: The block.
+        code: The code.
+        label: Name of its language, or an alias.
         session: Whether it runs in a session.
         workspace: Path of the workspace in the sandbox.
         languages: The table of languages.
 
     Returns:
-        The request, or a result that says why there is none.
+        The request, or a result with the reason why the code can't be run.
     """
-    language = find_language(block.language, languages)
+    language = find_language(label, languages)
     if language is None:
         known = ", ".join(sorted(languages))
+        return _refusal(127, "UnknownLanguage", f"The language {label!r} can't be run here. Use one of: {known}.")
+    encoded = code.encode("utf-8", "replace")
+    if len(encoded) > MAX_CODE:
         return _refusal(
-            127, "UnknownLanguage", f"The language {block.language!r} can't be run here. Use one of: {known}."
+            1, "CodeTooLarge", f"The code has {len(encoded):,} bytes; at most {MAX_CODE:,} can be run at once."
         )
-    code = block.code.encode("utf-8", "replace")
-    if len(code) > MAX_CODE:
-        return _refusal(
-            1, "CodeTooLarge", f"The code has {len(code):,} bytes; at most {MAX_CODE:,} can be run at once."
-        )
-    comment = filename_comment(block.code, language)
+    comment = filename_comment(code, language)
     try:
         filename = safe_name(comment) if comment is not None else None
     except ValueError as error:
@@ -73,14 +70,14 @@ def make_request(
     in_memory = session and (language.name == "python" or language.name in SHELLS)
     named = filename is not None
     if filename is None and not in_memory:
-        filename = default_filename(block.code, language)
+        filename = default_filename(code, language)
     path = f"{workspace}/{filename}" if filename is not None else None
     message = {"path": path, "command": _command(language, session), "keep_state": session and language.name in SHELLS}
-    return BlockRequest(message, code, filename, named)
+    return BlockRequest(message, encoded, filename, named)
 
 
 def _command(language: Language, session: bool) -> list[str] | None:
-    """What to start with `{file}` for the code's file; None for the interpreter that is already warm."""
+    """Return the command, with `{file}` for the code's file, or None for the interpreter that already runs."""
     if language.command == ("python3",) and language.name == "python":
         return None
     if session and language.name in SHELLS:
@@ -88,5 +85,5 @@ def _command(language: Language, session: bool) -> list[str] | None:
     return [*language.command, "{file}"]
 
 
-def _refusal(exit_code: int, kind: str, sentence: str) -> ExecutionResult:
-    return ExecutionResult(exit_code, sentence, None, outcome="error", error=ErrorInfo(kind, sentence))
+def _refusal(exit_code: int, kind: str, sentence: str) -> Result:
+    return Result(exit_code, sentence, outcome="error", error=ErrorInfo(kind, sentence))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from autogen_codeact.sandbox.host.connection import Listener
 from autogen_codeact.sandbox.host.loops import hand_over
-from autogen_codeact.sandbox.result import TIMEOUT_LINE, ExecutionResult
+from autogen_codeact.sandbox.result import TIMEOUT_LINE, Result
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: dict[bytes, Stream] = {b"O": "stdout", b"E": "stderr"}
@@ -69,7 +69,7 @@ class OutputChunks:
 
         return listen
 
-    def finish(self, block: int, result: ExecutionResult) -> None:
+    def finish(self, block: int, result: Result) -> None:
         """Show what is left of a block's output.
 
         Args:

@@ -14,7 +14,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import UserMessage
 
 from autogen_codeact.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent
-from autogen_codeact.sandbox.result import ExecutionResult
+from autogen_codeact.executors import ExecutionResult
 from tests.agents.support import SYSTEM, WORKS, bare, scripted, told
 
 YES = ApprovalResponse(approved=True, reason="fine")

@@ -18,7 +18,7 @@ from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.pictures import EncodedImage
-from autogen_codeact.sandbox.result import Artifact, ExecutionResult
+from autogen_codeact.executors import Artifact, ExecutionResult
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, bare, decision, scripted, told
 
 pytestmark = pytest.mark.filterwarnings(

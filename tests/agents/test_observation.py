@@ -11,8 +11,7 @@ from autogen_ext.code_executors._common import CommandLineCodeResult  # exported
 from PIL import Image as PILImage
 
 from autogen_codeact.agents.observation import as_message, bounded, broken, describe, metadata_of
-from autogen_codeact.executors import SandboxDied
-from autogen_codeact.sandbox.result import Artifact, ErrorInfo, ExecutionResult, ToolCall
+from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult, SandboxDied, ToolCall
 
 SILENT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. "

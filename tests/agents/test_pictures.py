@@ -24,7 +24,7 @@ from autogen_codeact.agents.pictures import (
     read_picture,
     with_encoded_images,
 )
-from autogen_codeact.sandbox.result import Artifact, ExecutionResult, ToolCall
+from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 

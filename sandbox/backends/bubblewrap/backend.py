@@ -1,0 +1,54 @@
+"""Makes bubblewrap sandboxes from options."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autogen_codeact.sandbox.backends.bubblewrap import launcher
+from autogen_codeact.sandbox.backends.bubblewrap.view import WORKSPACE
+from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.host import environment
+from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.limits import parse_size
+from autogen_codeact.sandbox.options import BubblewrapOptions
+
+
+def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: Gateway | None) -> RunnerClient:
+    """Make the client of a bubblewrap sandbox that has not been started.
+
+    Args:
+        options: The sandbox's options.
+        tools: Settings of the host tools, for the runner.
+        gateway: Its proxy, or None without network.
+    """
+    name = f"codeact-{uuid.uuid4().hex[:12]}"
+    limits = options.limits
+    namespaces = launcher.BubblewrapOptions(
+        name=name,
+        limits=limits,
+        python=options.python,
+        readable=tuple(map(Path, options.readable)),
+        bind_dir=Path(options.bind_dir).resolve() if options.bind_dir is not None else None,
+        write_back=WriteBack(options.write_back),
+    )
+    settings = RunnerSettings(
+        mode=options.mode,
+        workspace=WORKSPACE,
+        preload=tuple(options.preload),
+        output_limit=limits.output,
+        split_streams=options.split_streams,
+        checkpoint=options.checkpoint,
+        proxy=SETTINGS if gateway is not None else None,
+        tools=tools,
+        memory_bytes=parse_size(limits.memory),
+        # There is no engine that sets them.
+        rlimits={"NOFILE": limits.nofile, "NPROC": limits.pids, "CORE": 0},
+        rlimit_without_cgroup={"AS": parse_size(limits.memory)},
+        own_shm=True,
+        environment=environment.resolve(options.variables),
+    )
+    return RunnerClient(launcher.BubblewrapLauncher(namespaces), settings, name, gateway=gateway)

@@ -1,0 +1,117 @@
+"""Makes Docker sandboxes from options."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from autogen_codeact.sandbox.backends.docker.image import Progress
+from autogen_codeact.sandbox.backends.docker.launcher import WORKSPACE, ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.backends.seccomp import docker_profile
+from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.files.protected import WriteBack
+from autogen_codeact.sandbox.host import environment
+from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.limits import parse_size
+from autogen_codeact.sandbox.options import DockerOptions
+
+NOBODY = "65534:65534"
+MAX_CONCURRENT_BLOCKS = 32
+PIDS_PER_BLOCK = 8
+
+
+def make_client(
+    options: DockerOptions, tools: Mapping[str, Any], gateway: Gateway | None, progress: Progress | None
+) -> RunnerClient:
+    """Make the client of a container that has not been started.
+
+    Args:
+        options: The sandbox's options.
+        tools: Settings of the host tools, for the runner.
+        gateway: Its proxy, or None without network.
+        progress: Called with a line for each step that takes long. None to write it to standard error.
+    """
+    # Imported late: it takes a tenth of a second, and only GPUs need it.
+    devices = [_device(request) for request in options.device_requests or ()]
+    name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
+    volumes = options.extra_volumes or {}
+    container = ContainerOptions(
+        image=options.image,
+        packages=tuple(options.all_packages),
+        name=name,
+        limits=options.limits,
+        user=_user(options),
+        network=options.network,
+        read_only=options.read_only,
+        seccomp=docker_profile(options.seccomp),
+        bind_dir=str(Path(options.bind_dir).resolve()) if options.bind_dir is not None else None,
+        write_back=WriteBack(options.write_back),
+        volumes=volumes,
+        extra_hosts=options.extra_hosts or {},
+        device_requests=devices,
+        auto_remove=options.auto_remove,
+        docker_host=options.docker_host,
+    )
+    settings = RunnerSettings(
+        mode=options.mode,
+        workspace=WORKSPACE,
+        preload=tuple(options.preload),
+        output_limit=options.limits.output,
+        split_streams=options.split_streams,
+        checkpoint=options.checkpoint,
+        proxy=SETTINGS if gateway is not None else None,
+        tools=tools,
+        memory_bytes=parse_size(options.limits.memory),
+        rlimits={"NOFILE": options.limits.nofile},
+        concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
+        lease_s=options.lease,
+        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in volumes.values()),
+        environment=environment.resolve(options.variables),
+    )
+    return RunnerClient(DockerLauncher(container, progress or _print_progress), settings, name, gateway=gateway)
+
+
+def external_effects(options: DockerOptions) -> str | None:
+    """Return why blocks can have effects outside the sandbox past this process, with a field for `blocks`, or None."""
+    if options.network != "none":
+        return (
+            f"its sandbox has a network (network={options.network!r}), which its {{blocks}} could use if they were run again; "
+            "give the agent an executor with allow_domains instead to have it rebuilt"
+        )
+    if any("ro" not in mount.get("mode", "rw").split(",") for mount in (options.extra_volumes or {}).values()):
+        return (
+            "folders of the host are mounted in its sandbox (extra_volumes), which its {blocks} could change if they were "
+            'run again; mount them with mode "ro" to have it rebuilt'
+        )
+    return None
+
+
+def _user(options: DockerOptions) -> str:
+    if options.user is not None:
+        return options.user
+    if options.bind_dir is not None and Path(options.bind_dir).is_dir():
+        owner = Path(options.bind_dir).stat()
+        if owner.st_uid != 0:
+            return f"{owner.st_uid}:{owner.st_gid}"
+    return NOBODY
+
+
+def _covers_shm(target: str) -> bool:
+    """Return whether a mount is visible in /dev/shm: its files belong to the host and must not be removed."""
+    mounted = posixpath.join("/", posixpath.normpath(target))
+    return posixpath.commonpath(["/dev/shm", mounted]) in ("/dev/shm", mounted)  # noqa: S108 - a path in the sandbox
+
+
+def _device(request: Mapping[str, Any]) -> Any:
+    from docker.types import DeviceRequest  # noqa: PLC0415 - see above
+
+    return DeviceRequest(**request)
+
+
+def _print_progress(line: str) -> None:
+    sys.stderr.write(f"codeact: {printable(line)}\n")

@@ -1,0 +1,89 @@
+"""Choosing a backend, and making sandboxes with it. The libraries of a backend are imported when it is used."""
+
+# ruff: noqa: PLC0415 - who uses one backend must not wait for the libraries of the other
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from autogen_codeact.sandbox.egress.gateway import Gateway
+from autogen_codeact.sandbox.errors import SandboxUnavailable
+from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
+
+Progress = Callable[[str], None]
+
+
+def make_client(
+    options: SandboxOptions, tools: Mapping[str, Any], gateway: Gateway | None = None, progress: Progress | None = None
+) -> RunnerClient:
+    """Make the client of a sandbox that has not been started.
+
+    Args:
+        options: The sandbox's options.
+        tools: Settings of the host tools, for the runner.
+        gateway: Its proxy, or None without network.
+        progress: Called with a line for each step that takes long. None to write it to standard error.
+    """
+    if isinstance(options, DockerOptions):
+        from autogen_codeact.sandbox.backends.docker import backend as docker
+
+        return docker.make_client(options, tools, gateway, progress)
+    assert isinstance(options, BubblewrapOptions)
+    from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
+
+    return bubblewrap.make_client(options, tools, gateway)
+
+
+def external_effects(options: SandboxOptions) -> str | None:
+    """Return why blocks can have effects outside the sandbox past this process, with a field for `blocks`, or None."""
+    if isinstance(options, DockerOptions):
+        from autogen_codeact.sandbox.backends.docker import backend as docker
+
+        if (reason := docker.external_effects(options)) is not None:
+            return reason
+    if options.bind_dir is None:
+        return None
+    return (
+        "its workspace is a folder of the host (bind_dir), which its {blocks} could change if they were run again; give the "
+        "agent an executor with work_dir instead to have it rebuilt"
+    )
+
+
+def only_for_docker(names: Iterable[str]) -> str | None:
+    """Return the first of some options that only Docker has, or None."""
+    only = DockerOptions.model_fields.keys() - BubblewrapOptions.model_fields.keys()
+    return next((name for name in names if name in only), None)
+
+
+def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:
+    """Find out which backend this machine has; blocks for some milliseconds.
+
+    Args:
+        docker_option: An option that only Docker has, or None.
+
+    Returns:
+        "docker" where an engine answers, else "bubblewrap".
+
+    Raises:
+        SandboxUnavailable: Neither can be used.
+    """
+    from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
+    from autogen_codeact.sandbox.backends.docker.engine import connect
+
+    try:
+        with contextlib.closing(connect()):
+            return "docker"
+    except SandboxUnavailable as error:
+        without_docker = error
+    if docker_option is not None:
+        raise SandboxUnavailable(f"{docker_option}= needs Docker. {without_docker}") from without_docker
+    try:
+        check_bubblewrap()
+    except SandboxUnavailable as error:
+        raise SandboxUnavailable(
+            f"There is no sandbox on this machine. Docker: {without_docker} Or bubblewrap: {error}."
+        ) from error
+    return "bubblewrap"

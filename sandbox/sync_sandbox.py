@@ -1,0 +1,261 @@
+"""The sandbox for code without an event loop of its own: scripts, notebooks, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from autogen_codeact.sandbox.async_sandbox import AsyncSandbox, BackendName
+from autogen_codeact.sandbox.host.chunks import OutputChunk
+from autogen_codeact.sandbox.options import SandboxOptions
+from autogen_codeact.sandbox.result import Result
+from autogen_codeact.sandbox.tools.approval import ApproveTool
+from autogen_codeact.sandbox.toolset import Tool
+
+T = TypeVar("T")
+STOP_TIMEOUT_S = 60.0
+CANCEL_TIMEOUT_S = 30.0
+
+
+class Sandbox:
+    """Runs code in a hardened sandbox, like `AsyncSandbox`, with methods that wait.
+
+    Use it with `with`, or with `start` and `stop`, from any thread, also while an event loop is running in it (notebooks).
+    An interrupt (Ctrl-C) kills the running block and keeps the session. Host tools run in the sandbox's own thread.
+
+    Args:
+        backend: "docker", "bubblewrap", or "auto" (the default): Docker where an engine answers, else bubblewrap. Or the
+            options of a sandbox: `DockerOptions(...)`, `BubblewrapOptions(...)`.
+        tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
+        approve_tool: Asked before each call to a tool. A call is made only if it approves.
+        progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
+        options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
+
+    Raises:
+        TypeError: An option is unknown or has a wrong type.
+        ValueError: A value can't be right; the message says which.
+    """
+
+    def __init__(
+        self,
+        backend: BackendName | SandboxOptions = "auto",
+        *,
+        tools: Sequence[Tool] = (),
+        approve_tool: ApproveTool | None = None,
+        progress: Callable[[str], None] | None = None,
+        **options: Any,
+    ) -> None:
+        self._sandbox = AsyncSandbox(backend, tools=tools, approve_tool=approve_tool, progress=progress, **options)
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the sandbox; do nothing if it is running.
+
+        Raises:
+            SandboxError: It did not come up; nothing is left of it.
+        """
+        self._wait(self._sandbox.start())
+
+    def stop(self) -> None:
+        """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None:
+            return
+        try:
+            asyncio.run_coroutine_threadsafe(self._sandbox.stop(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(STOP_TIMEOUT_S)
+
+    def restart(self) -> None:
+        """Start a new sandbox, with the files of `work_dir` and nothing else of the last one.
+
+        Raises:
+            SandboxError: It did not come up.
+        """
+        self._wait(self._sandbox.restart())
+
+    @property
+    def work_dir(self) -> Path:
+        """The folder on the host whose files are exchanged with the workspace.
+
+        Raises:
+            SandboxNotStarted: It is a temporary one and the sandbox has not been started.
+        """
+        return self._sandbox.work_dir
+
+    def run(self, code: str, language: str = "python", timeout: float | None = None) -> Result:
+        """Run code; the sandbox is started if it is not running.
+
+        Args:
+            code: The code.
+            language: Its language. Default: Python.
+            timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
+
+        Returns:
+            What it did; an error in the code is a result, not an exception.
+
+        Raises:
+            ValueError: The timeout is not a positive number.
+            SandboxError: Something around the code broke.
+            KeyboardInterrupt: It was interrupted; the code is dead by then, the session is kept.
+        """
+        return self._wait(self._sandbox.run(code, language, timeout))
+
+    def stream(
+        self, code: str, language: str = "python", timeout: float | None = None
+    ) -> Generator[OutputChunk | Result, None, None]:
+        """Run code as `run` does, and yield its output while it is written. Closing the stream kills the code.
+
+        Args:
+            code: The code.
+            language: Its language. Default: Python.
+            timeout: Wall-clock seconds that it may take. Default: the sandbox's `timeout`.
+
+        Yields:
+            An `OutputChunk` for each piece of output, and at last the `Result`.
+        """
+        items = self._sandbox.stream(code, language, timeout)
+        try:
+            while (item := self._wait(_next(items))) is not None:
+                yield item
+        finally:
+            self._wait(items.aclose())
+
+    def put(self, source: Path | str, name: str | None = None) -> None:
+        """Copy a file from the host into the workspace.
+
+        Args:
+            source: The file on the host.
+            name: Its path relative to the workspace. Default: its own name.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It can't be read, or the sandbox can't store it.
+        """
+        self._wait(self._sandbox.put(source, name))
+
+    def get(self, name: str, target: Path | str) -> Path:
+        """Copy a file from the workspace to the host.
+
+        Args:
+            name: Its path relative to the workspace.
+            target: The file on the host; it is replaced if it exists.
+
+        Returns:
+            The file on the host.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It does not exist, is not a regular file, or is too large, or the host can't write it.
+        """
+        return self._wait(self._sandbox.get(name, target))
+
+    def write(self, name: str, data: bytes | str) -> None:
+        """Write a file into the workspace; text is encoded as UTF-8.
+
+        Args:
+            name: Its path relative to the workspace.
+            data: Its content.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: The sandbox can't store it.
+        """
+        self._wait(self._sandbox.write(name, data))
+
+    def read(self, name: str) -> bytes:
+        """Read a file of the workspace.
+
+        Args:
+            name: Its path relative to the workspace.
+
+        Raises:
+            ValueError: The name could leave the workspace.
+            SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
+        """
+        return self._wait(self._sandbox.read(name))
+
+    def list_files(self) -> list[str]:
+        """List the regular files in the workspace."""
+        return self._wait(self._sandbox.list_files())
+
+    def checkpoint(self) -> None:
+        """Save the session's memory, until the next call or `stop`.
+
+        Raises:
+            ValueError: There is no session, or a block is running.
+        """
+        self._wait(self._sandbox.checkpoint())
+
+    def rollback(self) -> None:
+        """Restore the session's memory to the last `checkpoint()`; can be repeated.
+
+        Files, file offsets, threads and subprocesses are not restored.
+
+        Raises:
+            ValueError: There is no session or no checkpoint, or a block is running.
+        """
+        self._wait(self._sandbox.rollback())
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the sandbox's thread and return its result.
+
+        An interrupt cancels the work, and is raised when the work has ended.
+        """
+        loop = self._running_loop()
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a host tool can't use the Sandbox that calls it: use another Sandbox")
+        outcome: Future[T] = Future()
+        running = asyncio.run_coroutine_threadsafe(_report(work, outcome), loop)
+        try:
+            return outcome.result()
+        finally:
+            if not outcome.done():
+                running.cancel()
+                wait([outcome], CANCEL_TIMEOUT_S)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="codeact-sandbox", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T | None:
+    return await anext(items, None)
+
+
+async def _report(work: Coroutine[Any, Any, T], outcome: Future[T]) -> None:
+    try:
+        outcome.set_result(await work)
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+        outcome.set_exception(error)
