@@ -52,7 +52,7 @@ def make_server(sandbox: AsyncSandbox) -> MCPServer:
         finally:
             await sandbox.stop()
 
-    server = MCPServer("codeact", instructions=INSTRUCTIONS, lifespan=lifespan)
+    server = MCPServer("codeact", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING")
     tools = _Tools(sandbox)
     for tool in (tools.run_code, tools.read_file, tools.write_file, tools.list_files, tools.restart):
         server.tool(structured_output=False)(tool)
@@ -100,7 +100,9 @@ class _Tools:
         if image is not None and len(data) <= MAX_IMAGE_BYTES:
             return Image(data=data, format=image)
         if len(data) > MAX_TEXT_BYTES:
-            raise ToolError(f"{name} has {len(data):,} bytes, which is too large. Print the part that you need with run_code.")
+            raise ToolError(
+                f"{name} has {len(data):,} bytes, which is too large. Print the part that you need with run_code."
+            )
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -170,8 +172,6 @@ def _tool_errors() -> Iterator[None]:
 def _describe(result: Result) -> str:
     """Put a result into words."""
     parts = [result.output.rstrip("\n")] if result.output.strip() else []
-    if result.value is not None:
-        parts.append(result.value)
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
     parts += [f"Note: {note}" for note in result.notes]
