@@ -31,7 +31,7 @@ format: $(VENV)/.installed ## put the code into shape
 # A type checker needs the import path to exist as folders.
 types: $(VENV)/.installed ## mypy, strict
 	@mkdir -p .typing/autogen_codeact
-	@for name in agents cli executors sandbox teams; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
+	@for name in agents cli executors integrations sandbox teams; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
 	@ln -sfn ../../autogen_codeact/__init__.py .typing/autogen_codeact/__init__.py
 	@$(BIN)/mypy .typing/autogen_codeact
 
@@ -50,6 +50,7 @@ bench-quick: image ## a short run that says what got slower than in the last ful
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@docker/setup.sh venv $(VENV) $(PYTHON)
+	@$(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/mcp2 "mcp>=2,<3"
 	@echo "installing the project and its development tools" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' || { \
 		echo "pip could not install the project: see its message above; is a package registry reachable?" >&2; exit 1; }

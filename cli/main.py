@@ -210,6 +210,26 @@ def _run(
         raise typer.Exit(run_task(job, as_json=as_json))
 
 
+@app.command("mcp")
+def _mcp(
+    sandbox: SandboxOption = SandboxKind.AUTO,
+    image: ImageOption = None,
+    timeout: TimeoutOption = 60,
+    work_dir: WorkDirOption = None,
+    allow_domain: AllowOption = None,
+) -> None:
+    """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
+
+    One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.mcp import serve_mcp
+        from autogen_codeact.cli.sandbox import SandboxChoice
+
+        choice = SandboxChoice(sandbox.value, image, Mode.SESSION.value, timeout, work_dir, tuple(allow_domain or ()))
+        raise typer.Exit(serve_mcp(choice))
+
+
 @app.command("doctor")
 def _doctor(
     image: ImageOption = None,

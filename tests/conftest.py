@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -67,3 +69,23 @@ def bubblewrap() -> None:
         if os.environ.get("REQUIRE_BUBBLEWRAP") == "1":
             pytest.fail(f"REQUIRE_BUBBLEWRAP=1, but {error}")
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel, which is what users install."""
+    root = Path(__file__).parents[1]
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    # From what git would clone: a build must not depend on left-overs of the working tree.
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.check_output(listing, cwd=root, text=True, timeout=50).split("\0")
+    for name in filter(None, files):
+        if (root / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((root / name).read_bytes())
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    done = subprocess.run(build, cwd=source, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.whl")
+    return built

@@ -20,21 +20,6 @@ def run(*command, cwd):
     return done.stdout
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    # From what git would clone: a build must not depend on left-overs of the working tree.
-    files = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
-    for name in filter(None, files):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, cwd=source)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
 def test_wheel_installs_one_top_level_name(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}

@@ -1,0 +1,63 @@
+"""`codeact mcp`: a sandbox for the client of an MCP server on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+from autogen_codeact.cli.ending import CommandError
+from autogen_codeact.cli.sandbox import SandboxChoice
+from autogen_codeact.sandbox import AsyncSandbox
+
+NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'autogen-codeact[mcp]'"
+
+
+def serve_mcp(choice: SandboxChoice) -> int:
+    """Serve until the client closes standard input.
+
+    Args:
+        choice: Where the code runs.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        CommandError: The package `mcp` is missing, or an option can't be right.
+    """
+    try:
+        from autogen_codeact.integrations.mcp_server import make_server  # noqa: PLC0415 - the extra may be missing
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise CommandError(NO_MCP) from error
+    try:
+        sandbox = AsyncSandbox(choice.kind, **choice.options())
+    except (TypeError, ValueError) as error:
+        raise CommandError(str(error)) from error
+
+    return asyncio.run(_serve(make_server(sandbox).run_stdio_async(), sandbox))
+
+
+async def _serve(work: Coroutine[Any, Any, None], sandbox: AsyncSandbox) -> int:
+    loop = asyncio.get_running_loop()
+    interrupted: asyncio.Future[int] = loop.create_future()
+
+    def interrupt(number: int) -> None:
+        if not interrupted.done():
+            interrupted.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, interrupt, number)
+    serving = asyncio.ensure_future(work)
+    await asyncio.wait({serving, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+        return 0
+    await sandbox.stop()
+    # A thread of the package `mcp` is blocked in reading standard input, and a normal exit would wait for it.
+    os._exit(128 + interrupted.result())

@@ -1,0 +1,179 @@
+"""An MCP server that gives its client a sandbox: `codeact mcp`.
+
+It works with the `mcp` package 1 and 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
+
+try:
+    from mcp.server.mcpserver import Context, Image, MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+except ImportError:
+    from mcp.server.fastmcp import Context, Image
+    from mcp.server.fastmcp import FastMCP as MCPServer
+    from mcp.server.fastmcp.exceptions import ToolError
+
+INSTRUCTIONS = (
+    "Run code in an isolated sandbox. Python runs in one live interpreter: variables, functions and imports stay from call to "
+    "call. Files are relative to the working directory."
+)
+IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+SIGNATURES = {b"\x89PNG\r\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
+MAX_IMAGES = 8
+"""Images that one call returns. The result lists the others by name."""
+MAX_IMAGE_BYTES = 4 * 1024**2
+MAX_TEXT_BYTES = 256 * 1024
+"""Size of the largest text file that `read_file` returns."""
+PROGRESS_INTERVAL_S = 0.1
+"""Time between two notifications with output of a running block."""
+
+
+def make_server(sandbox: AsyncSandbox) -> MCPServer:
+    """Make a server for one client.
+
+    Args:
+        sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client has gone.
+
+    Returns:
+        The server; `run_stdio_async()` serves standard input and output.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await sandbox.stop()
+
+    server = MCPServer("codeact", instructions=INSTRUCTIONS, lifespan=lifespan, log_level="WARNING")
+    tools = _Tools(sandbox)
+    for tool in (tools.run_code, tools.read_file, tools.write_file, tools.list_files, tools.restart):
+        server.tool(structured_output=False)(tool)
+    return server
+
+
+class _Tools:
+    """The tools. The client's model reads the docstrings of the public methods."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def run_code(
+        self, ctx: Context, code: str, language: str = "python", timeout: float | None = None
+    ) -> list[str | Image]:
+        """Run code. Return what it prints, the value of its last expression, and the images that it saves.
+
+        Python variables stay from call to call, also when a call fails.
+
+        Args:
+            code: The code.
+            language: "python", "sh" or "bash".
+            timeout: Seconds that the code may take. Default: the limit of the server.
+        """
+        with _tool_errors():
+            async with _progress(ctx) as report:
+                async for item in self._sandbox.stream(code, language, timeout):
+                    if isinstance(item, OutputChunk):
+                        report(item.text)
+                    else:
+                        result = item
+            if result.exit_code != 0:
+                raise ToolError(_describe(result))
+            return [_describe(result), *await self._images(result)]
+
+    async def read_file(self, name: str) -> str | Image:
+        """Return the content of a text file or an image.
+
+        Args:
+            name: Path of the file, relative to the working directory.
+        """
+        with _tool_errors():
+            data = await self._sandbox.read(name)
+        image = next((kind for start, kind in SIGNATURES.items() if data.startswith(start)), None)
+        if image is not None and len(data) <= MAX_IMAGE_BYTES:
+            return Image(data=data, format=image)
+        if len(data) > MAX_TEXT_BYTES:
+            raise ToolError(
+                f"{name} has {len(data):,} bytes, which is too large. Print the part that you need with run_code."
+            )
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise ToolError(f"{name} is not a text file ({len(data):,} bytes). Read it with run_code.") from None
+
+    async def write_file(self, name: str, content: str) -> str:
+        """Write a text file. An existing file of that name is replaced.
+
+        Args:
+            name: Path of the file, relative to the working directory.
+            content: The text.
+        """
+        with _tool_errors():
+            await self._sandbox.write(name, content)
+        return f"Wrote {len(content.encode()):,} bytes to {name}."
+
+    async def list_files(self) -> str:
+        """List the files of the working directory, one a line."""
+        with _tool_errors():
+            return "\n".join(await self._sandbox.list_files()) or "There are no files."
+
+    async def restart(self) -> str:
+        """Start a new session: variables, functions and imports are gone, files stay."""
+        with _tool_errors():
+            await self._sandbox.restart()
+        return "The session was restarted. Variables, functions and imports are gone. The files are still there."
+
+    async def _images(self, result: Result) -> list[Image]:
+        """Read the images that a block has made or changed."""
+        found = [each for each in result.artifacts if each.media_type in IMAGE_FORMATS and each.size <= MAX_IMAGE_BYTES]
+        return [
+            Image(data=await self._sandbox.read(each.name), format=IMAGE_FORMATS[each.media_type])
+            for each in found[:MAX_IMAGES]
+        ]
+
+
+@contextlib.asynccontextmanager
+async def _progress(ctx: Context) -> AsyncIterator[Callable[[str], None]]:
+    """Send output as progress notifications, several pieces in one."""
+    waiting: list[str] = []
+
+    async def send() -> None:
+        for number in range(1, 1_000_000):
+            await asyncio.sleep(PROGRESS_INTERVAL_S)
+            if waiting:
+                text = "".join(waiting)
+                waiting.clear()
+                await ctx.report_progress(number, message=text)
+
+    sending = asyncio.create_task(send())
+    try:
+        yield waiting.append
+    finally:
+        sending.cancel()  # what still waits is part of the result
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _tool_errors() -> Iterator[None]:
+    """Turn what is wrong with a call, or with the sandbox, into an error that the client's model can read."""
+    try:
+        yield
+    except (SandboxError, ValueError) as error:
+        raise ToolError(str(error)) from error
+
+
+def _describe(result: Result) -> str:
+    """Put a result into words."""
+    parts = [result.output.rstrip("\n")] if result.output.strip() else []
+    if result.exit_code != 0:
+        parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
+    parts += [f"Note: {note}" for note in result.notes]
+    parts += [f"File: {each.name} ({each.size:,} bytes)" for each in result.artifacts]
+    return "\n".join(parts) or "The code printed nothing."

@@ -1,0 +1,296 @@
+"""`codeact mcp` with real clients, over standard input and output, in a real sandbox."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.sandbox.backends.docker.engine import connect
+
+CLIENT = Path(__file__).with_name("mcp_client.py")
+pytestmark = pytest.mark.timeout(180)  # the first test that needs the wheel and its environments makes them
+
+MCP_2 = Path(sys.prefix, "mcp2")
+SAVE_IMAGE = """
+import struct, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+image = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\\0\\0")) + chunk(b"IEND", b"")
+open("dot.png", "wb").write(b"\\x89PNG\\r\\n\\x1a\\n" + image)
+None
+"""
+SLOW = "import time\nfor number in range(3):\n    print(number, flush=True)\n    time.sleep(0.3)"
+TOOLS = ["list_files", "read_file", "restart", "run_code", "write_file"]
+NOT_DEFINED = "NameError: name 'x' is not defined\nThe code failed: error, exit code 1, session state kept."
+
+
+@pytest.fixture(scope="session")
+def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The interpreters of two environments with the wheel: one with `mcp` 1, one with `mcp` 2."""
+    if not MCP_2.is_dir():
+        pytest.fail(f"{MCP_2} is missing: `make .venv/.installed` makes it")
+    made = {}
+    for major in (1, 2):
+        home = tmp_path_factory.mktemp("environment") / f"mcp{major}"
+        venv.create(home)
+        made[major] = home / "bin" / "python"
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(made[major]),
+            "install",
+            "--quiet",
+            "--no-index",
+            "--no-deps",
+        ]
+        subprocess.run([*pip, str(wheel)], check=True, timeout=50)
+        site = next((home / "lib").glob("python*/site-packages"))
+        # What is found first counts: mcp 2 and what it needs stand before the environment of the tests, which has mcp 1.
+        folders = [str(MCP_2)] if major == 2 else []
+        (site / "dependencies.pth").write_text("\n".join([*folders, sysconfig.get_path("purelib"), ""]))
+        shown = [made[major], "-c", "from importlib.metadata import version; print(version('mcp'))"]
+        assert subprocess.check_output(shown, text=True, timeout=50).startswith(f"{major}.")
+    return made
+
+
+def talk(client: Path, server: Path, *calls: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Have a client make calls; what it got."""
+    command = [str(server.with_name("codeact")), "mcp", "--sandbox", "bubblewrap"]
+    timed = [[name, arguments, 30] for name, arguments in calls]
+    finished = subprocess.run(
+        [str(client), str(CLIENT), json.dumps(command), json.dumps(timed)],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
+
+def text(answer: dict[str, Any]) -> str:
+    """The one text of an answer."""
+    ((kind, words),) = answer["content"]
+    assert kind == "text"
+    return str(words)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize("server", [1, 2], ids=["server 1", "server 2"])
+@pytest.mark.parametrize("client", [1, 2], ids=["client 1", "client 2"])
+def test_client_and_server_of_either_major_version(environments: dict[int, Path], client: int, server: int) -> None:
+    listed, first, second = talk(
+        environments[client], environments[server], ("run_code", {"code": "x = 41"}), ("run_code", {"code": "x + 1"})
+    )
+    assert listed == {"tools": TOOLS}
+    assert first == {"error": False, "content": [["text", "The code printed nothing."]]}
+    assert second == {"error": False, "content": [["text", "42"]]}
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
+    python = environments[1]
+    calls = (
+        ("run_code", {"code": "x = 1/0"}),
+        ("run_code", {"code": SAVE_IMAGE}),
+        ("write_file", {"name": "data/notes.txt", "content": "grün"}),
+        ("list_files", {}),
+        ("read_file", {"name": "data/notes.txt"}),
+        ("read_file", {"name": "dot.png"}),
+        ("read_file", {"name": "../notes.txt"}),
+        ("read_file", {"name": "missing.txt"}),
+        (
+            "run_code",
+            {"code": "open('large.txt', 'w').write('x' * 300_000); open('binary', 'wb').write(b'\\xff\\xfe') and None"},
+        ),
+        ("read_file", {"name": "large.txt"}),
+        ("read_file", {"name": "binary"}),
+        ("run_code", {"code": "echo $((6 * 7))", "language": "sh"}),
+        ("run_code", {"code": "print 1", "language": "cobol"}),
+        ("run_code", {"code": "while True: pass", "timeout": 0.5}),
+        ("run_code", {"code": "x = 5"}),
+        ("restart", {}),
+        ("run_code", {"code": "x"}),
+    )
+    answers = talk(python, python, *calls)[1:]
+    assert [answer["error"] for answer in answers] == [
+        *(True, False, False, False, False, False, True, True, False, True, True, False, True, True, False, False, True)
+    ]
+    assert "ZeroDivisionError: division by zero" in text(answers[0])
+    assert answers[1]["content"] == [["text", "File: dot.png (67 bytes)"], ["image", "image/png"]]
+    assert text(answers[2]) == "Wrote 5 bytes to data/notes.txt."
+    assert text(answers[3]).splitlines() == ["data/notes.txt", "dot.png"]
+    assert text(answers[4]) == "grün"
+    assert answers[5]["content"] == [["image", "image/png"]]
+    assert "which could leave the workspace" in text(answers[6])
+    assert "missing.txt" in text(answers[7])
+    assert "large.txt has 300,000 bytes, which is too large" in text(answers[9])
+    assert "binary is not a text file (2 bytes)" in text(answers[10])
+    assert text(answers[11]) == "42"
+    assert "The language 'cobol' can't be run here" in text(answers[12])
+    assert "timeout, exit code 124, session state restored" in text(answers[13])
+    assert text(answers[16]).endswith(NOT_DEFINED)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_output_is_sent_as_progress_while_the_code_runs(environments: dict[int, Path]) -> None:
+    python = environments[2]
+    _, *progress, answer = talk(python, python, ("run_code", {"code": SLOW}))
+    assert len(progress) >= 2
+    assert "0\n1\n2\n".startswith("".join(each["progress"] for each in progress))
+    assert text(answer) == "0\n1\n2"
+
+
+class Raw:
+    """A client that writes the protocol's messages itself."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [str(Path(sys.executable).with_name("codeact")), "mcp", *arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        self.send(id=1, method="initialize", params=hello)
+        assert self.receive()["result"]["serverInfo"]["name"] == "codeact"
+        self.send(method="notifications/initialized")
+
+    def send(self, **message: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+
+    def run(self, number: int, code: str) -> None:
+        self.send(id=number, method="tools/call", params={"name": "run_code", "arguments": {"code": code}})
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        message: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return message
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[..., Raw]]:
+    made: list[Raw] = []
+
+    def make(*arguments: str) -> Raw:
+        made.append(Raw(*arguments))
+        return made[-1]
+
+    yield make
+    for each in made:
+        with each.process:
+            each.process.kill()
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_cancelled_call_kills_the_code_and_keeps_the_session(raw: Callable[..., Raw]) -> None:
+    client = raw("--sandbox", "bubblewrap")
+    client.run(2, "x = 41; import os; open('started', 'w').close()")
+    client.receive()
+    client.run(3, "import time; open('alive', 'w').close(); time.sleep(60)")
+    time.sleep(1)
+    client.send(method="notifications/cancelled", params={"requestId": 3, "reason": "enough"})
+    assert client.receive()["id"] == 3
+    client.run(4, "x + 1")
+    answer = client.receive()
+    assert (answer["id"], answer["result"]["isError"]) == (4, False)
+    assert answer["result"]["content"][0]["text"].startswith("42")
+
+
+def owned_by(pid: int) -> list[str]:
+    """Containers of a process."""
+    with closing(connect()) as client:
+        found = client.containers(all=True, filters={"label": "org.autogen-codeact.kind=sandbox"})
+    return [each["Id"] for each in found if each["Labels"]["org.autogen-codeact.owner"].endswith(f":{pid}")]
+
+
+def children_of(pid: int) -> list[str]:
+    """Process ids of the children of a process."""
+    return [child for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL], ids=["closed", "terminated", "killed"])
+def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., Raw], number: int | None) -> None:
+    client = raw("--sandbox", "docker")
+    client.run(2, "6 * 7")
+    assert client.receive()["result"]["content"][0]["text"] == "42"
+    pid = client.process.pid
+    assert len(owned_by(pid)) == 1
+    if number is None:
+        assert client.process.stdin is not None
+        client.process.stdin.close()
+    else:
+        client.process.send_signal(number)
+    client.process.wait(20)
+    wait_until(lambda: not owned_by(pid), "the container is still there")
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_the_end_of_the_client_ends_bubblewrap(raw: Callable[..., Raw]) -> None:
+    client = raw("--sandbox", "bubblewrap")
+    client.run(2, "6 * 7")
+    client.receive()
+    children = children_of(client.process.pid)
+    assert children
+    os.kill(client.process.pid, signal.SIGKILL)
+    client.process.wait(20)
+    wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children), "bubblewrap still runs")
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_autogens_workbench_is_a_client() -> None:
+    """AutoGen's `McpWorkbench` starts the server; code in another sandbox calls its tools."""
+    from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams  # noqa: PLC0415 - of the extra mcp-workbench
+
+    command = str(Path(sys.executable).with_name("codeact"))
+    workbench = McpWorkbench(StdioServerParams(command=command, args=["mcp", "--sandbox", "bubblewrap"]))
+    async with workbench:
+        first = await workbench.call_tool("run_code", {"code": "x = 41"})
+        second = await workbench.call_tool("run_code", {"code": "x + 1"})
+        assert (first.is_error, second.is_error) == (False, False)
+        assert second.to_text() == "42"
+    outer = BubblewrapCommandLineCodeExecutor(tools=[workbench])
+    try:
+        block = CodeBlock(code="print(run_code(code='6 * 7'))", language="python")
+        result = await outer.execute_code_blocks([block], CancellationToken())
+    finally:
+        await outer.stop()
+    assert (result.exit_code, result.output) == (0, "42\n")
+
+
+def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')")
+    command = str(Path(sys.executable).with_name("codeact"))
+    finished = subprocess.run(
+        [command, "mcp"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert finished.stderr == (
+        "codeact: The Python package `mcp` is missing. Install it: pip install 'autogen-codeact[mcp]'\n"
+    )
