@@ -212,11 +212,13 @@ def _run(
 
 @app.command("mcp")
 def _mcp(
+    *,
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
     allow_domain: AllowOption = None,
+    option: OtherOptions = None,
 ) -> None:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
@@ -226,7 +228,9 @@ def _mcp(
         from autogen_codeact.cli.mcp import serve_mcp
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        choice = SandboxChoice(sandbox.value, image, Mode.SESSION.value, timeout, work_dir, tuple(allow_domain or ()))
+        choice = SandboxChoice(
+            sandbox.value, image, Mode.SESSION.value, timeout, work_dir, tuple(allow_domain or ()), tuple(option or ())
+        )
         raise typer.Exit(serve_mcp(choice))
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Literal, cast
 
 from autogen_codeact.cli.ending import CommandError
 from autogen_codeact.cli.sandbox import SandboxChoice
@@ -34,12 +34,23 @@ def serve_mcp(choice: SandboxChoice) -> int:
         if error.name != "mcp":
             raise
         raise CommandError(NO_MCP) from error
+    sandbox = sandbox_of(choice)
+    return asyncio.run(_serve(make_server(sandbox).run_stdio_async(), sandbox))
+
+
+def sandbox_of(choice: SandboxChoice) -> AsyncSandbox:
+    """Make the sandbox that the options describe.
+
+    Raises:
+        CommandError: An option can't be right.
+    """
+    if choice.kind == "none":
+        raise CommandError("codeact mcp runs code in a sandbox only: use --sandbox auto, docker or bubblewrap.")
+    kind = cast(Literal["auto", "docker", "bubblewrap"], choice.kind)
     try:
-        sandbox = AsyncSandbox(choice.kind, **choice.options())
+        return AsyncSandbox(kind, **choice.options())
     except (TypeError, ValueError) as error:
         raise CommandError(str(error)) from error
-
-    return asyncio.run(_serve(make_server(sandbox).run_stdio_async(), sandbox))
 
 
 async def _serve(work: Coroutine[Any, Any, None], sandbox: AsyncSandbox) -> int:
@@ -54,7 +65,8 @@ async def _serve(work: Coroutine[Any, Any, None], sandbox: AsyncSandbox) -> int:
         with contextlib.suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, interrupt, number)
     serving = asyncio.ensure_future(work)
-    await asyncio.wait({serving, interrupted}, return_when=asyncio.FIRST_COMPLETED)
+    waiting: set[asyncio.Future[Any]] = {serving, interrupted}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         serving.result()
         return 0

@@ -100,6 +100,7 @@ options.BubblewrapOptions = options.OPTIONS["bubblewrap"] = BubblewrapOptions
 import asyncio, inspect
 from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, SandboxPool
+from autogen_codeact.cli.mcp import sandbox_of
 from autogen_codeact.cli.sandbox import SandboxChoice
 from autogen_core.code_executor import CodeExecutor
 
@@ -110,6 +111,7 @@ assert config.config["dummy"] == 4
 assert CodeExecutor.load_component(config).sandbox.options.dummy == 4
 assert AsyncSandbox("bubblewrap", dummy=5).options.dummy == 5
 assert SandboxChoice("bubblewrap", others=("dummy=6",)).options()["dummy"] == 6
+assert sandbox_of(SandboxChoice("bubblewrap", others=("dummy=9",))).options.dummy == 9
 pool = SandboxPool(sandbox="bubblewrap", dummy=7)
 try:
     pool.executor(dummy=8)
