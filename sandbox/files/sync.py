@@ -6,8 +6,8 @@ import asyncio
 import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,7 +118,7 @@ async def push(
     sent = 0
     while sent < len(files) and len(refused) < MAX_NOTES:
         # One by one after a refusal, so that the next ones are not sent in vain.
-        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: min(file.size, CHUNK))
+        batch = _batch(files[sent : sent + (1 if refused else MAX_TRANSFERS)], lambda file: file.size)
         errors = await _send(workspace, sandbox, batch)
         workspace.mark_synced([file.name for file, error in zip(batch, errors, strict=True) if error is None])
         sent += len(batch)
@@ -134,10 +134,10 @@ async def push(
 
 
 def _batch(items: Sequence[T], size: Callable[[T], int]) -> Sequence[T]:
-    """Take the items that may be transferred at the same time, at least one."""
+    """Take the items that may be transferred at the same time; a large one counts as one chunk."""
     room = MAX_TRANSFER_BYTES
     for number, item in enumerate(items):
-        room -= size(item)
+        room -= min(size(item), CHUNK)
         if room < 0:
             return items[: max(1, number)]
     return items
@@ -167,22 +167,34 @@ def _no_room(files: Sequence[HostFile], limits: Limits) -> SandboxFileError:
 
 async def _send(workspace: Workspace, sandbox: RunnerClient, batch: Sequence[HostFile]) -> list[BaseException | None]:
     """Send some files at the same time, and return the exception of each, or None."""
-    sending = (sandbox.write_file(file.name, file.mode, in_threads(workspace.read(file))) for file in batch)
-    return await asyncio.gather(*sending, return_exceptions=True)
+    small = [file for file in batch if file.size <= CHUNK]
+    contents = await in_thread(_read_all, workspace, small) if small else {}
+
+    async def send(file: HostFile) -> None:
+        content = contents.pop(file.name, None)
+        if isinstance(content, SandboxError):
+            raise content
+        chunks = [content] if content is not None else in_threads(workspace.read(file))
+        await sandbox.write_file(file.name, file.mode, chunks)
+
+    return await asyncio.gather(*map(send, batch), return_exceptions=True)
+
+
+def _read_all(workspace: Workspace, files: Iterable[HostFile]) -> dict[str, bytes | SandboxError]:
+    contents: dict[str, bytes | SandboxError] = {}
+    for file in files:
+        try:
+            contents[file.name] = b"".join(workspace.read(file))
+        except SandboxError as error:
+            contents[file.name] = error
+    return contents
 
 
 async def in_threads(chunks: Generator[bytes]) -> AsyncIterator[bytes]:
-    """Iterate over a generator, `CHUNKS_PER_CALL` steps at a time in a thread."""
-
-    def some() -> list[bytes]:
-        return list(islice(chunks, CHUNKS_PER_CALL))
-
+    """Iterate over a generator, each step in a thread."""
     try:
-        while read := await in_thread(some):
-            for chunk in read:
-                yield chunk
-            if len(read) < CHUNKS_PER_CALL:
-                return
+        while (chunk := await in_thread(next, chunks, None)) is not None:
+            yield chunk
     finally:
         chunks.close()  # it may have an open file
 
@@ -206,19 +218,13 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
         while pulling.inline:
             await in_thread(pulling.store_some)
         while pulling.in_sandbox:
-            entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], _transfer_size)
-            copies = (copy_out(workspace, sandbox, each["name"], each["name"], each["mode"]) for each in entries)
-            pulling.record(entries, await asyncio.gather(*copies, return_exceptions=True))
+            entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
+            await _fetch(workspace, sandbox, pulling, entries)
             del pulling.in_sandbox[: len(entries)]
         return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
     except asyncio.CancelledError:
         sandbox.add_undelivered(missed.values())
         raise
-
-
-def _transfer_size(entry: dict[str, Any]) -> int:
-    # A large file is copied alone: it may fill the host's disk for a moment, which must not affect small ones.
-    return entry["size"] if entry["size"] < CHUNK else MAX_TRANSFER_BYTES
 
 
 @dataclass
@@ -271,28 +277,23 @@ class _Pull:
 
     def store_some(self) -> None:
         """Store some of the files whose content is in memory, as many as one call may store."""
-        some = self.inline[:FILES_PER_CALL]
+        self.store(self.inline[:FILES_PER_CALL])
         del self.inline[:FILES_PER_CALL]
-        self.record([entry for entry, _ in some], [self._store(entry, content) for entry, content in some])
 
-    def _store(self, entry: dict[str, Any], content: bytes) -> Path | BaseException:
-        try:
-            return self._workspace.store(entry["name"], entry["mode"], [content])
-        except SandboxFileError as error:
-            return error
+    def store(self, entries: Iterable[tuple[dict[str, Any], bytes]]) -> None:
+        """Store files whose content is in memory."""
+        for entry, content in entries:
+            try:
+                self.stored(entry, self._workspace.store(entry["name"], entry["mode"], [content]))
+            except SandboxFileError as error:
+                self.refuse(entry, error)
 
-    def record(self, entries: Iterable[dict[str, Any]], outcomes: Iterable[Path | BaseException]) -> None:
-        """Record which files were stored; an error that is not about a file is raised."""
-        for entry, outcome in zip(entries, outcomes, strict=True):
-            if isinstance(outcome, Path):
-                self._stored.append(artifact(entry, path=outcome))
-            elif isinstance(outcome, SandboxFileError):
-                self._refuse(entry, outcome)
-            else:
-                raise outcome
+    def stored(self, entry: dict[str, Any], path: Path) -> None:
+        """Record that a file was stored."""
+        self._stored.append(artifact(entry, path=path))
 
-    def _refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
-        """Group the files that were not stored by reason."""
+    def refuse(self, entry: dict[str, Any], error: SandboxFileError) -> None:
+        """Record that a file was not stored, grouped by reason."""
         if entry.get("late") and error.errno == errno.ENOENT and error.reason is None:
             return  # removed in the sandbox since
         # Not the error: it would keep the content of the file in memory.
@@ -334,6 +335,38 @@ class _Pull:
         return self.result
 
 
+async def _fetch(
+    workspace: Workspace, sandbox: RunnerClient, pulling: _Pull, entries: Sequence[dict[str, Any]]
+) -> None:
+    """Get the content of some files and store them."""
+    small = [entry for entry in entries if entry["size"] < CHUNK]
+    large = [entry for entry in entries if entry["size"] >= CHUNK]
+    chunks = await asyncio.gather(*(_first_chunk(sandbox, entry["name"]) for entry in small), return_exceptions=True)
+    whole = []
+    for entry, chunk in zip(small, chunks, strict=True):
+        if isinstance(chunk, SandboxFileError):
+            pulling.refuse(entry, chunk)
+        elif isinstance(chunk, BaseException):
+            raise chunk
+        elif len(chunk) < CHUNK:
+            whole.append((entry, chunk))
+        else:  # it has grown since
+            large.append(entry)
+    if whole:
+        await in_thread(pulling.store, whole)
+    for entry in large:
+        try:
+            pulling.stored(entry, await copy_out(workspace, sandbox, entry["name"], entry["name"], entry["mode"]))
+        except SandboxFileError as error:
+            pulling.refuse(entry, error)
+
+
+async def _first_chunk(sandbox: RunnerClient, name: str) -> bytes:
+    async with aclosing(sandbox.read_file(name)) as pieces:
+        chunk, _ = await anext(pieces)
+        return chunk
+
+
 async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, target: str, mode: int) -> Path:
     """Copy a file of the sandbox to the host, chunk by chunk.
 
@@ -352,27 +385,23 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
     """
     # Not the thread's result: that is lost if this call is cancelled.
     writers: list[FileWriter] = []
+
+    def begin(size: int) -> None:
+        writers.append(workspace.begin(target, mode, size))
+
     waiting: list[bytes] = []
-    size = 0
-
-    def write() -> None:
-        if not writers:
-            writers.append(workspace.begin(target, mode, size))
-        writers[0].write(*waiting)
-        waiting.clear()
-
     try:
         async for chunk, size in sandbox.read_file(name):
             if size > workspace.max_file_bytes:
                 most = workspace.max_file_bytes
                 raise SandboxFileError(errno.EFBIG, f"it has {size:,} bytes; at most {most:,} are copied", name)
+            if not writers:
+                await in_thread(begin, size)
             waiting.append(chunk)
             if len(waiting) == CHUNKS_PER_CALL:
-                await in_thread(write)
-        if not writers:
-            # Small files one after the other, so that a disk that is nearly full has room for each.
-            return await in_thread(workspace.store, target, mode, waiting)
-        await in_thread(write)
+                await in_thread(writers[0].write, *waiting)
+                waiting = []
+        await in_thread(writers[0].write, *waiting)
         return await in_thread(workspace.commit, writers[0])
     finally:
         for writer in writers:
