@@ -1,7 +1,7 @@
 """Counts the functions and modules of this package that one block passes through on the host.
 
 A block runs in a real bubblewrap sandbox, from `execute_code_blocks` to its result, in session mode with `work_dir`. Each of our
-functions that is called during that time is counted once.
+functions that is called in any thread during that time is counted once.
 
 Run: python benchmarks/functions_per_block.py
 """
@@ -40,10 +40,14 @@ def ours(frame: FrameType) -> tuple[str, str] | None:
 async def count() -> Counter[tuple[str, str]]:
     """Run some blocks, and count the calls of one."""
     calls: Counter[tuple[str, str]] = Counter()
+    counting = False
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and (name := ours(frame)) is not None:
+        if counting and event == "call" and (name := ours(frame)) is not None:
             calls[name] += 1
+
+    threading.setprofile(profile)  # in the threads that are started from here on
+    sys.setprofile(profile)
 
     with tempfile.TemporaryDirectory() as folder:
         async with BubblewrapCommandLineCodeExecutor(mode="session", work_dir=folder) as executor:
@@ -51,9 +55,11 @@ async def count() -> Counter[tuple[str, str]]:
             for _ in range(5):
                 await executor.execute_code_blocks(block, CancellationToken())
             await asyncio.sleep(0.2)
-            threading.setprofile_all_threads(profile) if sys.version_info >= (3, 12) else sys.setprofile(profile)
+            counting = True
             await executor.execute_code_blocks(block, CancellationToken())
-            threading.setprofile_all_threads(None) if sys.version_info >= (3, 12) else sys.setprofile(None)
+            counting = False
+    threading.setprofile(None)
+    sys.setprofile(None)
     return calls
 
 

@@ -23,7 +23,7 @@ from autogen_codeact.sandbox.host.languages import merge
 from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
-from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options
+from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool import SandboxPool
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.tools.approval import ApproveTool
@@ -54,7 +54,8 @@ class SandboxLifecycle:
         **options: Any,
     ) -> None:
         if pool is not None and backend == "auto":
-            backend = pool.options if not options else pool.options.backend  # type: ignore[assignment]
+            options = {**pool.options.given(), **options}
+            backend = pool.options.backend
         self.options = _parse(backend, options)
         self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
         self.timeout = self.options.timeout
@@ -297,7 +298,7 @@ def _parse(backend: BackendName | SandboxOptions, options: Mapping[str, Any]) ->
     if isinstance(backend, SandboxOptions):
         if options:
             raise TypeError(f"{', '.join(options)}: options are given either as {type(backend).__name__} or by name")
-        return backend
+        return session_by_default(backend)
     if backend not in ("auto", *OPTIONS):
         raise ValueError(f"backend must be 'auto', 'docker' or 'bubblewrap', not {backend!r}")
     if backend == "auto":

@@ -47,6 +47,9 @@ M = TypeVar("M", bound=BaseModel)
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
 
 
+WRONG_LIMITS = "limits must be Limits(memory='512m', ...), not {!r}"
+
+
 def _check_mode(value: object) -> object:
     if value not in ("process", "session"):
         raise ValueError(f"mode must be 'process' or 'session', not {value!r}")
@@ -56,8 +59,8 @@ def _check_mode(value: object) -> object:
 def _check_limits(value: object) -> object:
     if value is None:
         return Limits()
-    if not isinstance(value, Limits | dict):
-        raise TypeError(f"limits must be Limits(memory='512m', ...), not {value!r}")
+    if not isinstance(value, Limits | dict):  # a mapping comes from a config: see `parse_options`
+        raise TypeError(WRONG_LIMITS.format(value))
     return value
 
 
@@ -133,7 +136,7 @@ class SandboxOptions(BaseModel):
         extra="forbid", frozen=True, validate_default=True, hide_input_in_errors=True, arbitrary_types_allowed=True
     )
 
-    backend: ClassVar[str] = ""
+    backend: ClassVar[Literal["docker", "bubblewrap"]]
     """Name of the backend: `docker` or `bubblewrap`."""
     per_run: ClassVar[Set[str]] = {
         *("timeout", "work_dir", "init_command", "delete_tmp_files", "languages", "write_back", "tool_limits"),
@@ -241,6 +244,10 @@ class SandboxOptions(BaseModel):
         """Return all options by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
+    def given(self) -> dict[str, Any]:
+        """Return the options that were given, without the defaults."""
+        return {name: value for name, value in self.values().items() if name in self.model_fields_set}
+
     def shape(self) -> dict[str, Any]:
         """Return the options that shape the sandbox itself, by name; those who share a pool must agree on them."""
         return {name: value for name, value in self.values().items() if name not in self.per_run}
@@ -249,7 +256,7 @@ class SandboxOptions(BaseModel):
 class DockerOptions(SandboxOptions):
     """Options of a Docker sandbox."""
 
-    backend: ClassVar[str] = "docker"
+    backend: ClassVar[Literal["docker", "bubblewrap"]] = "docker"
 
     image: Annotated[
         str,
@@ -336,7 +343,7 @@ class DockerOptions(SandboxOptions):
 class BubblewrapOptions(SandboxOptions):
     """Options of a bubblewrap sandbox."""
 
-    backend: ClassVar[str] = "bubblewrap"
+    backend: ClassVar[Literal["docker", "bubblewrap"]] = "bubblewrap"
 
     python: Annotated[
         str | None,
@@ -371,6 +378,8 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: str = "") ->
         TypeError: An argument is unknown or has a wrong type.
         ValueError: A value can't be right; the message says which.
     """
+    if isinstance(limits := given.get("limits"), dict):
+        raise TypeError(WRONG_LIMITS.format(limits))
     try:
         return model(**given)
     except ValidationError as error:
@@ -381,6 +390,11 @@ def parse_options(model: type[M], given: Mapping[str, Any], caller: str = "") ->
         if isinstance(cause := first.get("ctx", {}).get("error"), ValueError):
             raise cause from None
         raise ValueError(f"{name}: {first['msg']}") from None
+
+
+def session_by_default(options: SandboxOptions) -> SandboxOptions:
+    """Return options with the mode "session" if none was given, as `Sandbox` and `AsyncSandbox` have it."""
+    return options if "mode" in options.model_fields_set else options.model_copy(update={"mode": "session"})
 
 
 def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
@@ -411,6 +425,8 @@ def _parse_text(kind: Any, text: str) -> Any:
     if str in kinds and not is_list:
         return text
     try:
-        return json.loads(text)
-    except ValueError:
+        value = json.loads(text)
+        models = [each for each in kinds if isinstance(each, type) and issubclass(each, BaseModel)]
+        return parse_options(models[0], value) if models and isinstance(value, dict) else value
+    except json.JSONDecodeError:
         return [text] if is_list else text

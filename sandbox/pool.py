@@ -15,7 +15,7 @@ from autogen_codeact.sandbox.backends import select
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxTimeout
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.limits import parse_seconds
-from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options
+from autogen_codeact.sandbox.options import OPTIONS, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool_keeper import Keeper, PoolLimits
 from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
 
@@ -72,7 +72,7 @@ class SandboxPool:
         self._limits = PoolLimits(size, max_alive, starts_at_once, idle_s)
         self._acquire_timeout = parse_seconds("acquire_timeout", acquire_timeout)
         if isinstance(sandbox, SandboxOptions):
-            self.options = sandbox
+            self.options = session_by_default(sandbox)
         elif sandbox in OPTIONS:
             self.options = parse_options(OPTIONS[sandbox], {"mode": "session", **options}, "SandboxPool")
         else:

@@ -23,7 +23,7 @@ class ErrorInfo:
     Args:
         type: Name of the exception class, of the signal (`SIGSEGV`), or of the refusal (`UnknownLanguage`).
         message: Its message, in one paragraph.
-        line: Line of the block (from 1) where it happened, where that is known.
+        line: Line of the block (from 1) where it happened, if it is known.
     """
 
     type: str
@@ -39,7 +39,7 @@ class Artifact:
         name: Path relative to the workspace, with forward slashes.
         size: Size in bytes.
         media_type: Media type guessed from the name, for example `image/png`.
-        path: Copy on the host, or None where the file was left in the sandbox.
+        path: Copy on the host, or None if the file was left in the sandbox.
         note: Why there is no copy on the host (too large, not a regular file), else None.
     """
 
@@ -52,13 +52,13 @@ class Artifact:
 
 @dataclass(frozen=True)
 class NetworkConnection:
-    """A connection that code has asked for by `allow_domains`.
+    """A connection that code requested, with `allow_domains`.
 
     Args:
-        host: The host asked for, or None where that could not be told.
-        port: The port, or None likewise.
+        host: The requested host, or None if it is unknown.
+        port: The port, or None if it is unknown.
         allowed: Whether it was allowed.
-        sent: Bytes from the sandbox, what it said to its proxy included.
+        sent: Bytes from the sandbox, those to its proxy included.
         received: Bytes to the sandbox.
         reason: Why it was refused or how it failed, as a sentence; else None.
     """
@@ -119,7 +119,7 @@ def written_by_code(result: _HasOutput) -> str:
 class Result:
     """Result of running one or more code blocks.
 
-    It is not frozen because AutoGen's agent assigns to `output`. This package never changes a result.
+    It is not frozen because AutoGen's agent assigns to `output`. This package never changes a result that it has returned.
 
     Args:
         exit_code: 0 on success; 124 after a timeout; 128 + n after signal n.

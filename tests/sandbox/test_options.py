@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autogen_codeact.sandbox.limits import Limits
 from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, parse_options, parse_texts
 
 
@@ -70,7 +71,7 @@ def test_texts_of_a_command_line_become_arguments() -> None:
     arguments = parse_texts([*texts, "read_only=false", 'languages={"wc": ["wc", "-c"]}', "environment=API_KEY"])
     assert arguments == {
         "network": "bridge",
-        "limits": {"memory": "2g"},
+        "limits": Limits(memory="2g"),
         "preload": ["numpy", "pandas"],
         "timeout": 3,
         "container_name": "12",
