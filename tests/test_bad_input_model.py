@@ -208,8 +208,8 @@ async def test_a_decision_that_is_right_the_second_time_counts(executor: Any, ki
 async def test_a_decision_that_does_not_end_is_a_no(executor: Any, kind: str, reply: Reply) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
-        assert bench.agent._asker is not None
-        bench.agent._asker._deadline = 0.5
+        assert bench.agent._decider is not None
+        bench.agent._decider._deadline = 0.5
         result = await bench.run(FAILS, reply, NO_MORE)
         assert heard(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
         assert said(result.messages)[3:] == [
