@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -14,7 +15,11 @@ import typer
 from autogen_codeact.cli.exit import clean_exit
 
 MODE_HELP = "process: a new process for each block. session: one interpreter, so that variables persist."
-SANDBOX_PANEL, MODEL_PANEL, AGENT_PANEL = "Sandbox", "Model", "Agent"
+
+# Options by panel of the help page.
+_sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
+_model_option = partial(typer.Option, rich_help_panel="Model")
+_agent_option = partial(typer.Option, rich_help_panel="Agent")
 
 
 class Mode(StrEnum):
@@ -35,42 +40,33 @@ class SandboxKind(StrEnum):
 
 SandboxOption = Annotated[
     SandboxKind,
-    typer.Option(
+    _sandbox_option(
         metavar="KIND",
         help="auto, docker, bubblewrap or none. auto: Docker if an engine answers, else bubblewrap. "
         "none: directly on this machine, without any protection.",
-        rich_help_panel=SANDBOX_PANEL,
     ),
 ]
 ImageOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="IMAGE",
-        help="Docker image, instead of the one that `codeact image build` makes.",
-        rich_help_panel=SANDBOX_PANEL,
-    ),
+    _sandbox_option(metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
 ]
-TimeoutOption = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Time limit of one code block.", rich_help_panel=SANDBOX_PANEL)
-]
+TimeoutOption = Annotated[float, _sandbox_option(metavar="SECONDS", help="Time limit of one code block.")]
 WorkDirOption = Annotated[
     Path | None,
-    typer.Option(
+    _sandbox_option(
         metavar="FOLDER",
         help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
-        rich_help_panel=SANDBOX_PANEL,
     ),
 ]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option(
+    _sandbox_option(
         "--allow-domain",
         metavar="HOST",
         help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
-        rich_help_panel=SANDBOX_PANEL,
     ),
 ]
-ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help=MODE_HELP, rich_help_panel=SANDBOX_PANEL)]
+ModeOption = Annotated[Mode, _sandbox_option(metavar="MODE", help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 app = typer.Typer(
@@ -161,83 +157,44 @@ def _run(
     *,
     model: Annotated[
         str,
-        typer.Option(
+        _model_option(
             metavar="MODEL",
             help="Name of a model, such as gpt-4o-mini; or replay:FILE for recorded answers; "
             "or FILE.json for an AutoGen model client component.",
-            rich_help_panel=MODEL_PANEL,
         ),
     ],
     base_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Server of the model, such as http://localhost:11434/v1.",
-            rich_help_panel=MODEL_PANEL,
-        ),
+        str | None, _model_option(metavar="URL", help="Server of the model, such as http://localhost:11434/v1.")
     ] = None,
     api_key_env: Annotated[
         str | None,
-        typer.Option(
-            metavar="VAR",
-            help="Environment variable with the key.",
-            show_default="OPENAI_API_KEY",
-            rich_help_panel=MODEL_PANEL,
-        ),
+        _model_option(metavar="VAR", help="Environment variable with the key.", show_default="OPENAI_API_KEY"),
     ] = None,
     untrusted: Annotated[
         bool,
-        typer.Option(
-            "--untrusted",
-            help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust.",
-            rich_help_panel=MODEL_PANEL,
+        _model_option(
+            "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
         ),
     ] = False,
     retries: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="How often the agent may repair failed code.",
-            show_default="3",
-            rich_help_panel=AGENT_PANEL,
-        ),
+        _agent_option(min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"),
     ] = None,
     team: Annotated[
-        bool,
-        typer.Option(
-            "--team",
-            help="Two agents: one writes code, the other runs it, until the task is done.",
-            rich_help_panel=AGENT_PANEL,
-        ),
+        bool, _agent_option("--team", help="Two agents: one writes code, the other runs it, until the task is done.")
     ] = False,
     act: Annotated[
         bool,
-        typer.Option(
-            "--act",
-            help="One agent that works in steps: each step's code sees the variables of the earlier ones.",
-            rich_help_panel=AGENT_PANEL,
+        _agent_option(
+            "--act", help="One agent that works in steps: each step's code sees the variables of the earlier ones."
         ),
     ] = False,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Maximum number of steps with --act.",
-            show_default="20",
-            rich_help_panel=AGENT_PANEL,
-        ),
+        int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20")
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
     mode: Annotated[
-        Mode | None,
-        typer.Option(
-            metavar="MODE",
-            help=MODE_HELP,
-            show_default="process; with --act, session",
-            rich_help_panel=SANDBOX_PANEL,
-        ),
+        Mode | None, _sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
