@@ -139,8 +139,8 @@ def _read(name: str) -> str:
 
 
 def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
+    text = _read(name)
     try:
-        text = _read(name)
         if untrusted:
             # The user chose to use the key; it is sent only to the vendor's own server.
             text = json.dumps(check_untrusted(text, allow_keys=True))
@@ -149,8 +149,6 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
         # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
-    except CommandError:
-        raise
     except RefusedConfigError as error:
         raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:
