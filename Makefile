@@ -1,31 +1,31 @@
-# Two commands do all the set-up: `make demo` runs the main job, `make test` passes the tests.
+# `make demo` and `make test` do all the set-up themselves. As root on Debian they first print what they may install.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Most tests wait for something: more of them at once than there are cores.
+# Most tests wait for something, so more of them run at once than there are cores.
 TEST_JOBS ?= 4
 PYTEST_ARGS ?=
 
-.PHONY: help demo test check lint format types engine image bench bench-quick clean
+.PHONY: help notice-demo notice-engine demo test check lint format types engine image bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-demo: $(VENV)/.installed ## a recorded model, real code in a real sandbox: Docker, or bubblewrap where no engine answers
+demo: notice-demo $(VENV)/.installed ## a run with a recorded model and a real sandbox (Docker, else bubblewrap)
 	@docker/setup.sh sandbox $(BIN)
 	@$(BIN)/codeact demo
 
-test: image ## the tests, against a real engine
+test: image ## all tests, with a real Docker engine
 	@docker/setup.sh bubblewrap
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
-check: lint types test ## the gate: ruff, mypy strict, tests
+check: lint types test ## all checks of a change: ruff, mypy strict, tests
 
 lint: $(VENV)/.installed ## ruff
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-format: $(VENV)/.installed ## put the code into shape
+format: $(VENV)/.installed ## format the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 # A type checker needs the import path to exist as folders.
@@ -35,17 +35,20 @@ types: $(VENV)/.installed ## mypy, strict
 	@ln -sfn ../../autogen_codeact/__init__.py .typing/autogen_codeact/__init__.py
 	@$(BIN)/mypy .typing/autogen_codeact
 
-engine: $(VENV)/.installed ## a Docker engine that answers; installed and started on Debian as root only
+notice-demo notice-engine:
+	@docker/setup.sh notice $(@:notice-%=%)
+
+engine: notice-engine $(VENV)/.installed ## check for a Docker engine; as root on Debian, install and start one if there is none
 	@docker/setup.sh engine $(BIN)/python
 
-image: engine ## the sandbox image
+image: engine ## build the sandbox image if it is missing
 	@docker/setup.sh debootstrap
 	@$(BIN)/codeact image build
 
-bench: image ## everything side by side; writes docs/benchmarks.md and README's table (a quiet machine, a quarter of an hour)
+bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's table
 	@$(BIN)/python benchmarks/compare.py
 
-bench-quick: image ## a short run that says what got slower than in the last full one
+bench-quick: image ## a short benchmark that reports what became slower than in the last full one
 	@$(BIN)/python benchmarks/compare.py --quick
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -56,5 +59,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		echo "pip could not install the project: see its message above; is a package registry reachable?" >&2; exit 1; }
 	@touch $@
 
-clean: ## what make has made here
+clean: ## remove what make has created in this folder
 	rm -rf $(VENV) .typing build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""What `codeact doctor` says of one thing."""
+"""The result of one check of `codeact doctor`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Status = Literal["ok", "lack", "note"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Args:
-        name: What.
-        status: `lack` where something is missing that is needed, `note` where it is only good to know.
+        name: What was checked.
+        status: `lack` if something necessary is missing or wrong, `note` if it is only good to know.
         detail: What was found.
-        advice: What to do; empty where nothing is.
+        advice: What to do; may be empty.
     """
 
     name: str

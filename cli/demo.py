@@ -1,4 +1,4 @@
-"""`codeact demo`: a recorded model, real code in the real sandbox."""
+"""`codeact demo`: a recorded model, real code in a real sandbox."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import CreateResult
 
 from autogen_codeact.agents import CodeExecutorAgent
-from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
-from autogen_codeact.cli.run import quieten
+from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import SandboxChoice, inspect, started
-from autogen_codeact.cli.screen import Screen, amount, seconds
-from autogen_codeact.cli.show import Play
+from autogen_codeact.cli.terminal import Terminal, format_duration, format_size
+from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolExecutor
 
 _RECORDINGS = ("sales.json", "sales-plain.json")
-"""The first one whose libraries the image has is played; the last one needs none."""
+"""The first recording whose libraries are installed is played; the last one needs none."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A task and what a model said to it.
+    """A task and the answers of a model to it.
 
     Args:
         task: The task.
-        needs: Modules that its code imports and Python does not bring along.
+        needs: Modules outside the standard library that its code imports.
         plot: Name of the file that its code makes.
         files: Name to content of the files that its code reads.
-        answers: The model's words.
+        answers: The model's answers.
     """
 
     task: str
@@ -53,7 +53,7 @@ class Recording:
 
 
 def load_recording(name: str) -> Recording:
-    """Read one of the recordings that come with this package.
+    """Read one of the recordings in this package.
 
     Args:
         name: Its file name.
@@ -74,77 +74,61 @@ def run_demo(out: Path, choice: SandboxChoice) -> int:
 
     Args:
         out: Folder on the host for the plot.
-        choice: Where the code runs.
+        choice: Sandbox of the code.
 
     Returns:
-        0 when the plot is there, else 1; 130 after Ctrl-C.
+        0 if the code made the plot, else 1; 130 after Ctrl-C.
 
     Raises:
         CommandError: The plot can't be saved.
-        SandboxError: No sandbox can be had.
+        SandboxError: There is no sandbox.
     """
-    quieten()
+    silence_libraries()
     if out.exists() and not out.is_dir():
-        raise CommandError(f"{out} is not a folder. Choose another place for the plot with --out.")
+        raise CommandError(f"{out} is not a folder. Choose another folder for the plot with --out.")
     with tempfile.TemporaryDirectory(prefix="codeact-demo-") as folder:
-        return run_until_interrupted(_demo(Screen(), out, replace(choice, work_dir=Path(folder))))
+        return run_until_interrupted(_demo(Terminal(), out, Path(folder), choice))
 
 
-async def _demo(screen: Screen, out: Path, choice: SandboxChoice) -> int:
-    folder = choice.work_dir
-    assert folder is not None
-    _introduce(screen)
+async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoice) -> int:
+    terminal.line("codeact demo", "cyan", bold=True)
+    terminal.line("A model solves a task by writing code, which runs in a sandbox.")
+    terminal.line("When the code fails, the model repairs it.")
+    terminal.line()
+    terminal.field("Model", "recorded: its answers are read from a file, so no key and no network are needed")
+    terminal.field("Code", "real: every result below comes from running the code now")
     begun = time.monotonic()
-    async with started(choice) as executor:
-        await _present(screen, executor, time.monotonic() - begun)
-        recording = await _choose(screen, executor)
+    async with started(replace(choice, work_dir=folder)) as executor:
+        await _describe_sandbox(terminal, executor, time.monotonic() - begun)
+        recording = await _choose_recording(terminal, executor)
         for name, content in recording.files.items():
             (folder / name).write_text(content, encoding="utf-8")
-        screen.line()
-        thinking = await _play(screen, executor, recording)
-    return _finish(screen, folder / recording.plot, out, took=time.monotonic() - begun, running=thinking)
+        terminal.line()
+        code_s = await _play(terminal, executor, recording)
+    return _save_plot(terminal, folder / recording.plot, out, total_s=time.monotonic() - begun, code_s=code_s)
 
 
-def _introduce(screen: Screen) -> None:
-    screen.line("codeact demo", "cyan", bold=True)
-    screen.line("A model solves a task by writing code, which runs in a sandbox. When it fails, the model repairs it.")
-    screen.line()
-    screen.fact("Model", "recorded: its words were written down beforehand, so no key and no network are needed")
-    screen.fact("Code", "real: every result below comes from running the code now")
+async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
+    """Print the kind of the sandbox, and the limits that code finds in it."""
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        kind = f"a Docker container of {(await inspect(executor))['Config']['Image']}"
+    else:
+        kind = "bubblewrap, on this machine" if isinstance(executor, ToolExecutor) else "none"
+    terminal.field("Sandbox", f"{kind}, started in {format_duration(took)}")
+    terminal.field("", _describe_limits(json.loads((await _run(executor, PROBE)).output)))
 
 
-async def _present(screen: Screen, executor: CodeExecutor, took: float) -> None:
-    """Say which sandbox this is, by what the engine says of the container or, without one, by what code finds in it."""
-    if not isinstance(executor, DockerCommandLineCodeExecutor):
-        seen = json.loads((await _run(executor, PROBE)).output)
-        held = isinstance(executor, ToolExecutor)
-        screen.fact("Sandbox", f"{'bubblewrap, on this machine' if held else 'none'}, started in {seconds(took)}")
-        screen.fact("", _seen(seen))
-        return
-    container = await inspect(executor)
-    host = container["HostConfig"]
+def _describe_limits(probed: dict[str, Any]) -> str:
+    memory = probed["memory"] if probed["memory"] is not None else probed["address_space"]
     facts = [
-        "no network" if host["NetworkMode"] == "none" else f"network {host['NetworkMode']}",
-        f"user {container['Config']['User']}",
-        "no capabilities" if "ALL" in (host["CapDrop"] or ()) else "capabilities",
-        "read-only root" if host["ReadonlyRootfs"] else "writable root",
-        f"{host['Memory'] / 2**30:g} GiB of memory",
-    ]
-    screen.fact("Sandbox", f"a Docker container of {container['Config']['Image']}, started in {seconds(took)}")
-    screen.fact("", ", ".join(facts))
-
-
-def _seen(seen: dict[str, Any]) -> str:
-    memory = seen["memory"] if seen["memory"] is not None else seen["address_space"]
-    facts = [
-        "a network" if seen["connects"] else "no network",
-        f"user {seen['uid']}:{seen['gid']}",
-        "capabilities" if seen["capabilities"] or seen["bounding"] else "no capabilities",
-        "writable root" if seen["root_writable"] else "read-only root",
-        f"{memory / 2**30:g} GiB of memory{'' if seen['memory'] is not None else ' for each process'}"
+        "network" if probed["connects"] else "no network",
+        f"user {probed['uid']}:{probed['gid']}",
+        "capabilities" if probed["capabilities"] or probed["bounding"] else "no capabilities",
+        "writable root" if probed["root_writable"] else "read-only root",
+        f"{memory / 2**30:g} GiB of memory{'' if probed['memory'] is not None else ' for each process'}"
         if 0 < memory < 2**50
-        else "no limit of memory",
-        f"Python {seen['python']} ({seen['executable']})",
+        else "no memory limit",
+        f"Python {probed['python']} ({probed['executable']})",
     ]
     return ", ".join(facts)
 
@@ -153,48 +137,37 @@ async def _run(executor: CodeExecutor, code: str) -> CodeResult:
     return await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
 
 
-async def _choose(screen: Screen, executor: CodeExecutor) -> Recording:
-    """The first recording whose code can run here."""
-    docker = isinstance(executor, DockerCommandLineCodeExecutor)
-    where, advice = (
-        ("image", "`codeact image build` makes the full image")
-        if docker
-        else (
-            "Python",
-            "With Docker, the sandbox brings its own libraries",
-        )
-    )
+async def _choose_recording(terminal: Terminal, executor: CodeExecutor) -> Recording:
+    """Return the first recording whose modules are installed in the sandbox."""
+    if isinstance(executor, DockerCommandLineCodeExecutor):
+        owner, advice = "image", "`codeact image build` makes the full image"
+    else:
+        owner, advice = "Python", "With Docker, the sandbox has its own libraries"
     for name in _RECORDINGS:
         recording = load_recording(name)
-        missing = await _missing(executor, recording.needs)
+        code = f"from importlib.util import find_spec\nprint(*[n for n in {recording.needs!r} if not find_spec(n)])"
+        missing = (await _run(executor, code)).output.split()
         if not missing:
             return recording
-        screen.fact(
-            "Note",
-            f"this {where} has no {' and no '.join(missing)}, so a recording is played whose code does without. {advice}",
-        )
+        needless = f"this {owner} has no {' and no '.join(missing)}, so the demo plays a recording without them"
+        terminal.field("Note", f"{needless}. {advice}.")
     raise AssertionError("the last recording needs nothing")
 
 
-async def _missing(executor: CodeExecutor, modules: tuple[str, ...]) -> list[str]:
-    code = f"from importlib.util import find_spec\nprint(*[name for name in {modules!r} if not find_spec(name)])"
-    return (await _run(executor, code)).output.split()
-
-
-async def _play(screen: Screen, executor: CodeExecutor, recording: Recording) -> float:
-    """Let the agent do the task and show it; returns the seconds that its code ran."""
+async def _play(terminal: Terminal, executor: CodeExecutor, recording: Recording) -> float:
+    """Let the agent do the task and print its messages; return the seconds that its code ran."""
     agent = CodeExecutorAgent("coder", executor, model_client=RecordedModel(recording.answers), max_retries_on_error=2)
-    play, running = Play(screen), 0.0
+    transcript, code_s = Transcript(terminal), 0.0
     async with aclosing(agent.run_stream(task=recording.task)) as events:
         async for event in events:
             if not isinstance(event, TaskResult):
-                play.show(event)
+                transcript.show(event)
             if isinstance(event, CodeExecutionEvent):
-                running += float(event.metadata.get("duration_s", 0))
-    return running
+                code_s += float(event.metadata.get("duration_s", 0))
+    return code_s
 
 
-def _finish(screen: Screen, plot: Path, out: Path, *, took: float, running: float) -> int:
+def _save_plot(terminal: Terminal, plot: Path, out: Path, *, total_s: float, code_s: float) -> int:
     if not plot.is_file():
         say("the code made no plot; run `codeact doctor` to see what is wrong with the sandbox")
         return 1
@@ -205,9 +178,10 @@ def _finish(screen: Screen, plot: Path, out: Path, *, took: float, running: floa
         raise CommandError(
             f"The plot can't be saved in {out} ({error.strerror}). Choose another folder with --out."
         ) from error
-    screen.line()
-    screen.fact("Plot", f"{saved} ({amount(saved.stat().st_size)})")
-    screen.fact("Time", f"{seconds(took)} in all, {seconds(running)} of it running code; the sandbox is gone again")
-    screen.fact("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')
-    screen.fact("", "(with OPENAI_API_KEY set; `codeact run --help` has other models)")
+    terminal.line()
+    terminal.field("Plot", f"{saved} ({format_size(saved.stat().st_size)})")
+    times = f"{format_duration(total_s)} in total, {format_duration(code_s)} of it running code"
+    terminal.field("Time", f"{times}; the sandbox has been removed")
+    terminal.field("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')
+    terminal.field("", "(needs OPENAI_API_KEY; `codeact run --help` lists other models)")
     return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from autogen_codeact.cli.ending import say
-from autogen_codeact.cli.screen import amount
+from autogen_codeact.cli.exit import say
+from autogen_codeact.cli.terminal import format_size
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import build_default_image, list_images
 
@@ -14,7 +14,7 @@ def build_image(*, force: bool) -> int:
     """Build the default image; its steps go to standard error, its name to standard output.
 
     Args:
-        force: Also when it is there already.
+        force: Build it even if it exists.
 
     Returns:
         The exit status.
@@ -28,7 +28,7 @@ def build_image(*, force: bool) -> int:
 
 
 def list_all() -> int:
-    """Print the images that this package made, one a line.
+    """Print the images that this package built, one per line.
 
     Returns:
         The exit status.
@@ -39,10 +39,10 @@ def list_all() -> int:
     with closing(connect()) as client:
         images = list_images(client)
     if not images:
-        say("there are no sandbox images here yet: `codeact image build` makes one")
+        say("no sandbox images found: `codeact image build` makes one")
         return 0
     width = max(len(image.reference) for image in images)
     for image in images:
-        made = f"{image.created:%Y-%m-%d %H:%M} UTC"
-        print(f"{image.reference:<{width}}  {image.kind:<7}  {amount(image.size):>7}  {made}")  # noqa: T201 - as above
+        created = f"{image.created:%Y-%m-%d %H:%M} UTC"
+        print(f"{image.reference:<{width}}  {image.kind:<7}  {format_size(image.size):>7}  {created}")  # noqa: T201 - as above
     return 0

@@ -1,4 +1,4 @@
-"""What the `codeact` command takes. What it does is in the other modules, each imported only when it is needed."""
+"""The arguments and help texts of the `codeact` command. The other modules do the work; each is imported when it is needed."""
 
 # ruff: noqa: PLC0415 - `codeact --help` must not wait for AutoGen and the Docker SDK
 
@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from autogen_codeact.cli.ending import clean_exit
+from autogen_codeact.cli.exit import clean_exit
 
-MODE_HELP = "process: each block a fresh process. session: one interpreter, whose variables live on."
+MODE_HELP = "process: a new process for each block. session: one interpreter, so that variables persist."
+
+# Options by panel of the help page.
+_sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
+_model_option = partial(typer.Option, rich_help_panel="Model")
+_agent_option = partial(typer.Option, rich_help_panel="Agent")
 
 
 class Mode(StrEnum):
@@ -34,45 +40,52 @@ class SandboxKind(StrEnum):
 
 SandboxOption = Annotated[
     SandboxKind,
-    typer.Option(
-        help="Where code runs. auto: Docker where an engine answers, else bubblewrap. none: on this machine, unheld."
+    _sandbox_option(
+        metavar="KIND",
+        help="auto, docker, bubblewrap or none. auto: Docker if an engine answers, else bubblewrap. "
+        "none: directly on this machine, without any protection.",
     ),
 ]
 ImageOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Docker image, instead of the one that `codeact image build` makes.")
+    str | None,
+    _sandbox_option(metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
 ]
-TimeoutOption = Annotated[float, typer.Option(metavar="SECONDS", help="How long one block may run.")]
+TimeoutOption = Annotated[float, _sandbox_option(metavar="SECONDS", help="Time limit of one code block.")]
 WorkDirOption = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Its files are there for the code, and what the code writes comes back to it."),
+    _sandbox_option(
+        metavar="FOLDER",
+        help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
+    ),
 ]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option(
+    _sandbox_option(
         "--allow-domain",
         metavar="HOST",
-        help="A host that the code may reach, such as api.example.com or '*.example.org:443'; can be repeated.",
+        help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
     ),
 ]
 OtherOptions = Annotated[
     list[str] | None,
-    typer.Option(
+    _sandbox_option(
         "--option",
         metavar="NAME=VALUE",
         help='Any other option of the sandbox, such as network=bridge or limits=\'{"memory": "2g"}\'; can be repeated.',
     ),
 ]
-ModeOption = Annotated[Mode, typer.Option(help=MODE_HELP)]
+ModeOption = Annotated[Mode, _sandbox_option(metavar="MODE", help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 app = typer.Typer(
     name="codeact",
     help="AutoGen agents that solve tasks by writing code and running it in a hardened sandbox.",
+    epilog="First steps: `codeact doctor` checks this machine, `codeact demo` shows a run without a model or a key.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-image_app = typer.Typer(help="The sandbox image: build it, list what is there.", no_args_is_help=True)
+image_app = typer.Typer(help="Build or list the sandbox images.", no_args_is_help=True)
 app.add_typer(image_app, name="image")
 
 
@@ -104,11 +117,16 @@ def _common(
 
 @app.command("demo")
 def _demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the plot is saved.")] = Path("codeact-demo"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws.")] = Path(
+        "codeact-demo"
+    ),
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
 ) -> None:
-    """Watch an agent fail, repair its code and answer: a recorded model, real code in the real sandbox."""
+    """Watch an agent write code, fail, repair it and answer.
+
+    The model is a recording, so no key is needed. The code really runs, in the sandbox.
+    """
     with clean_exit():
         from autogen_codeact.cli.demo import run_demo
         from autogen_codeact.cli.sandbox import SandboxChoice
@@ -118,7 +136,7 @@ def _demo(
 
 @app.command("exec")
 def _exec(
-    file: Annotated[str, typer.Argument(metavar="FILE.md", help="A markdown file, or - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE.md", help="Markdown file, or - for standard input.")],
     *,
     mode: ModeOption = Mode.PROCESS,
     sandbox: SandboxOption = SandboxKind.AUTO,
@@ -129,9 +147,10 @@ def _exec(
     option: OtherOptions = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the code blocks of a markdown file, one after the other, up to the first that fails. No model.
+    """Run the code blocks of a markdown file in the sandbox. No model is involved.
 
-    The exit status is that of the first failing block, else 0; it is 2 where nothing could be run.
+    Blocks run one after the other, up to the first that fails. The exit status is that of the failing block, else 0;
+    2 if nothing could be run.
     """
     with clean_exit():
         from autogen_codeact.cli.run_blocks import run_file
@@ -144,40 +163,49 @@ def _exec(
 
 @app.command("run")
 def _run(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done, in words.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")],
     *,
     model: Annotated[
         str,
-        typer.Option(
+        _model_option(
             metavar="MODEL",
-            help="A model's name; replay:FILE, a recording; or FILE.json, an AutoGen component of a model client.",
+            help="Name of a model, such as gpt-4o-mini; or replay:FILE for recorded answers; "
+            "or FILE.json for an AutoGen model client component.",
         ),
     ],
     base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server, such as http://localhost:11434/v1.")
+        str | None, _model_option(metavar="URL", help="Server of the model, such as http://localhost:11434/v1.")
     ] = None,
     api_key_env: Annotated[
-        str | None, typer.Option(metavar="VAR", help="Variable that holds the key.", show_default="OPENAI_API_KEY")
+        str | None,
+        _model_option(metavar="VAR", help="Environment variable with the key.", show_default="OPENAI_API_KEY"),
     ] = None,
     untrusted: Annotated[
         bool,
-        typer.Option(
-            "--untrusted",
-            help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust.",
+        _model_option(
+            "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
         ),
     ] = False,
     retries: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="How often failed code may be repaired.", show_default="3")
+        int | None,
+        _agent_option(min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"),
     ] = None,
-    team: Annotated[bool, typer.Option("--team", help="A coder and an executor instead of one agent.")] = False,
+    team: Annotated[
+        bool, _agent_option("--team", help="Two agents: one writes code, the other runs it, until the task is done.")
+    ] = False,
     act: Annotated[
-        bool, typer.Option("--act", help="Act in code, step by step in one session, until the task is done.")
+        bool,
+        _agent_option(
+            "--act", help="One agent that works in steps: each step's code sees the variables of the earlier ones."
+        ),
     ] = False,
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="With --act: how many steps at most.", show_default="20")
+        int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20")
     ] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Show the model's words as they come.")] = False,
-    mode: Annotated[Mode | None, typer.Option(help=MODE_HELP, show_default="process; with --act, session")] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
+    mode: Annotated[
+        Mode | None, _sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
+    ] = None,
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
@@ -186,9 +214,9 @@ def _run(
     option: OtherOptions = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let an agent solve one task by writing code and running it in the sandbox.
+    """Let an agent solve a task by writing code and running it in the sandbox.
 
-    The exit status is 0 with a final answer, 1 without one or when the last code failed, 2 when it could not be done.
+    The exit status is 0 with a final answer, 1 without one or if the last code failed, 2 if the run was not possible.
     """
     with clean_exit():
         from autogen_codeact.cli.models import ModelChoice
@@ -196,11 +224,11 @@ def _run(
         from autogen_codeact.cli.sandbox import SandboxChoice
 
         lists = tuple(allow_domain or ()), tuple(option or ())
-        kept = mode or (Mode.SESSION if act else Mode.PROCESS)
+        mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env, untrusted=untrusted),
-            sandbox=SandboxChoice(sandbox.value, image, kept.value, timeout, work_dir, *lists),
+            sandbox=SandboxChoice(sandbox.value, image, mode_used.value, timeout, work_dir, *lists),
             retries=retries,
             team=team,
             stream=stream,
@@ -238,13 +266,13 @@ def _mcp(
 def _doctor(
     image: ImageOption = None,
     base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Model server to look for.", show_default="OPENAI_BASE_URL")
+        str | None, typer.Option(metavar="URL", help="Model server to check.", show_default="OPENAI_BASE_URL")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what is needed, the sandbox's limits included, and say what to do about each lack.
+    """Check this machine: Docker, bubblewrap, the image, the sandbox's limits, the model.
 
-    The exit status is 0 when all that is needed is there, else 1.
+    For each problem it prints what to do. The exit status is 0 if everything needed is available, else 1.
     """
     with clean_exit():
         from autogen_codeact.cli.doctor import run_doctor
@@ -257,15 +285,17 @@ def _clean(
     everything: Annotated[
         bool,
         typer.Option(
-            "--all", help="Also those of other machines or of before a restart, and those kept with auto_remove=False."
+            "--all",
+            help="Also remove those kept with auto_remove=False, and those of other machines or from before a restart.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what dead owners have left: containers, bubblewrap's control groups with what runs in them, temporary folders.
+    """Remove sandboxes and temporary folders of dead processes.
 
-    The exit status is 0, or 1 where something could not be removed.
+    These are containers, bubblewrap's control groups with their processes, and copies of files. Without --all, those of a
+    running process are never removed. The exit status is 0, or 1 if something could not be removed.
     """
     with clean_exit():
         from autogen_codeact.cli.leftovers import clean
@@ -275,7 +305,7 @@ def _clean(
 
 @image_app.command("build")
 def _image_build(
-    force: Annotated[bool, typer.Option("--force", help="Build anew, also when it is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
 ) -> None:
     """Build the sandbox image: Python with numpy, pandas, scipy, sympy and matplotlib."""
     with clean_exit():
@@ -286,7 +316,7 @@ def _image_build(
 
 @image_app.command("list")
 def _image_list() -> None:
-    """List the sandbox images on this engine, the newest first."""
+    """List the sandbox images of this engine, newest first."""
     with clean_exit():
         from autogen_codeact.cli.image import list_all
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, Literal, cast
 
-from autogen_codeact.cli.ending import CommandError
+from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox import SandboxChoice
 from autogen_codeact.sandbox import AsyncSandbox
 

@@ -1,4 +1,4 @@
-"""The model that a command's options ask for. Keys come from the environment, and are never shown."""
+"""The model of `codeact run`. Keys are read from the environment, and are never shown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import load_part
-from autogen_codeact.cli.ending import CommandError
+from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
 REPLAY = "replay:"
 _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6
-# Their servers are AutoGen's defaults for these names, and must not be sent a key of OpenAI's.
+# AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
 _KEYS_BY_NAME = {"claude-": "ANTHROPIC_API_KEY", "gemini-": "GEMINI_API_KEY", "Llama-": "LLAMA_API_KEY"}
-# By name: importing openai takes half a second, and other clients need none of it.
+# By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
-    "APIConnectionError": "Is the model's server there, and --base-url right?",
+    "APIConnectionError": "Is the model's server running, and --base-url right?",
     "AuthenticationError": "Check the key in {}.",
     "NotFoundError": "Check the model's name, and --base-url.",
 }
@@ -33,12 +33,12 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """What the user chose.
+    """The model that the options name.
 
     Args:
         spec: A model's name, `replay:FILE`, or a file of an AutoGen component, whose name ends in `.json`.
-        base_url: Server for a model given by name; None for the one that belongs to the name.
-        api_key_env: Variable that holds the key; None for the one that belongs to the server.
+        base_url: Server of a model given by name; None for the default server of that name.
+        api_key_env: Variable with the key; None for the default variable of the server.
         untrusted: Whether the file of a component may contain only what an untrusted configuration may.
     """
 
@@ -49,7 +49,7 @@ class ModelChoice:
 
     @property
     def key_variable(self) -> str:
-        """Name of the variable that holds the key."""
+        """Name of the variable with the key."""
         if self.api_key_env is not None:
             return self.api_key_env
         if self.base_url is None:
@@ -60,7 +60,7 @@ class ModelChoice:
 
 
 def open_model(choice: ModelChoice) -> ChatCompletionClient:
-    """Make the client.
+    """Create the model client.
 
     Args:
         choice: Which model.
@@ -82,26 +82,26 @@ def open_model(choice: ModelChoice) -> ChatCompletionClient:
 
 
 def describe_error(error: BaseException, choice: ModelChoice) -> str:
-    """Put an error of a model client into one line without keys.
+    """Describe an error of a model client in one line without keys.
 
     Args:
-        error: What was raised.
+        error: The error.
         choice: The model.
     """
-    words = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
-    # "Connection error." alone helps nobody; what is wrong is at the bottom.
+    parts = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
+    # "Connection error." alone does not help; the last cause says what is wrong.
     cause = error.__cause__ or error.__context__
     while cause is not None:
-        if str(cause) and str(cause) not in words[0]:
-            words[1:] = [f"({cause})"]
+        if str(cause) and str(cause) not in parts[0]:
+            parts[1:] = [f"({cause})"]
         cause = cause.__cause__ or cause.__context__
-    words += [advice.format(choice.key_variable) for name, advice in _ADVICE.items() if type(error).__name__ == name]
-    line = " ".join(without_secrets(" ".join(words), choice).split())
+    parts += [advice.format(choice.key_variable) for name, advice in _ADVICE.items() if type(error).__name__ == name]
+    line = " ".join(without_secrets(" ".join(parts), choice).split())
     return line if len(line) <= _MAX_ERROR_CHARS else line[: _MAX_ERROR_CHARS - 1] + "…"
 
 
 def without_secrets(text: str, choice: ModelChoice) -> str:
-    """Take every key that this process knows of out of a text; servers quote them in their errors."""
+    """Replace every key that this process knows in a text; servers quote them in their errors."""
     for secret in sorted(_secrets(choice), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
@@ -111,21 +111,21 @@ def _secrets(choice: ModelChoice) -> set[str]:
     named = {value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET"))}
     named.add(os.environ.get(choice.key_variable, ""))
     if choice.spec.endswith(".json"):
-        with suppress(CommandError, ValueError):  # then no client was made from it either
-            named |= _strings_of_keys(json.loads(_read(choice.spec)))
+        with suppress(CommandError, ValueError):  # then no client was created from it either
+            named |= _find_secrets(json.loads(_read(choice.spec)))
     return {secret.strip() for secret in named if len(secret.strip()) >= _SHORTEST_SECRET}
 
 
-def _strings_of_keys(value: Any) -> set[str]:
+def _find_secrets(value: Any) -> set[str]:
     if isinstance(value, list):
-        return {found for item in value for found in _strings_of_keys(item)}
+        return {found for item in value for found in _find_secrets(item)}
     if not isinstance(value, dict):
         return set()
-    keys = {item for name, item in value.items() if isinstance(item, str) and _sounds_secret(name)}
-    return keys | {found for item in value.values() for found in _strings_of_keys(item)}
+    keys = {item for name, item in value.items() if isinstance(item, str) and _names_secret(name)}
+    return keys | {found for item in value.values() for found in _find_secrets(item)}
 
 
-def _sounds_secret(name: str) -> bool:
+def _names_secret(name: str) -> bool:
     return any(word in name.lower() for word in ("key", "token", "secret", "password", "authorization"))
 
 
@@ -139,29 +139,27 @@ def _read(name: str) -> str:
 
 
 def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
+    text = _read(name)
     try:
-        text = _read(name)
         if untrusted:
             # The user chose to use the key; it is sent only to the vendor's own server.
             text = json.dumps(check_untrusted(text, allow_keys=True))
         loaded: ChatCompletionClient = load_part(ChatCompletionClient, ComponentModel.model_validate_json(text), name)
     except ValidationError as error:
-        # Its own words would quote the file, key and all.
+        # The text of the error would quote the file, including its key.
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors())
         raise CommandError(f"{name} is not the AutoGen component of a model client: {problems}") from None
-    except CommandError:
-        raise
     except RefusedConfigError as error:
         raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:
         raise CommandError(f"{name} can't be loaded: {without_secrets(str(error), ModelChoice(name))}") from error
-    except Exception as error:  # whatever the constructor of somebody's client raises
+    except Exception as error:  # whatever the constructor of a client raises
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded
 
 
 def _by_name(choice: ModelChoice) -> ChatCompletionClient:
-    from autogen_ext.models.openai import OpenAIChatCompletionClient  # noqa: PLC0415 - takes a second, and a recording needs none
+    from autogen_ext.models.openai import OpenAIChatCompletionClient  # noqa: PLC0415 - takes a second, and a recording does not need it
 
     options: dict[str, Any] = {"model": choice.spec, "api_key": _key(choice)}
     if choice.base_url is not None:
@@ -175,7 +173,7 @@ def _by_name(choice: ModelChoice) -> ChatCompletionClient:
 
 
 _UNKNOWN_MODEL = ModelInfo(
-    # Promising structured output costs nothing: where a server refuses it, the agent asks in a looser form.
+    # Structured output is safe to promise: if a server refuses it, the agent requests plain JSON.
     vision=False,
     function_calling=True,
     json_output=True,
@@ -193,5 +191,5 @@ def _key(choice: ModelChoice) -> str:
             f"There is no key for {choice.spec}: set {variable}{elsewhere}, or name another variable with --api-key-env."
         )
     if not (key.isascii() and key.isprintable()):
-        raise CommandError(f"The key in {variable} holds characters that no key has. Copy it again.")
+        raise CommandError(f"The key in {variable} contains characters that no key has. Copy it again.")
     return key

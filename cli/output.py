@@ -1,4 +1,4 @@
-"""All output of commands: text of models, code, files and errors must not control the terminal."""
+"""Safe output: text of models, code, files and errors must not control the terminal."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ import sys
 from typing import Any, TextIO
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# Joiners are invisible too, but several scripts and most emoji are written with them.
-_HARMLESS = "\n\t\xa0\u3000\u200c\u200d"
+# Joiners are invisible too, but several scripts and most emoji need them.
+_ALLOWED = "\n\t\xa0\u3000\u200c\u200d"
 
 
 def printable(text: str) -> str:
-    """Make multi-line text safe for a terminal: control and invisible characters are shown as escapes.
+    """Make text safe for a terminal: control and invisible characters are shown as escapes.
 
     Args:
-        text: From a model or from a sandbox; neither is trusted. Colours are left out, carriage returns begin a line.
+        text: Untrusted text, for example of a model. Colours are removed, carriage returns begin a line.
     """
-    from autogen_codeact.sandbox.files.filenames import printable as escaped  # noqa: PLC0415 - `codeact --help` does without
+    from autogen_codeact.sandbox.files.filenames import printable as escaped  # noqa: PLC0415 - `codeact --help` must not wait for it
 
-    return escaped(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), keep=_HARMLESS)
+    return escaped(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), keep=_ALLOWED)
 
 
 class PrintableStream:
-    """A text stream that escapes all unprintable text, from `print`, logging or tracebacks.
+    """A text stream that escapes all unprintable text, from `print`, logging and tracebacks.
 
     Args:
-        stream: The stream.
+        stream: The stream to write to.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream
-        """The stream itself, for callers that write their own escape sequences and make the text between them printable."""
+        """The stream itself, for callers that write escape sequences and escape the text between them."""
 
     def write(self, text: str) -> int:
-        """Write text, made printable."""
+        """Write text, escaped."""
         self.unfiltered.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write several pieces of text."""
+        """Write several texts, escaped."""
         for line in lines:
             self.write(line)
 
@@ -56,11 +56,11 @@ def guard_streams() -> None:
             setattr(sys, name, PrintableStream(stream))
 
 
-def print_json(thing: object) -> None:
-    """Write a line of JSON to standard output; all of it is plain ASCII.
+def print_json(value: object) -> None:
+    """Write a line of JSON in plain ASCII to standard output.
 
     Args:
-        thing: What the `json` module takes.
+        value: A value that the `json` module can encode.
     """
-    # JSON does not escape U+007F.
-    print(json.dumps(thing).replace("\x7f", "\\u007f"), flush=True)  # noqa: T201 - it is the output
+    # The `json` module does not escape U+007F.
+    print(json.dumps(value).replace("\x7f", "\\u007f"), flush=True)  # noqa: T201 - it is the output

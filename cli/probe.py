@@ -1,4 +1,4 @@
-"""What code in a sandbox finds when it looks around."""
+"""A program for the sandbox that prints which limits hold there, as one line of JSON."""
 
 PROBE = """\
 import ctypes, json, os, platform, resource, socket, sys
@@ -23,10 +23,10 @@ def writable(path):
         return False
 
 def connects():
-    # Addresses for documentation: where packets can leave, this waits or is refused; without a network it fails at once.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as outwards:
+    # An address for documentation. To connect a UDP socket sends nothing, and fails without a route.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         try:
-            outwards.connect(("192.0.2.1", 53))
+            udp.connect(("192.0.2.1", 53))
         except OSError:
             return False
         return True
@@ -57,7 +57,7 @@ print(json.dumps({
     "nproc": resource.getrlimit(resource.RLIMIT_NPROC)[1],
     "address_space": resource.getrlimit(resource.RLIMIT_AS)[1],
     "executable": sys.executable,
-    # landlock_create_ruleset, asked for the version.
+    # landlock_create_ruleset with the flag that requests the version only.
     "landlock": ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1),
     "signals_reach_others": signals_reach_others(),
 }))

@@ -1,4 +1,4 @@
-"""A model whose words were written down beforehand."""
+"""A model whose answers are read from a recording."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from autogen_codeact.cli.ending import CommandError
+from autogen_codeact.cli.exit import CommandError
 
-_FORM = 'give a JSON list (or one JSON value a line) of strings or of {"content": "…", "thought": "…"}'
+_FORM = 'give a JSON list (or one JSON value per line) of strings or of {"content": "…", "thought": "…"}'
 _WORDS = re.compile(r"\s*\S+\s*")
 
 
 class RecordingEnded(RuntimeError):
-    """The model was asked once more than its recording has answers."""
+    """There were more requests than the recording has answers."""
 
 
 class RecordedModel(ReplayChatCompletionClient):
-    """AutoGen's replay client, which also streams an answer in the form that it was written in.
+    """AutoGen's replay client, with streaming that keeps line breaks and spaces.
 
     Args:
-        answers: What it says, in this order, whatever it is told.
+        answers: Its answers in order; requests do not change them.
     """
 
     def __init__(self, answers: Sequence[CreateResult]) -> None:
@@ -34,7 +34,7 @@ class RecordedModel(ReplayChatCompletionClient):
         super().__init__(answers, info)
 
     async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
-        """Give the next answer.
+        """Return the next answer.
 
         Raises:
             RecordingEnded: There is none.
@@ -42,12 +42,12 @@ class RecordedModel(ReplayChatCompletionClient):
         if len(self.create_calls) >= self.provided_message_count:
             count = self.provided_message_count
             raise RecordingEnded(
-                f"the recording has {count} answer{'' if count == 1 else 's'}, and one more was asked for"
+                f"the recording has {count} answer{'' if count == 1 else 's'}, and one more was requested"
             )
         return await super().create(*args, **kwargs)
 
     async def create_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:
-        """Give the next answer word by word, then whole."""
+        """Yield the next answer word by word, then as a whole."""
         answer = await self.create(*args, **kwargs)
         for word in _WORDS.findall(str(answer.content)):
             yield word
@@ -58,48 +58,39 @@ def parse_answers(text: str, name: str) -> list[CreateResult]:
     """Read the answers of a recording.
 
     Args:
-        text: A JSON list, an object with such a list as `answers`, or one JSON value a line.
-        name: What it is called in errors.
+        text: A JSON list, an object with such a list as `answers`, or one JSON value per line.
+        name: Name of the recording in errors.
 
     Raises:
-        CommandError: It is none of these, or empty.
+        CommandError: It has none of these forms, or is empty.
     """
     try:
         recorded = json.loads(text)
     except ValueError:
-        recorded = _lines(text, name)
+        recorded = [_parse_line(line, number, name) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if isinstance(recorded, dict) and "answers" in recorded:
         recorded = recorded["answers"]
     if not isinstance(recorded, list):
         recorded = [recorded]
     if not recorded:
         raise CommandError(f"{name} holds no answers: {_FORM}")
-    return [_answer(entry, number, name) for number, entry in enumerate(recorded, 1)]
+    return [_to_answer(entry, number, name) for number, entry in enumerate(recorded, 1)]
 
 
-def _lines(text: str, name: str) -> list[Any]:
-    values = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                values.append(json.loads(line))
-            except ValueError as error:
-                raise CommandError(f"{name}:{number} is not JSON ({error}): {_FORM}") from None
-    return values
+def _parse_line(line: str, number: int, name: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise CommandError(f"{name}:{number} is not JSON ({error}): {_FORM}") from None
 
 
-def _answer(entry: Any, number: int, name: str) -> CreateResult:
-    fields = {"content": entry} if isinstance(entry, str) else entry
-    if not isinstance(fields, dict) or not isinstance(fields.get("content"), (str, list)):
-        raise CommandError(f"{name}: answer {number} has no text: {_FORM}")
-    content, thought = fields["content"], fields.get("thought")
+def _to_answer(entry: Any, number: int, name: str) -> CreateResult:
+    fields = entry if isinstance(entry, dict) else {"content": entry if isinstance(entry, str) else None}
+    content, thought = fields.get("content"), fields.get("thought")
     if isinstance(content, list):
         content = "\n".join(map(str, content))
+    if not isinstance(content, str):
+        raise CommandError(f"{name}: answer {number} has no text: {_FORM}")
     usage = RequestUsage(prompt_tokens=0, completion_tokens=len(content.split()))
-    return CreateResult(
-        finish_reason="stop",
-        content=content,
-        usage=usage,
-        cached=True,
-        thought=str(thought) if thought is not None else None,
-    )
+    thought = str(thought) if thought is not None else None
+    return CreateResult(finish_reason="stop", content=content, usage=usage, cached=True, thought=thought)

@@ -15,12 +15,12 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF_NOTE
-from autogen_codeact.cli.ending import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import SandboxChoice, started
-from autogen_codeact.cli.screen import Screen
-from autogen_codeact.cli.show import Message, Play
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, coder_executor_team
@@ -28,22 +28,22 @@ from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
-"""What AutoGen's OpenAI client warns about although nothing is wrong."""
+"""Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done, and how.
+    """The options of one run.
 
     Args:
-        task: In words.
-        model: Who thinks.
-        sandbox: Where code runs.
-        retries: How often failed code may be repaired; None for the default. Not for a team.
-        team: Whether a coder and an executor work together, instead of one agent.
-        act: Whether the agent acts in code, step by step in one session, instead of writing and repairing it.
-        steps: How many steps that may take; None for the default.
-        stream: Whether the model's words are shown as they come.
+        task: The task, as text.
+        model: The model.
+        sandbox: The sandbox of the code.
+        retries: How often the agent may repair failed code; None for the default. Not for a team.
+        team: Whether to use a coder and an executor instead of one agent.
+        stream: Whether to show the model's answer while it is generated.
+        act: Whether the agent works in steps in one session, instead of writing and repairing one program.
+        steps: Maximum number of steps; None for the default.
     """
 
     task: str
@@ -57,43 +57,43 @@ class Job:
 
 
 def run_task(job: Job, *, as_json: bool) -> int:
-    """Do a job and show it.
+    """Run an agent or a team on a task and print its messages.
 
     Args:
-        job: The job.
-        as_json: Print one AutoGen message a line instead of text, at last a `TaskResult`.
+        job: The options.
+        as_json: Print one AutoGen message per line instead of text, and a `TaskResult` at the end.
 
     Returns:
-        0 with a final answer; 1 without one, or when the last code failed; 130 after Ctrl-C.
+        0 with a final answer; 1 without one, or if the last code failed; 130 after Ctrl-C.
 
     Raises:
-        CommandError: An option can't be right, or the model failed.
+        CommandError: The options are invalid, or the model failed.
         SandboxError: The sandbox broke.
     """
     if not job.task.strip():
-        raise CommandError("The task is empty: say in words what is to be done.")
-    _check(job)
-    quieten()
+        raise CommandError("The task is empty: describe what the agent should do.")
+    _check_options(job)
+    silence_libraries()
     return run_until_interrupted(_run(job, open_model(job.model), as_json=as_json))
 
 
-def _check(job: Job) -> None:
+def _check_options(job: Job) -> None:
     if job.team and job.retries is not None:
-        raise CommandError("--retries is for the agent alone; in a team the coder tries until it says that it is done.")
+        raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
     if job.act and job.team:
-        raise CommandError("--act and --team are two ways to work: choose one.")
+        raise CommandError("--act and --team can't be combined: choose one.")
     if job.act and job.retries is not None:
-        raise CommandError("--retries is for code that is repaired; with --act, --steps says how long it may go on.")
+        raise CommandError("--retries is not for --act: there --steps limits the run.")
     if job.act and job.sandbox.kind == "none":
-        raise CommandError("--act needs a session that lives on, which there is not with --sandbox none.")
+        raise CommandError("--act needs --mode session, which --sandbox none does not have.")
     if job.act and job.sandbox.mode != "session":
-        raise CommandError("--act needs a session that lives on: leave --mode process out.")
+        raise CommandError("--act needs --mode session: leave --mode process out.")
     if job.steps is not None and not job.act:
-        raise CommandError("--steps goes with --act.")
+        raise CommandError("--steps is only for --act.")
 
 
-def quieten() -> None:
-    """Keep to ourselves what libraries log and warn about: an error that matters is raised, and shown as one line."""
+def silence_libraries() -> None:
+    """Hide what libraries log and warn about: an error that matters is raised, and printed as one line."""
     for name in ("autogen_core", "autogen_agentchat", "autogen_ext", "openai"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     for message in _NOISE:
@@ -101,31 +101,31 @@ def quieten() -> None:
 
 
 async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
-    watch = Watch(job.team)
-    play = None if as_json else Play(Screen(), team=job.team)
+    outcome = RunOutcome(job.team)
+    transcript = None if as_json else Transcript(Terminal(), team=job.team)
     try:
         async with started(job.sandbox) as executor, aclosing(_events(job, client, executor)) as events:
             async for event in events:
-                await watch.see(event)
-                if play is None:
-                    print_json(_as_object(event))
+                await outcome.update(event)
+                if transcript is None:
+                    print_json(_to_object(event))
                 elif not isinstance(event, TaskResult):
-                    play.show(event)
-            files = await _left_files(executor) if job.sandbox.work_dir is None else []
+                    transcript.show(event)
+            files = await _list_files(executor) if job.sandbox.work_dir is None else []
     except (CommandError, SandboxError):
         raise
     except Exception as error:  # whatever a model client raises
         raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
     finally:
         await client.close()
-    if watch.silent:
-        say("the model answered with nothing")
+    if outcome.empty_answer:
+        say("the model's answer is empty")
     if files:
         say(f"gone with the sandbox: {', '.join(map(printable, sorted(files)))}. --work-dir FOLDER keeps files.")
-    return watch.status
+    return outcome.status
 
 
-async def _left_files(executor: CodeExecutor) -> list[str]:
+async def _list_files(executor: CodeExecutor) -> list[str]:
     return await executor.list_files() if isinstance(executor, ToolExecutor) else []
 
 
@@ -133,66 +133,57 @@ def _events(
     job: Job, client: ChatCompletionClient, executor: CodeExecutor
 ) -> AsyncGenerator[Message | TaskResult, None]:
     if job.team:
-        team = coder_executor_team(client, executor, model_client_stream=job.stream)
-        return team.run_stream(task=job.task)
+        return coder_executor_team(client, executor, model_client_stream=job.stream).run_stream(task=job.task)
+    agent: CodeActAgent | CodeExecutorAgent
     if job.act:
-        actor = CodeActAgent(
-            "coder",
-            executor,
-            model_client=client,
-            model_client_stream=job.stream,
-            max_steps=DEFAULT_STEPS if job.steps is None else job.steps,
+        steps = DEFAULT_STEPS if job.steps is None else job.steps
+        agent = CodeActAgent("coder", executor, model_client=client, model_client_stream=job.stream, max_steps=steps)
+    else:
+        retries = DEFAULT_RETRIES if job.retries is None else job.retries
+        agent = CodeExecutorAgent(
+            "coder", executor, model_client=client, model_client_stream=job.stream, max_retries_on_error=retries
         )
-        return actor.run_stream(task=job.task)
-    agent = CodeExecutorAgent(
-        "coder",
-        executor,
-        model_client=client,
-        model_client_stream=job.stream,
-        max_retries_on_error=DEFAULT_RETRIES if job.retries is None else job.retries,
-    )
     return agent.run_stream(task=job.task)
 
 
-def _as_object(event: Message | TaskResult) -> dict[str, object]:
+def _to_object(event: Message | TaskResult) -> dict[str, object]:
     if isinstance(event, TaskResult):
         return {"type": "TaskResult", "stop_reason": event.stop_reason}
     return dict(event.dump())
 
 
-class Watch:
-    """Follows a run and knows in the end how it went, and whether the last word was an empty one (`silent`).
+class RunOutcome:
+    """Follows the events of a run and computes its exit status.
 
     Args:
-        team: Whether it is a team's.
+        team: Whether a team runs.
     """
 
     def __init__(self, team: bool) -> None:
         self._team = team
         self._failed = False
         self._answered = False
-        self.silent = False
+        self.empty_answer = False
+        """Whether the last message is an empty text."""
 
     @property
     def status(self) -> int:
         """The exit status."""
         return 0 if self._answered and not self._failed else 1
 
-    async def see(self, event: Message | TaskResult) -> None:
-        """Take note of an event."""
+    async def update(self, event: Message | TaskResult) -> None:
+        """Take the next event into account."""
         if isinstance(event, TaskResult):
             last = event.messages[-1]
-            self._answered = await self._is_answer(last)
-            self.silent = isinstance(last, TextMessage) and last.source != "user" and not last.content.strip()
+            if isinstance(last, TextMessage) and last.source != "user":
+                self.empty_answer = not last.content.strip()
+                self._answered = not self.empty_answer and await self._is_final(last)
         elif isinstance(event, CodeExecutionEvent):
             self._failed = event.result.exit_code != 0
         elif isinstance(event, TextMessage) and "exit_code" in event.metadata:
             self._failed = event.metadata["exit_code"] != "0"
 
-    async def _is_answer(self, last: Message) -> bool:
-        if not isinstance(last, TextMessage) or not last.content.strip():
-            return False
+    async def _is_final(self, last: TextMessage) -> bool:
         if self._team:
             return await FinalWordTermination("TERMINATE", sources=["coder"])([last]) is not None
-        is_whole = "stopped" not in last.metadata and not last.content.endswith(CUT_OFF_NOTE)
-        return last.source != "user" and is_whole
+        return "stopped" not in last.metadata and not last.content.endswith(CUT_OFF_NOTE)

@@ -13,7 +13,7 @@ from typing import Any
 
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
-from autogen_codeact.cli.ending import CommandError, say
+from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,

@@ -1,12 +1,13 @@
 #!/bin/sh
-# What a machine needs before the project can run on it. Installs only on Debian and as root, saying so first; elsewhere it says
-# what to install. Every step is skipped where it has been done.
+# Prepare a machine for the project. Installs packages only on Debian and as root, and says so first; on other machines it says
+# what to install. Steps that are done already are skipped.
 #
+#     docker/setup.sh notice demo|engine     print what the other steps may change on this machine
 #     docker/setup.sh venv FOLDER PYTHON     a virtual environment
 #     docker/setup.sh engine PYTHON          a Docker engine that answers
-#     docker/setup.sh bubblewrap             the other sandbox, for its tests
-#     docker/setup.sh debootstrap            what makes the base image where no registry answers
-#     docker/setup.sh sandbox BIN            Docker and its image where an engine answers, else bubblewrap, else either
+#     docker/setup.sh bubblewrap             bubblewrap, for its tests
+#     docker/setup.sh debootstrap            the tool that makes the base image if no registry answers
+#     docker/setup.sh sandbox BIN            Docker and its image if an engine answers, else bubblewrap, else install one of them
 set -eu
 
 log=/var/log/codeact-dockerd.log
@@ -14,6 +15,20 @@ log=/var/log/codeact-dockerd.log
 say() { echo "setup: $*" >&2; }
 fail() { say "$*"; exit 1; }
 may_install() { [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v apt-get >/dev/null; }
+
+notice() {
+    may_install || return 0
+    case $1 in
+        demo) when="if neither a Docker engine nor bubblewrap works" ;;
+        *) when="if no Docker engine answers" ;;
+    esac
+    say "you are root on Debian, so this may change the machine:"
+    say "  - packages that are missing are installed with apt-get: python3-venv, docker.io, iptables,"
+    say "    ca-certificates, debootstrap, debian-archive-keyring, bubblewrap"
+    say "  - $when, dockerd is started and keeps running afterwards"
+    say "  - if Docker is used and its image is missing, the image is built (about 0.5 GB)"
+    say "Python packages are installed in .venv only."
+}
 
 install() {
     say "installing $* with apt-get (this machine runs Debian and you are root)"
@@ -28,7 +43,7 @@ venv() {
         fail "Python 3.11 or later is needed: install it, or name one with PYTHON=/path/to/python3 make …"
     "$python" -c 'import ensurepip, venv' 2>/dev/null || { may_install && install python3-venv; } ||
         fail "Python's venv module is missing: install it (on Debian and Ubuntu: apt-get install python3-venv)"
-    say "making a virtual environment in $folder"
+    say "creating a virtual environment in $folder"
     "$python" -m venv --clear "$folder"
 }
 
@@ -41,7 +56,7 @@ engine() {
         return
     fi
     if ! may_install; then
-        # Its own sentence says what to do on this kind of machine.
+        # The error message says what to do on this kind of machine.
         "$python" -c 'from autogen_codeact.sandbox.backends.docker.engine import connect; connect()' 2>&1 | tail -n 1 >&2
         fail "no Docker engine answers; this script installs and starts one only on Debian and as root"
     fi
@@ -55,7 +70,7 @@ engine() {
 }
 
 start() {
-    say "starting dockerd (its log: $log)"
+    say "starting dockerd, which keeps running afterwards (log: $log)"
     rm -f /var/run/docker.pid
     setsid nohup dockerd >"$log" 2>&1 </dev/null &
 }
@@ -80,16 +95,16 @@ sandbox() {
     bin=$1
     if ! answers "$bin/python"; then
         if bubblewrap_works "$bin"; then
-            say "no Docker engine answers; bubblewrap does"
+            say "no Docker engine answers, so bubblewrap is used"
             return
         fi
         if ! may_install; then
             "$bin/python" -c 'from autogen_codeact.executors.auto import find_sandbox; find_sandbox()' 2>&1 | tail -n 1 >&2
-            fail "no sandbox can be had; this script installs one only on Debian and as root"
+            fail "there is no sandbox on this machine; this script installs one only on Debian and as root"
         fi
-        # In a process of its own, so that its failure does not end this one.
+        # In a subshell, because a failure exits.
         if ! (engine "$bin/python"); then
-            say "Docker can't be started here, so bubblewrap is tried"
+            say "Docker can't be started, so bubblewrap is used"
             install bubblewrap
             bubblewrap_works "$bin" || {
                 "$bin/python" -c 'from autogen_codeact.executors.auto import find_sandbox; find_sandbox()' 2>&1 | tail -n 1 >&2
@@ -104,11 +119,12 @@ sandbox() {
 
 started=$(date +%s)
 case ${1:-} in
+    notice) notice "${2:-}" ;;
     venv) venv "$2" "$3" ;;
     engine) engine "$2" ;;
     bubblewrap) bubblewrap_ ;;
     debootstrap) debootstrap_ ;;
     sandbox) sandbox "$2" ;;
-    *) fail "usage: setup.sh venv FOLDER PYTHON | engine PYTHON | bubblewrap | debootstrap | sandbox BIN" ;;
+    *) fail "usage: setup.sh notice demo|engine | venv FOLDER PYTHON | engine PYTHON | bubblewrap | debootstrap | sandbox BIN" ;;
 esac
 case $1 in venv | engine) say "$1: $(($(date +%s) - started)) s" ;; esac

@@ -1,4 +1,4 @@
-"""Whom the tests of bad input put to the test, and the good run that each has to manage afterwards."""
+"""The agents and teams that the tests of bad input use, and the good run after each bad input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import Team, coder_executor_team
 from tests.openai_server import OpenAIServer, Reply
-from tests.wire import fenced, heard, said
+from tests.wire import fenced, received_messages, said
 
 ALONE, IN_A_TEAM, PAIR = "agent", "agent in a team", "coder and executor"
 WITH_MODEL = (ALONE, IN_A_TEAM)
@@ -51,7 +51,7 @@ class Bench:
         self.runner = "executor" if kind == PAIR else "coder"
 
     async def run(self, *answers: Reply | str, task: str = "Print 42.") -> TaskResult:
-        """Run a task; what the server has not said by then is forgotten."""
+        """Run a task with these answers; unused ones are dropped."""
         self.server.script[:] = [answer if isinstance(answer, Reply) else Reply(answer) for answer in answers]
         self.server.requests.clear()
         try:
@@ -61,14 +61,14 @@ class Bench:
             self.server.script.clear()
         return result
 
-    def told_at_last(self) -> tuple[str, str]:
-        """Who said the last thing that the model heard, and what."""
-        last = heard(self.server)[-1][-1]
+    def last_message_to_model(self) -> tuple[str, str]:
+        """Return role and text of the last message that the model received."""
+        last = received_messages(self.server)[-1][-1]
         return last["name"], last["content"]
 
     async def works(self) -> None:
-        """Do a good run from beginning to end."""
+        """Assert that a complete run works."""
         result = await self.run(fenced("print(6 * 7)\n"), "It is 42. TERMINATE")
         assert self.left == 0
-        assert self.told_at_last() == (self.runner, "42\n")
+        assert self.last_message_to_model() == (self.runner, "42\n")
         assert said(result.messages)[-1] == ("coder", "It is 42. TERMINATE")

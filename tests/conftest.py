@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures for all tests."""
 
 import gc
 import os
@@ -16,20 +16,20 @@ from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
-# How fast a busy machine makes up examples says nothing about the code under test.
+# A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C as a terminal's program does: a run that was started in the background has it ignored, for its children too."""
+    """Handle Ctrl-C as usual: a background run ignores it, and its child processes inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def what_is_here_stays() -> Iterator[None]:
-    """Many tests collect garbage, to see what they leave behind: what was here before need not be looked through each time."""
+def freeze_existing_objects() -> Iterator[None]:
+    """Exclude existing objects from garbage collection, which many tests run to find leftovers."""
     gc.collect()
     gc.freeze()
     yield
@@ -38,7 +38,7 @@ def what_is_here_stays() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of recorded real input that lies beside the checkout; `CODEACT_SHARED_DATA` names another."""
+    """Return the folder of recorded input beside the checkout, or the one that `CODEACT_SHARED_DATA` names."""
     beside = Path(__file__).parents[1] / "../shared/data"
     folder = Path(os.environ.get("CODEACT_SHARED_DATA") or beside).resolve()
     if not folder.is_dir():
@@ -50,7 +50,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def docker_engine() -> str:
-    """The version of a Docker engine that answers; without one the test is skipped, or fails where REQUIRE_DOCKER=1."""
+    """Return the version of the Docker engine; without one, skip the test, or fail it with REQUIRE_DOCKER=1."""
     try:
         with closing(connect()) as client:
             return str(client.version()["Version"])
@@ -62,7 +62,7 @@ def docker_engine() -> str:
 
 @pytest.fixture(scope="session")
 def bubblewrap() -> None:
-    """Bubblewrap works here; where it does not, the test is skipped, or fails where REQUIRE_BUBBLEWRAP=1."""
+    """Require bubblewrap; if it does not work, skip the test, or fail it with REQUIRE_BUBBLEWRAP=1."""
     try:
         check_bubblewrap()
     except SandboxUnavailable as error:

@@ -25,7 +25,7 @@ from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 structured = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning")
-"""For tests where a schema is answered well: AutoGen's client then logs the parsed answer, and pydantic grumbles."""
+"""For tests with answers that fit a schema: AutoGen's client logs the parsed answer, about which pydantic warns."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class OpenAIServer:
     def client(
         self, *, structured_output: bool = True, json_output: bool = True, vision: bool = False, **more: Any
     ) -> OpenAIChatCompletionClient:
-        """AutoGen's own client, talking to this server; closed together with it."""
+        """Return AutoGen's own client for this server, which closes it."""
         client = OpenAIChatCompletionClient(
             model="scripted",
             base_url=self.base_url,
@@ -101,7 +101,7 @@ class OpenAIServer:
         return client
 
     async def requested(self, count: int) -> None:
-        """Wait until so many requests have come in, at most 20 s."""
+        """Wait until `count` requests have been received, at most 20 s."""
 
         def wait() -> bool:
             with self._recorded:
@@ -116,7 +116,7 @@ class OpenAIServer:
     def stop(self) -> None:
         self.stopping.set()
         self._http.shutdown()
-        self._http.hang_up()
+        self._http.close_connections()
         self._http.server_close()
         self._thread.join()
 
@@ -129,7 +129,7 @@ class OpenAIServer:
         self.stop()
 
     def take(self, request: dict[str, Any]) -> Reply:
-        """Record a request and find its answer."""
+        """Record a request and return its answer."""
         with self._recorded:
             self.requests.append(request)
             self._recorded.notify_all()
@@ -159,16 +159,16 @@ class _HTTPServer(ThreadingHTTPServer):
         self._open.discard(request)
         super().shutdown_request(request)
 
-    def hang_up(self) -> None:
-        """End connections that are kept alive, else their threads would wait for a next request for ever."""
+    def close_connections(self) -> None:
+        """Close idle connections, whose threads would otherwise wait for a next request."""
         for connection in list(self._open):
-            with suppress(OSError):  # the client was faster
+            with suppress(OSError):  # the client has closed it already
                 connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are written apart, which costs 40 ms each time otherwise
+    disable_nagle_algorithm = True  # head and body are separate writes, which would cost 40 ms each time
     server: _HTTPServer
 
     def do_POST(self) -> None:
@@ -190,10 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._whole(200, self._completion(request, reply))
         except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the client hung up, which some tests are about
+            self.close_connection = True  # the client closed the connection, as some tests want
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
-        """Keep quiet."""
+        """Log nothing."""
 
     def _refuse(self, reply: Reply) -> None:
         error = {"message": reply.content, "type": "invalid_request_error", "param": None, "code": None}

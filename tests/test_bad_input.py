@@ -1,4 +1,4 @@
-"""Bad input, in what people and models write: each a clear error or a result that the model is told, and then a good run."""
+"""Bad input in tasks and answers: each gives a clear error, or a result that the model receives; a good run follows."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from autogen_codeact.agents.code_executor_agent import CUT_OFF, CUT_OFF_BY_OTHER
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench
 from tests.openai_server import OpenAIServer, Reply, structured
-from tests.wire import by, decision, fenced, heard, model, said
+from tests.wire import by, decision, fenced, model, received_messages, said
 
 pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
 
@@ -24,7 +24,7 @@ CUT = "Here:\n```python\nprint(6 * 7)\n"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(docker_engine: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """One for all tests here: that nothing in them breaks it is what they are about."""
+    """One sandbox for all tests of this file: none of them may break it."""
     async with DockerCommandLineCodeExecutor(timeout=30) as executor:
         yield executor
 
@@ -44,7 +44,7 @@ def file_of(code: str) -> str:
         PAIR,
     ],
 )
-async def test_an_empty_task_is_an_error(executor: Any, kind: str, task: str) -> None:
+async def test_empty_task_is_an_error(executor: Any, kind: str, task: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         with pytest.raises(ValueError, match=r"no task|empty"):
@@ -53,16 +53,16 @@ async def test_an_empty_task_is_an_error(executor: Any, kind: str, task: str) ->
         await bench.works()
 
 
-async def test_an_empty_message_later_on_lets_the_agent_go_on_without_it(executor: Any) -> None:
+async def test_later_empty_message_is_ignored(executor: Any) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(ALONE, server, executor)
         await bench.run("Which one?", task="Print a number.")
         await bench.run("Which one?", task="")
-        assert heard(server)[0][1:] == [by("user", "Print a number."), model("Which one?")]
+        assert received_messages(server)[0][1:] == [by("user", "Print a number."), model("Which one?")]
         await bench.works()
 
 
-async def test_an_empty_task_without_a_model_is_answered(executor: Any) -> None:
+async def test_empty_task_without_a_model_has_an_answer(executor: Any) -> None:
     runner = CodeExecutorAgent("runner", executor)
     result = await runner.run(task="")
     assert said(result.messages) == [("user", ""), ("runner", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)]
@@ -73,11 +73,11 @@ async def test_an_empty_task_without_a_model_is_answered(executor: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
-async def test_an_unclosed_fence_is_not_run_and_the_model_is_told(executor: Any, kind: str) -> None:
+async def test_unclosed_fence_is_not_run_and_reported_to_the_model(executor: Any, kind: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         result = await bench.run(CUT, "Sorry, no.")
-        assert heard(server)[1][2:] == [model(CUT), by("coder", CUT_OFF)]
+        assert received_messages(server)[1][2:] == [model(CUT), by("coder", CUT_OFF)]
         assert said(result.messages) == [("user", "Print 42."), ("coder", CUT), ("coder", "Sorry, no.")]
         assert result.messages[1].metadata == {"cut_off": "true"}
         await bench.works()
@@ -93,17 +93,17 @@ async def test_an_unclosed_fence_is_not_run_and_the_model_is_told(executor: Any,
     ],
     ids=["unclosed", "no block", "not code", "binary label"],
 )
-async def test_a_coder_is_told_that_nothing_could_be_run(executor: Any, answer: str, words: str) -> None:
+async def test_coder_receives_a_message_if_there_is_no_code_to_run(executor: Any, answer: str, words: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(PAIR, server, executor)
         await bench.run(answer, GIVES_UP)
-        assert bench.told_at_last() == ("executor", words)
+        assert bench.last_message_to_model() == ("executor", words)
         await bench.works()
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("answer", ["42, I think.", "```text\nprint(1)\n```", "```\x00\x01\nprint(1)\n```", "\x00"])
-async def test_an_answer_without_code_is_the_answer(executor: Any, kind: str, answer: str) -> None:
+async def test_answer_without_code_is_the_final_answer(executor: Any, kind: str, answer: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         result = await bench.run(answer)
@@ -111,29 +111,29 @@ async def test_an_answer_without_code_is_the_answer(executor: Any, kind: str, an
         await bench.works()
 
 
-# Much of it
+# Large input
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
 @pytest.mark.parametrize("filler", ["All work and no play.\n", "> * 1. ~~`` <execute", "`" * 2 + "\n"])
-async def test_ten_megabytes_around_a_block(executor: Any, kind: str, filler: str) -> None:
+async def test_block_within_ten_megabytes_of_text_runs(executor: Any, kind: str, filler: str) -> None:
     prose = filler * (10 * MEGABYTE // len(filler))
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         await bench.run(f"{prose}\n\n{fenced('print(6 * 7)' + chr(10))}", GIVES_UP)
-        assert bench.told_at_last() == (bench.runner, "42\n")
+        assert bench.last_message_to_model() == (bench.runner, "42\n")
         await bench.works()
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
-async def test_ten_megabytes_of_code_are_refused_in_words(executor: Any, kind: str) -> None:
+async def test_ten_megabytes_of_code_are_refused_with_a_message(executor: Any, kind: str) -> None:
     code = "print(1)\n" * (10 * MEGABYTE // 9)
     refusal = f"The code has {len(code):,} bytes; at most 8,323,072 can be run at once."
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
         result = await bench.run(fenced(code), *answers)
-        who, words = bench.told_at_last()
+        who, words = bench.last_message_to_model()
         assert (who, words) == (
             bench.runner,
             f"The code could not be run (exit code 1)\nIts output was:\n{refusal}",
@@ -147,14 +147,14 @@ async def test_ten_megabytes_of_code_are_refused_in_words(executor: Any, kind: s
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
-async def test_null_bytes_in_code(executor: Any, kind: str) -> None:
+async def test_null_bytes_in_code_are_reported(executor: Any, kind: str) -> None:
     code = "print('a\x00b')\n"
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
         result = await bench.run(fenced(code), *answers)
         assert result.messages[2].metadata["outcome"] == "error"
-        who, words = bench.told_at_last()
+        who, words = bench.last_message_to_model()
         assert who == bench.runner
         assert words.startswith("The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n")
         assert words.endswith("source code string cannot contain null bytes\n")
@@ -163,13 +163,13 @@ async def test_null_bytes_in_code(executor: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", WITH_MODEL)
-async def test_halves_of_characters_in_what_a_model_writes(executor: Any, kind: str, stream: bool) -> None:
+async def test_lone_surrogates_in_an_answer_are_handled(executor: Any, kind: str, stream: bool) -> None:
     halves = "\ud83d\ude00 is whole, \ud83d is not, nor is \ude00.\n" + fenced("print('\ud83d\ude00', '\ud83d')\n")
     mended = "\U0001f600 is whole, \ufffd is not, nor is \ufffd.\n" + fenced("print('\U0001f600', '\ufffd')\n")
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor, stream=stream)
         result = await bench.run(Reply(halves, thought="Or \ud800"), "The end \ude00")
-        assert heard(server)[1][2:] == [model(mended), by("coder", "\U0001f600 \ufffd\n")]
+        assert received_messages(server)[1][2:] == [model(mended), by("coder", "\U0001f600 \ufffd\n")]
         assert said(result.messages) == [
             ("user", "Print 42."),
             ("coder", "Or \ufffd"),
@@ -182,7 +182,7 @@ async def test_halves_of_characters_in_what_a_model_writes(executor: Any, kind: 
         await bench.works()
 
 
-async def test_streamed_chunks_join_to_the_whole_answer(executor: Any) -> None:
+async def test_streamed_chunks_add_up_to_the_answer(executor: Any) -> None:
     answer = "eleven char\ud83d\ude00s, and a half at the end \ud83d"  # the server cuts after twelve
     async with OpenAIServer([answer]) as server:
         bench = Bench(ALONE, server, executor, stream=True)
@@ -192,18 +192,18 @@ async def test_streamed_chunks_join_to_the_whole_answer(executor: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
-async def test_halves_of_characters_in_a_task(executor: Any, kind: str) -> None:
+async def test_lone_surrogates_in_a_task_are_handled(executor: Any, kind: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         await bench.run("A half.", task="What is \ud800?")
-        assert heard(server)[0][1:] == [by("user", "What is \ufffd?")]
+        assert received_messages(server)[0][1:] == [by("user", "What is \ufffd?")]
         json.dumps(await bench.whom.save_state())
         await bench.works()
 
 
 @pytest.mark.parametrize("where", ["in the task", "in the answer"])
-async def test_halves_of_characters_in_a_team_of_autogens_assistant(executor: Any, where: str) -> None:
-    """AutoGen's assistant keeps them, and its client can't send them: an error, and the conversation has to be reset."""
+async def test_lone_surrogates_from_autogens_assistant_are_an_error(executor: Any, where: str) -> None:
+    """AutoGen's assistant keeps them, but its client can't send them: an error, and the conversation must be reset."""
     async with OpenAIServer([]) as server:
         bench = Bench(PAIR, server, executor)
         task, answer = ("\ud800", "ok TERMINATE") if where == "in the task" else ("Print.", fenced("print('\ud800')\n"))
@@ -218,7 +218,7 @@ BAD_NAMES = ["a\x00b.py", "../../etc/passwd", "/etc/passwd", "a" * 5000 + ".py",
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize("kind", EVERYBODY)
-async def test_a_bad_file_name_is_a_result(executor: Any, kind: str, name: str) -> None:
+async def test_invalid_file_name_is_a_failed_result(executor: Any, kind: str, name: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         answers = [GIVES_UP] if kind == PAIR else [decision(False), GIVES_UP]
@@ -227,12 +227,12 @@ async def test_a_bad_file_name_is_a_result(executor: Any, kind: str, name: str) 
         assert (outcome["outcome"], outcome["error"]) == ("error", "BadFilename")
         outside = name.startswith(("/", ".."))
         why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
-        assert f"{why} The file name" in bench.told_at_last()[1]
+        assert f"{why} The file name" in bench.last_message_to_model()[1]
         await bench.works()
 
 
 @pytest.mark.parametrize("name", [*BAD_NAMES, "\ud800.py"])
-async def test_a_bad_file_name_in_the_code_of_others_is_a_result(executor: Any, name: str) -> None:
+async def test_invalid_file_name_without_a_model_is_a_failed_result(executor: Any, name: str) -> None:
     runner = CodeExecutorAgent("runner", executor)
     result = await runner.run(task=fenced(f"# filename: {name}\nprint(1)\n"))
     assert result.messages[-1].metadata["error"] == "BadFilename"

@@ -1,4 +1,4 @@
-"""Bad input, from the model's server: refusals, breakdowns, nonsense, silence, floods; and then a good run."""
+"""Bad answers of the model's server: refusals, failures, invalid data, timeouts, endless answers; a good run follows."""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,30 +13,30 @@ from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import EVERYBODY, PAIR, WITH_MODEL, Bench
 from tests.openai_server import OpenAIServer, Reply, structured
-from tests.wire import SYSTEM, by, decision, failed_words, fenced, formats, heard, model, said
+from tests.wire import SYSTEM, by, decision, failure_message, fenced, formats, model, received_messages, said
 
 pytestmark = [
     pytest.mark.usefixtures("docker_engine"),
     structured,
-    # AutoGen's client grumbles about what the tests below send it on purpose.
+    # AutoGen's client warns about the invalid data of these tests.
     pytest.mark.filterwarnings("ignore:No text content or tool calls are available:UserWarning"),
     pytest.mark.filterwarnings("ignore:Resolved model mismatch:UserWarning"),
 ]
 
 FAILS = fenced("raise SystemExit('no')\n")
-FAILURE = [SYSTEM, by("user", "Print 42."), model(FAILS), by("coder", failed_words("no\n"))]
+FAILURE = [SYSTEM, by("user", "Print 42."), model(FAILS), by("coder", failure_message("no\n"))]
 NO_MORE = "I could not do it, sorry."
 MEGABYTE = 1024 * 1024
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(docker_engine: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    """One for all tests here: none of them does it any harm."""
+    """One sandbox for all tests of this file: none of them may break it."""
     async with DockerCommandLineCodeExecutor(timeout=30) as executor:
         yield executor
 
 
-# Before it, in the decision, and after it
+# Before the first code, in the decision, and after the code
 STAGES: dict[str, list[str]] = {
     "at once": [],
     "in the decision": [FAILS],
@@ -51,7 +51,7 @@ STAGES: dict[str, list[str]] = {
     ("status", "expected"),
     [(401, openai.AuthenticationError), (429, openai.RateLimitError), (500, openai.InternalServerError)],
 )
-async def test_a_server_that_refuses(
+async def test_refusing_server_is_a_clear_error(
     executor: Any, kind: str, stage: str, status: int, expected: type[Exception]
 ) -> None:
     async with OpenAIServer([]) as server:
@@ -72,7 +72,7 @@ async def test_a_server_that_refuses(
         (Reply("It is all a matter of", break_after=1), openai.APIConnectionError),
     ],
 )
-async def test_a_coders_server_that_refuses_or_breaks(
+async def test_failing_server_of_a_coder_is_a_clear_error(
     executor: Any, stage: list[str], reply: Reply, expected: type[Exception]
 ) -> None:
     async with OpenAIServer([]) as server:
@@ -113,7 +113,7 @@ BEGUN = event(choices=[{"index": 0, "delta": {"content": "It is all"}, "finish_r
         "an empty body",
     ],
 )
-async def test_a_stream_that_breaks(
+async def test_broken_stream_is_a_clear_error(
     executor: Any, kind: str, stage: str, reply: Reply, expected: type[Exception], words: str
 ) -> None:
     async with OpenAIServer([]) as server:
@@ -127,7 +127,7 @@ async def test_a_stream_that_breaks(
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("body", ["<html>Wrong address.</html>", "", "{}", '{"id": "1", "choices": []}', "[1]"])
-async def test_an_answer_in_another_format_is_a_clear_error(executor: Any, kind: str, stage: str, body: str) -> None:
+async def test_answer_in_another_format_is_a_clear_error(executor: Any, kind: str, stage: str, body: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         with pytest.raises(RuntimeError, match="can't read; check the address and the server's log") as caught:
@@ -139,9 +139,7 @@ async def test_an_answer_in_another_format_is_a_clear_error(executor: Any, kind:
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_silent_server_runs_into_the_clients_own_deadline(
-    executor: Any, kind: str, stage: str, stream: bool
-) -> None:
+async def test_silent_server_ends_at_the_clients_timeout(executor: Any, kind: str, stage: str, stream: bool) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor, stream=stream, client=server.client(timeout=0.5))
         with pytest.raises(openai.APITimeoutError):
@@ -173,7 +171,7 @@ NO_JSON = "it holds no JSON object"
     ],
     ids=lambda value: str(value)[:12],
 )
-async def test_a_malformed_decision_is_asked_again_and_then_a_no(
+async def test_malformed_decision_is_requested_again_and_then_counts_as_no(
     executor: Any, answer: str, problem: str, structured_output: bool
 ) -> None:
     async with OpenAIServer([]) as server:
@@ -181,11 +179,11 @@ async def test_a_malformed_decision_is_asked_again_and_then_a_no(
         bench = Bench(WITH_MODEL[0], server, executor, client=client)
         result = await bench.run(FAILS, answer, answer, NO_MORE)
 
-        asked_again = heard(server)[2]
+        asked_again = received_messages(server)[2]
         assert asked_again[:5] == [*FAILURE, by("coder", QUESTION)]
         assert asked_again[-1]["content"].startswith("That is not a decision: ")
         assert sum(len(message["content"]) for message in asked_again[5:]) < 5_000
-        assert heard(server)[3] == FAILURE
+        assert received_messages(server)[3] == FAILURE
         assert formats(server) == [None, *(["json_schema", "json_object"] if structured_output else [None] * 2), None]
         verdict = f"Not trying again: the model gave no usable decision ({problem})"
         assert said(result.messages)[3:] == [("coder", verdict), ("coder", NO_MORE)]
@@ -193,25 +191,25 @@ async def test_a_malformed_decision_is_asked_again_and_then_a_no(
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
-async def test_a_decision_that_is_right_the_second_time_counts(executor: Any, kind: str) -> None:
+async def test_decision_that_is_valid_the_second_time_counts(executor: Any, kind: str) -> None:
     repair = fenced("print(6 * 7)\n")
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         await bench.run(FAILS, "Yes!", decision(True, "exit \ud83d\ude00 \ud83d"), repair, "It is 42.")
         plan = [*FAILURE, model("exit \U0001f600 \ufffd"), by("coder", CARRY_ON)]
-        assert heard(server)[3:] == [plan, [*plan, model(repair), by("coder", "42\n")]]
+        assert received_messages(server)[3:] == [plan, [*plan, model(repair), by("coder", "42\n")]]
         await bench.works()
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
 @pytest.mark.parametrize("reply", [Reply(silent=True), Reply("so ", endless=True)], ids=["silent", "endless"])
-async def test_a_decision_that_does_not_end_is_a_no(executor: Any, kind: str, reply: Reply) -> None:
+async def test_endless_decision_counts_as_no(executor: Any, kind: str, reply: Reply) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         assert bench.agent._decider is not None
         bench.agent._decider._deadline = 0.5
         result = await bench.run(FAILS, reply, NO_MORE)
-        assert heard(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
+        assert received_messages(server) == [FAILURE[:2], [*FAILURE, by("coder", QUESTION)], FAILURE]
         assert said(result.messages)[3:] == [
             ("coder", "Not trying again: no decision came within 0.5 s"),
             ("coder", NO_MORE),
@@ -220,7 +218,7 @@ async def test_a_decision_that_does_not_end_is_a_no(executor: Any, kind: str, re
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
-async def test_a_missing_key_is_told_by_the_server_and_can_be_put_right(executor: Any, kind: str) -> None:
+async def test_missing_key_is_reported_and_can_be_corrected(executor: Any, kind: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         with pytest.raises(openai.AuthenticationError, match="no API key"):

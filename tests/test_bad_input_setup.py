@@ -1,4 +1,4 @@
-"""Bad input, in how things are put together: arguments, configurations, keys, folders; and then a good run."""
+"""Bad arguments, configurations, keys and folders: each gives a clear error, and a good run follows."""
 
 import json
 import os
@@ -39,7 +39,7 @@ CONDITION = "autogen_agentchat.conditions.MaxMessageTermination"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 0.0, float("nan")])
-async def test_a_timeout_that_leaves_no_time_is_refused(timeout: float) -> None:
+async def test_too_short_timeout_is_refused(timeout: float) -> None:
     with pytest.raises(ValueError, match=r"Timeout must be greater than or equal to 1 ms"):
         DockerCommandLineCodeExecutor(timeout=timeout)
     model = DockerCommandLineCodeExecutor().dump_component()
@@ -50,7 +50,7 @@ async def test_a_timeout_that_leaves_no_time_is_refused(timeout: float) -> None:
 
 @pytest.mark.parametrize("value", [None, "x", "10", True, [5]])
 @pytest.mark.parametrize("name", ["timeout", "lease"])
-def test_a_duration_that_is_no_number_is_refused(name: str, value: Any) -> None:
+def test_duration_that_is_not_a_number_is_refused(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"^{name} must be a number of seconds, not {re.escape(repr(value))}$"):
         DockerCommandLineCodeExecutor(**{name: value})
     if name == "timeout":
@@ -59,7 +59,7 @@ def test_a_duration_that_is_no_number_is_refused(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [512, "512", 1024, "15m", "1m", 16 * 1024**2 - 1])
-def test_too_little_memory_is_refused_at_once(size: int | str) -> None:
+def test_too_little_memory_is_refused(size: int | str) -> None:
     with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 16m to start") as caught:
         Limits(memory=size)
     assert (f"; did you mean '{size}m'?" in str(caught.value)) == str(size).isdigit()
@@ -67,7 +67,7 @@ def test_too_little_memory_is_refused_at_once(size: int | str) -> None:
 
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
 @pytest.mark.parametrize("mode", ["process", "session"])
-async def test_a_sandbox_starts_with_the_minimum_of_memory(kind: Any, mode: str) -> None:
+async def test_sandbox_starts_with_the_minimum_of_memory(kind: Any, mode: str) -> None:
     async with kind(limits=Limits(memory="16m"), mode=mode) as executor:
         result = await executor.execute_code_blocks(
             [CodeBlock(code="print(1)", language="python")], CancellationToken()
@@ -76,7 +76,7 @@ async def test_a_sandbox_starts_with_the_minimum_of_memory(kind: Any, mode: str)
 
 
 @pytest.mark.parametrize("network", ["on", "Off", "true", "", " ", True, False, None])
-def test_a_switch_as_network_is_refused_at_once(network: Any) -> None:
+def test_boolean_as_network_is_refused(network: Any) -> None:
     with pytest.raises(ValueError, match=f"^network={re.escape(repr(network))} is not a Docker network: give 'none'"):
         DockerCommandLineCodeExecutor(network=network)
 
@@ -85,7 +85,7 @@ def test_a_switch_as_network_is_refused_at_once(network: Any) -> None:
 
 
 def config_of(kind: str) -> dict[str, Any]:
-    """A configuration as a file would hold it."""
+    """Return a configuration in the form of a file."""
     executor = DockerCommandLineCodeExecutor(timeout=20)
     component: Any = executor
     if kind != "executor":
@@ -109,7 +109,7 @@ def part(config: dict[str, Any], path: str) -> Any:
 
 
 async def prints_42(config: dict[str, Any]) -> None:
-    """The same configuration, put right, is loaded and runs."""
+    """Load the corrected configuration and run it."""
     loaded = load(config)
     runner = CodeExecutorAgent("runner", loaded) if isinstance(loaded, DockerCommandLineCodeExecutor) else loaded
     executor = (runner._participants[0] if isinstance(runner, Team) else runner)._code_executor
@@ -129,7 +129,7 @@ async def prints_42(config: dict[str, Any]) -> None:
         ("team", "config.participants.0.config.code_executor.config"),
     ],
 )
-async def test_an_unknown_key_is_named(kind: str, path: str) -> None:
+async def test_unknown_key_is_named(kind: str, path: str) -> None:
     config = config_of(kind)
     part(config, path)["tiemout"] = 3
     with pytest.raises(ValueError, match=r"tiemout\n  Extra inputs are not permitted"):
@@ -158,7 +158,7 @@ async def test_an_unknown_key_is_named(kind: str, path: str) -> None:
         ("team", "config.termination_condition", EXECUTOR, f"termination_condition: {EXECUTOR} "),
     ],
 )
-async def test_a_foreign_class_is_named_with_its_place(kind: str, path: str, provider: str, words: str) -> None:
+async def test_foreign_class_is_named_with_its_position(kind: str, path: str, provider: str, words: str) -> None:
     config, parent, key = config_of(kind), *path.rsplit(".", 1)
     sound = json.loads(json.dumps(config))
     holder = part(config, parent)
@@ -172,7 +172,7 @@ async def test_a_foreign_class_is_named_with_its_place(kind: str, path: str, pro
 
 
 @pytest.mark.parametrize(("kind", "provider"), [("executor", AGENT), ("agent", EXECUTOR), ("team", AGENT)])
-async def test_another_class_than_the_one_asked_for_is_refused(kind: str, provider: str) -> None:
+async def test_component_of_another_class_is_refused(kind: str, provider: str) -> None:
     config = config_of("agent" if provider == AGENT else "executor")
     asked: dict[str, Any] = {"executor": DockerCommandLineCodeExecutor, "agent": CodeExecutorAgent, "team": Team}
     with pytest.raises(TypeError, match="Expected type does not match"):
@@ -184,7 +184,7 @@ async def test_another_class_than_the_one_asked_for_is_refused(kind: str, provid
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
-async def test_a_config_without_a_key_says_where_keys_come_from(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_config_without_a_key_names_the_source_of_keys(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(openai.OpenAIError, match="OPENAI_API_KEY"):
@@ -212,7 +212,7 @@ async def test_a_config_without_a_key_says_where_keys_come_from(kind: str, monke
 
 
 @pytest.mark.parametrize("kind", EVERYBODY)
-async def test_a_work_dir_below_a_file_is_an_error_until_it_is_put_right(kind: str, tmp_path: Path) -> None:
+async def test_work_dir_below_a_file_is_an_error_until_corrected(kind: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     async with OpenAIServer([]) as server:
         executor = DockerCommandLineCodeExecutor(work_dir=tmp_path / "file" / "below", timeout=20)
@@ -228,7 +228,7 @@ async def test_a_work_dir_below_a_file_is_an_error_until_it_is_put_right(kind: s
 
 @contextmanager
 def without_rights() -> Iterator[None]:
-    """Be nobody for a while; root may write everywhere."""
+    """Run as an ordinary user for a while, because root may write everywhere."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)
@@ -245,7 +245,7 @@ def allow(folder: Path) -> None:
 
 @pytest.fixture
 def forbidden() -> Iterator[Path]:
-    """A folder that can be read by everybody and written by nobody."""
+    """A folder that everybody may read and nobody may write."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o555)
         yield Path(folder)
@@ -253,7 +253,7 @@ def forbidden() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", [ALONE, IN_A_TEAM, PAIR])
-async def test_a_work_dir_that_can_not_be_made_is_an_error_until_it_can(kind: str, forbidden: Path) -> None:
+async def test_work_dir_that_can_not_be_created_is_an_error_until_it_can(kind: str, forbidden: Path) -> None:
     async with OpenAIServer([]) as server:
         executor = DockerCommandLineCodeExecutor(work_dir=forbidden / "new", timeout=20)
         bench = Bench(kind, server, executor)
@@ -265,9 +265,7 @@ async def test_a_work_dir_that_can_not_be_made_is_an_error_until_it_can(kind: st
 
 
 @pytest.mark.parametrize("kind", [ALONE, PAIR])
-async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_and_that_is_said(
-    kind: str, forbidden: Path
-) -> None:
+async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_with_a_note(kind: str, forbidden: Path) -> None:
     code = "with open('made.txt', 'w') as file:\n    file.write('made')\nprint('done')\n"
     async with (
         OpenAIServer([]) as server,
@@ -277,7 +275,7 @@ async def test_files_that_the_host_can_not_write_stay_in_the_sandbox_and_that_is
         with without_rights():
             await bench.run(fenced(code), "I see. TERMINATE")
             assert os.listdir(forbidden) == []
-        who, words = bench.told_at_last()
+        who, words = bench.last_message_to_model()
         assert who == bench.runner
         assert words.startswith("done\n\nFiles made or changed: made.txt (4 bytes; ")
         assert "this user has no permission" in words

@@ -1,4 +1,4 @@
-"""Cancelling at every stage, by token and by task: nothing is left behind, and the next run is a complete one."""
+"""Cancellation at every stage, by token and by task: nothing is left behind, and the next run is complete."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,9 +22,9 @@ from tests.wire import (
     by,
     decision,
     fenced,
-    heard,
     model,
     nothing_left,
+    received_messages,
     runs,
     said,
 )
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.usefixtures("docker_engine"), structured]
 
 WORKS_CODE = "print(6 * 7)\n"
 FINE = [fenced(WORKS_CODE), "It is 42."]
-# Its child, which leaves the block's process group, has to die too.
+# Its child, which leaves the block's process group, must be killed too.
 SLEEPS_CODE = "import subprocess\nprint('begun')\nsubprocess.run(['setsid', 'sleep', '4711'])\n"
 FAILS, SLEEPS = fenced(FAILS_CODE), fenced(SLEEPS_CODE)
 SILENT = Reply(silent=True)
@@ -51,7 +51,7 @@ STAGES: dict[str, list[Reply | str]] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executors(docker_engine: str) -> AsyncIterator[dict[str, DockerCommandLineCodeExecutor]]:
-    """One executor of each mode for all tests here: that each leaves it as it was is what they are about."""
+    """One executor per mode for all tests of this file: each test must leave it unchanged."""
     async with (
         DockerCommandLineCodeExecutor(timeout=30) as process,
         DockerCommandLineCodeExecutor(mode="session", timeout=30) as session,
@@ -78,7 +78,7 @@ def team_of_one(agent: CodeExecutorAgent) -> Any:
 async def start(
     whom: Any, server: OpenAIServer, executor: DockerCommandLineCodeExecutor, token: CancellationToken
 ) -> asyncio.Task[TaskResult]:
-    """Begin a run and wait until it is in the middle of the last thing that its script holds."""
+    """Start a run and wait until it is in the middle of the last step of its script."""
     stages, script = len(server.script), list(server.script)
     run = asyncio.create_task(whom.run(task=TASK, cancellation_token=token))
     await server.requested(stages)
@@ -94,7 +94,7 @@ async def start(
     [(stage, MODES[n % 2], n % 4 < 2) for n, stage in enumerate(STAGES)]
     + [("the code runs", "session", False), ("the repaired code runs", "process", True)],
 )
-async def test_cancelling_while(
+async def test_cancelled_run_leaves_nothing(
     executors: dict[str, DockerCommandLineCodeExecutor],
     stage: str,
     mode: str,
@@ -122,16 +122,16 @@ async def test_cancelling_while(
         result = await runner.run(task="Six times seven?")
 
     assert said(result.messages)[-1] == ("coder", "It is 42.")
-    # A team still knows the first task: only the turn was taken back.
+    # A team still knows the first task: only the turn was undone.
     tasks = [by("user", TASK)] if isinstance(runner, Team) else []
     begin = [SYSTEM, *tasks, by("user", "Six times seven?")]
-    assert heard(server) == [begin, [*begin, model(FINE[0]), by("coder", "42\n")]]
+    assert received_messages(server) == [begin, [*begin, model(FINE[0]), by("coder", "42\n")]]
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("cancel", [by_token, by_task])
 @pytest.mark.parametrize("stage", ["the coder is asked", "the code runs"])
-async def test_cancelling_a_coder_and_an_executor_while(
+async def test_cancelled_team_of_coder_and_executor_leaves_nothing(
     executors: dict[str, DockerCommandLineCodeExecutor],
     mode: str,
     cancel: Callable[[asyncio.Task[Any], CancellationToken], None],
@@ -160,10 +160,10 @@ async def test_cancelling_a_coder_and_an_executor_while(
         ("coder", "It is 42. TERMINATE"),
     ]
     begin = [{"role": "system", "content": "Write code."}, by("user", "Six times seven?")]
-    assert heard(server) == [begin, [*begin, model(fenced(WORKS_CODE)), by("executor", "42\n")]]
+    assert received_messages(server) == [begin, [*begin, model(fenced(WORKS_CODE)), by("executor", "42\n")]]
 
 
-async def test_a_cancelled_block_does_not_cost_the_session_its_variables() -> None:
+async def test_session_keeps_its_variables_after_a_cancelled_block() -> None:
     answers = [fenced("x = 41\n"), "Noted.", fenced(f"x = 0\n{SLEEPS_CODE}"), fenced("x + 1\n"), "It is 42."]
     async with OpenAIServer([*answers]) as server, DockerCommandLineCodeExecutor(mode="session") as executor:
         agent = CodeExecutorAgent("coder", executor, model_client=server.client())
@@ -177,6 +177,6 @@ async def test_a_cancelled_block_does_not_cost_the_session_its_variables() -> No
         await agent.run(task="What follows x?")
 
     before = [SYSTEM, by("user", "Let x be 41."), model(answers[0])]
-    told = heard(server)[-1]
+    told = received_messages(server)[-1]
     assert told[:3] == before
     assert told[4:] == [model("Noted."), by("user", "What follows x?"), model(answers[3]), by("coder", "42\n")]

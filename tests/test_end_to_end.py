@@ -35,11 +35,11 @@ from tests.wire import (
     decision,
     events,
     failed_output,
-    failed_words,
+    failure_message,
     fenced,
     formats,
-    heard,
     model,
+    received_messages,
     said,
     script,
     shown,
@@ -52,7 +52,7 @@ PLAN = "Take the root of the sum of the squares."
 
 
 def reloaded(component: Any) -> Any:
-    """The component, through JSON text, as a file would hold it."""
+    """Return the component after a round trip through JSON text."""
     text = component.dump_component().model_dump_json(exclude_none=True)
     assert "none-needed" not in text  # the client's key
     return ComponentLoader.load_component(json.loads(text), expected=object)
@@ -62,7 +62,7 @@ def same(component: Any) -> Any:
     return component
 
 
-# Alone
+# One agent
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -77,7 +77,7 @@ def same(component: Any) -> Any:
     ],
     ids=["plain", "streaming", "no schema", "streaming, no JSON at all"],
 )
-async def test_generate_fail_decide_repair_reflect(
+async def test_agent_generates_fails_decides_repairs_and_reflects(
     mode: str, load: Callable[[Any], Any], stream: bool, refuses: set[str], asked: list[str | None]
 ) -> None:
     async with OpenAIServer(script(mode), refuses=refuses) as server:
@@ -100,7 +100,7 @@ async def test_generate_fail_decide_repair_reflect(
     assert shown(rest) == story(mode)
     assert shown(result.messages) == story(mode)
     generate, decide, repair, reflect = conversation(mode)
-    assert heard(server) == [generate, *[decide] * len(asked), repair, reflect]
+    assert received_messages(server) == [generate, *[decide] * len(asked), repair, reflect]
     assert formats(server) == [None, *asked, None, None]
     assert [bool(request.get("stream")) for request in server.requests] == [
         *[stream],
@@ -110,7 +110,7 @@ async def test_generate_fail_decide_repair_reflect(
     assert "".join(chunks) == (fenced(FAILS_CODE) + fenced(REPAIR_CODE[mode]) + ANSWER if stream else "")
 
 
-# In teams
+# Teams
 
 
 def round_robin(participants: list[Any]) -> Any:
@@ -124,7 +124,7 @@ def our_team(participants: list[Any]) -> Any:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("make", [round_robin, our_team])
 @pytest.mark.parametrize("load", [same, reloaded])
-async def test_the_same_beside_an_assistant(
+async def test_agent_works_in_a_team_with_an_assistant(
     mode: str, make: Callable[[list[Any]], Any], load: Callable[[Any], Any]
 ) -> None:
     async with OpenAIServer([Reply(PLAN, completion_tokens=5), *script(mode)]) as server:
@@ -150,7 +150,7 @@ async def test_the_same_beside_an_assistant(
         ]
     )
     plan = [{"role": "system", "content": "Plan."}, by("user", TASK)]
-    assert heard(server) == [plan, *conversation(mode, by("planner", PLAN))]
+    assert received_messages(server) == [plan, *conversation(mode, by("planner", PLAN))]
     assert formats(server) == [None, None, "json_schema", None, None]
     assert result.stop_reason == "Text 'TERMINATE' mentioned"
 
@@ -158,7 +158,7 @@ async def test_the_same_beside_an_assistant(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("load", [same, reloaded])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_coder_repairs_what_the_executor_reports(mode: str, load: Callable[[Any], Any], stream: bool) -> None:
+async def test_coder_repairs_what_the_executor_reports(mode: str, load: Callable[[Any], Any], stream: bool) -> None:
     repaired = fenced(REPAIR_CODE[mode])
     async with OpenAIServer([fenced(FAILS_CODE), repaired, ANSWER]) as server:
         executor = DockerCommandLineCodeExecutor(mode=mode, timeout=20)
@@ -171,7 +171,7 @@ async def test_a_coder_repairs_what_the_executor_reports(mode: str, load: Callab
             result = await team.run(task=TASK)
         await team._participants[0]._model_client.close()
 
-    report = failed_words(failed_output(mode), mode)
+    report = failure_message(failed_output(mode), mode)
     assert said(result.messages) == [
         ("user", TASK),
         ("coder", fenced(FAILS_CODE)),
@@ -182,10 +182,10 @@ async def test_a_coder_repairs_what_the_executor_reports(mode: str, load: Callab
     ]
     begin = [{"role": "system", "content": "Write code."}, by("user", TASK)]
     middle = [*begin, model(fenced(FAILS_CODE)), by("executor", report)]
-    assert heard(server) == [begin, middle, [*middle, model(repaired), by("executor", "5.0\n")]]
+    assert received_messages(server) == [begin, middle, [*middle, model(repaired), by("executor", "5.0\n")]]
 
 
-# Pictures
+# Images
 
 PLOT_CODE = (
     "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\n"
@@ -195,7 +195,7 @@ PLOT_CODE = (
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vision", [True, False])
-async def test_a_plot_is_sent_to_a_model_that_sees_and_to_no_other(mode: str, vision: bool, tmp_path: Path) -> None:
+async def test_plot_is_sent_only_to_a_model_with_vision(mode: str, vision: bool, tmp_path: Path) -> None:
     async with (
         OpenAIServer([fenced(PLOT_CODE), "A parabola.", "You asked for a plot."]) as server,
         DockerCommandLineCodeExecutor(mode=mode, timeout=50, work_dir=tmp_path) as executor,
@@ -207,9 +207,9 @@ async def test_a_plot_is_sent_to_a_model_that_sees_and_to_no_other(mode: str, vi
         await blind.run(task="What did I ask for?")
 
     words = f"saved\n\nFiles made or changed: plot.png ({(tmp_path / 'plot.png').stat().st_size} bytes)."
-    told = heard(server)[1]
+    told = received_messages(server)[1]
     assert told[:-1] == [SYSTEM, by("user", "Plot 1, 4, 9."), model(fenced(PLOT_CODE))]
-    assert [message["content"] for message in heard(server)[2][1:]] == [
+    assert [message["content"] for message in received_messages(server)[2][1:]] == [
         "Plot 1, 4, 9.",
         fenced(PLOT_CODE),
         f"{words}\n<image>" if vision else words,
@@ -240,7 +240,7 @@ RESTORED = (
 )
 
 
-async def test_after_a_timeout_the_model_knows_that_the_session_was_restored() -> None:
+async def test_model_receives_that_a_timeout_restored_the_session() -> None:
     answers = [fenced("x = 41\n"), "Noted.", fenced(SLOW_CODE), decision(True, "do not sleep"), fenced("x + 1\n"), "42"]
     async with (
         OpenAIServer([*answers]) as server,
@@ -255,7 +255,7 @@ async def test_after_a_timeout_the_model_knows_that_the_session_was_restored() -
         "If you were expecting output, consider revising the script to ensure content is printed to stdout."
     )
     before = [SYSTEM, by("user", "Let x be 41."), model(answers[0]), by("coder", silent), model("Noted.")]
-    told = heard(server)
+    told = received_messages(server)
     (seconds,) = re.findall(r"stopped after (\S+) s", told[3][-2]["content"])
     assert float(seconds) >= 1.5
     failure = [
@@ -292,11 +292,11 @@ async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None
         await agent.run(task="Is there an x?")
 
     again = [SYSTEM, by("user", "Is there an x?")]
-    assert heard(server)[2:] == [again, [*again, model(answers[2]), by("coder", "False\n")]]
+    assert received_messages(server)[2:] == [again, [*again, model(answers[2]), by("coder", "False\n")]]
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_saved_conversation_goes_on_elsewhere(mode: str) -> None:
+async def test_saved_conversation_continues_in_another_agent(mode: str) -> None:
     async with OpenAIServer([*script(mode), "It was 5.0."]) as server:
         async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
             first = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
@@ -307,7 +307,7 @@ async def test_a_saved_conversation_goes_on_elsewhere(mode: str) -> None:
             await second.load_state(json.loads(state))
             result = await second.run(task="How long was it?")
 
-    assert heard(server)[4] == [*conversation(mode)[3], model(ANSWER), by("user", "How long was it?")]
+    assert received_messages(server)[4] == [*conversation(mode)[3], model(ANSWER), by("user", "How long was it?")]
     rebuilt = (
         "The session was rebuilt: its 2 blocks were run again in a fresh sandbox, without network and on a copy of the files. "
         "Host tools were not called, and what the code had left running (threads, subprocesses) was ended. All went as before."

@@ -1,4 +1,4 @@
-"""The agent over every executor that can run here: generate, fail, decide, repair, reflect.
+"""The agent with every executor of this machine: generate, fail, decide, repair, reflect.
 
 AutoGen's Azure executor is left out: it needs a session pool in an Azure account. Its Docker-Jupyter executor is left out
 too: it builds its image from a registry. Its Jupyter executor runs where nbclient and ipykernel are installed.
@@ -27,11 +27,11 @@ from tests.wire import (
     SYSTEM,
     TASK,
     by,
-    failed_words,
+    failure_message,
     fenced,
     formats,
-    heard,
     model,
+    received_messages,
     script,
 )
 
@@ -48,7 +48,7 @@ def docker_session(folder: Path) -> CodeExecutor:
 
 def autogen_local(folder: Path) -> CodeExecutor:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it warns that it is no sandbox; the code here is ours
+        warnings.simplefilter("ignore", UserWarning)  # it warns that it is not a sandbox; this code is ours
         return LocalCommandLineCodeExecutor(work_dir=folder, timeout=20)
 
 
@@ -70,7 +70,7 @@ def autogen_jupyter(folder: Path) -> CodeExecutor:
         (autogen_jupyter, "session"),
     ],
 )
-async def test_the_agent_over(
+async def test_agent_works_with_executor(
     request: pytest.FixtureRequest, tmp_path: Path, make: Callable[[Path], CodeExecutor], mode: str
 ) -> None:
     if make in (docker_process, docker_session):
@@ -93,9 +93,9 @@ async def test_the_agent_over(
     failure = [
         *begin,
         model(fenced(FAILS_CODE)),
-        by("coder", failed_words(failed.result.output, "session" if make is docker_session else "process")),
+        by("coder", failure_message(failed.result.output, "session" if make is docker_session else "process")),
     ]
     repair = [*failure, model(REASON), by("coder", CARRY_ON)]
     end = [*repair, model(fenced(REPAIR_CODE[mode])), by("coder", worked.result.output)]
-    assert heard(server) == [begin, [*failure, by("coder", QUESTION)], repair, end]
+    assert received_messages(server) == [begin, [*failure, by("coder", QUESTION)], repair, end]
     assert formats(server) == [None, "json_schema", None, None]

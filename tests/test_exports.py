@@ -1,4 +1,4 @@
-"""What the packages export. Each name is said three times: to type checkers, to the import on demand, and in `__all__`."""
+"""Exports of the packages. Each name is listed three times: for type checkers, for the lazy import, and in `__all__`."""
 
 import ast
 import importlib

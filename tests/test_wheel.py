@@ -1,4 +1,4 @@
-"""The built wheel is what users get: what is in it, and that it works outside the checkout."""
+"""The built wheel: its content, and that it works outside the checkout."""
 
 import subprocess
 import sys

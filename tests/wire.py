@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: one story told over HTTP, how to read it back, and what must not be left behind."""
+"""Shared parts of the end-to-end tests: one scripted run over HTTP, its expected messages, and checks for leftovers."""
 
 import asyncio
 import gc
@@ -46,7 +46,7 @@ def decision(retry: bool, reason: str = REASON) -> str:
 
 
 def script(mode: str) -> list[Reply | str]:
-    """Generate, fail, decide, repair, reflect; each answer with its own price."""
+    """Return the answers: generate, fail, decide, repair, reflect; each with its own token count."""
     return [
         Reply(fenced(FAILS_CODE), completion_tokens=10),
         Reply(decision(True), completion_tokens=20),
@@ -56,7 +56,7 @@ def script(mode: str) -> list[Reply | str]:
 
 
 def failed_output(mode: str) -> str:
-    """What `FAILS_CODE` prints as the first block of a sandbox."""
+    """Return the output of `FAILS_CODE` as the first block of a sandbox."""
     name = hashlib.sha256(FAILS_CODE.encode()).hexdigest()
     file = f"/workspace/tmp_code_{name}.py" if mode == "process" else "<block 1>"
     return (
@@ -65,7 +65,7 @@ def failed_output(mode: str) -> str:
     )
 
 
-# What the server was sent
+# What the server received
 
 SYSTEM = {"role": "system", "content": CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE}
 
@@ -79,23 +79,23 @@ def model(words: str) -> dict[str, Any]:
 
 
 def conversation(mode: str, *before: dict[str, Any], task: str = TASK) -> list[list[dict[str, Any]]]:
-    """The messages of the story's four requests, of an agent called `coder` that had heard `before`."""
+    """Return the messages of the script's four requests, for an agent `coder` that received `before` earlier."""
     start = [SYSTEM, by("user", task), *before]
-    failure = [*start, model(fenced(FAILS_CODE)), by("coder", failed_words(failed_output(mode), mode))]
+    failure = [*start, model(fenced(FAILS_CODE)), by("coder", failure_message(failed_output(mode), mode))]
     repair = [*failure, model(REASON), by("coder", CARRY_ON)]
     result = [*repair, model(fenced(REPAIR_CODE[mode])), by("coder", "5.0\n")]
     return [start, [*failure, by("coder", QUESTION)], repair, result]
 
 
-def failed_words(output: str, mode: str = "process") -> str:
+def failure_message(output: str, mode: str = "process") -> str:
     kept = (
         "\nThe session's memory was kept: what this code defined before it ended is there." if mode == "session" else ""
     )
     return f"The script ran, then exited with an error (POSIX exit code: 1)\nIts output was:\n{output}{kept}"
 
 
-def heard(server: OpenAIServer) -> list[list[dict[str, Any]]]:
-    """The messages of every request, without fields that are null."""
+def received_messages(server: OpenAIServer) -> list[list[dict[str, Any]]]:
+    """Return the messages of every request, without fields that are null."""
     return [
         [{key: value for key, value in message.items() if value is not None} for message in request["messages"]]
         for request in server.requests
@@ -106,11 +106,11 @@ def formats(server: OpenAIServer) -> list[str | None]:
     return [(request.get("response_format") or {}).get("type") for request in server.requests]
 
 
-# What the caller was given
+# What the caller received
 
 
 def shown(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str, Any]]:
-    """Messages, whole, without what differs from run to run."""
+    """Return whole messages, without fields that differ between runs."""
     dumped = [message.model_dump(exclude={"id", "created_at"}) for message in messages]
     for message in dumped:
         if "duration_s" in message["metadata"]:
@@ -119,7 +119,7 @@ def shown(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[dict[str
 
 
 def story(mode: str, task: str = TASK) -> list[dict[str, Any]]:
-    """Every event of the story, the task first."""
+    """Return every event of the script, the task first."""
     return shown([TextMessage(content=task, source="user"), *events(mode)])
 
 
@@ -172,11 +172,11 @@ def said(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[tuple[str
     return [(message.source, message.to_text()) for message in messages]
 
 
-# What must not be left
+# Leftovers
 
 
 def processes(executor: DockerCommandLineCodeExecutor) -> list[str]:
-    """Command lines of all processes in the executor's container, as the engine sees them."""
+    """Return the command lines of all processes in the executor's container."""
     assert executor.container_name is not None
     with closing(connect()) as engine:
         top = engine.top(executor.container_name, ps_args="-eo pid,args")
@@ -192,7 +192,7 @@ async def runs(executor: DockerCommandLineCodeExecutor, what: str) -> None:
 
 @asynccontextmanager
 async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator[None]:
-    """Fail where a process of the sandbox, a task or a thread is there that was not there before."""
+    """Fail if there is a process of the sandbox, a task or a thread that did not exist before."""
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
     in_sandbox, threads = await _steady(executor), _threads()
@@ -207,7 +207,7 @@ async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator
 
 
 async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | None = None) -> list[str]:
-    """The processes once what waits for the next block has been replaced: as wanted, or the same for a while; at most 10 s."""
+    """Return the processes once they are as wanted, or stable for a while; wait at most 10 s."""
     loop = asyncio.get_running_loop()
     deadline, found, since = loop.time() + 10, await asyncio.to_thread(processes, executor), loop.time()
     while found != wanted and loop.time() < deadline and (wanted is not None or loop.time() < since + 0.1):

@@ -140,7 +140,7 @@ def test_h9_errors_of_commands_are_escaped(terminal: bool, tmp_path: Path) -> No
 def test_h9_unexpected_output_is_escaped(terminal: bool, tmp_path: Path) -> None:
     program = (
         "import logging, sys, warnings\n"
-        "from autogen_codeact.cli.ending import clean_exit, say\n"
+        "from autogen_codeact.cli.exit import clean_exit, say\n"
         "evil = sys.argv[1]\n"
         "with clean_exit():\n"
         "    print(evil, file=sys.stderr); warnings.warn(evil); logging.getLogger('x').warning(evil); say(evil)\n"

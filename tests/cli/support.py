@@ -36,7 +36,7 @@ class Finished:
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of the tests, without a model's keys and with a known width."""
+    """Return the environment of the tests, without keys of models and with a fixed width."""
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
         kept.pop(name, None)
@@ -59,7 +59,7 @@ def start(*arguments: object, env: Mapping[str, str] | None = None, cwd: Path | 
 def codeact(
     *arguments: object, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Finished:
-    """Run the command to its end, and see that it leaves no container and shows no traceback of its own."""
+    """Run the command to its end, and assert that it leaves no container and prints no traceback."""
     process = start(*arguments, env=env, cwd=cwd)
     with process:
         try:
@@ -73,7 +73,7 @@ def codeact(
 
 
 def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
-    """Run the command on a terminal and return all that it wrote there."""
+    """Run the command on a terminal and return its output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [str(COMMAND), *map(str, arguments)],
@@ -96,7 +96,7 @@ def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
 
 
 def containers_of(process: subprocess.Popen[Any]) -> list[str]:
-    """Names of the sandboxes that a process has started and not ended, running or not."""
+    """Return the names of the containers that a process has started and not removed."""
     owner = f"org.autogen-codeact.owner={socket.gethostname()}:{process.pid}"
     try:
         with closing(connect()) as client:
@@ -106,7 +106,7 @@ def containers_of(process: subprocess.Popen[Any]) -> list[str]:
 
 
 def wait_until(condition: Any, what: str, seconds: float = 20) -> None:
-    """Wait for something to become true."""
+    """Wait until a condition is true."""
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"{what} did not happen within {seconds} s"
@@ -114,17 +114,17 @@ def wait_until(condition: Any, what: str, seconds: float = 20) -> None:
 
 
 def replay(folder: Path, *answers: object) -> str:
-    """Write a recording and return the model that it makes."""
+    """Write a recording and return the value of --model for it."""
     file = folder / "answers.json"
     file.write_text(json.dumps(answers), encoding="utf-8")
     return f"replay:{file}"
 
 
 def code(*lines: str, language: str = "python") -> str:
-    """A model's answer that is one block of code."""
+    """Return a model's answer that is one block of code."""
     return "\n".join((f"```{language}", *lines, "```"))
 
 
 def decision(retry: bool, reason: str = "use 2") -> str:
-    """A model's decision."""
+    """Return a model's decision."""
     return json.dumps({"reason": reason, "retry": retry})

@@ -1,4 +1,4 @@
-"""`codeact demo`: what a newcomer sees first must be true."""
+"""`codeact demo`: everything that it prints is true."""
 
 import io
 import re
@@ -17,7 +17,7 @@ PLAIN = "codeact-tests/no-libraries:1"
 
 @pytest.fixture(scope="module")
 def plain_image(docker_engine):
-    """An image with Python and nothing else, as the one that is pulled where the default one is missing."""
+    """An image with Python only, like the fallback image."""
     packages = "/usr/lib/python3/dist-packages"
     recipe = f"FROM {DEFAULT_IMAGE}\nRUN rm -rf {packages}/pandas* {packages}/matplotlib*\n"
     with closing(connect()) as client:
@@ -42,7 +42,7 @@ STEPS = [
 ]
 
 
-def test_it_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
+def test_demo_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
     done = codeact("demo", cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
     assert titles(done.out) == STEPS
@@ -54,16 +54,16 @@ def test_it_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["codeact-demo", "revenue.png"]
 
 
-def test_it_says_what_is_recorded_what_is_real_and_in_which_sandbox(docker_engine, tmp_path):
+def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(docker_engine, tmp_path):
     shown = codeact("demo", "--out", tmp_path).out
-    assert "Model    recorded: its words were written down beforehand" in shown
+    assert "Model    recorded: its answers are read from a file" in shown
     assert "Code     real: every result below comes from running the code now" in shown
     assert f"Sandbox  a Docker container of {DEFAULT_IMAGE}, started in " in shown
     assert "no network, user 65534:65534, no capabilities, read-only root, 1 GiB of memory" in shown
-    assert re.search(r"^Time +\S+ m?s in all, \S+ m?s of it running code", shown, re.MULTILINE)
+    assert re.search(r"^Time +\S+ m?s in total, \S+ m?s of it running code", shown, re.MULTILINE)
 
 
-def test_the_failure_is_genuine_and_the_answer_is_what_the_code_found(docker_engine, tmp_path):
+def test_failure_is_real_and_the_answer_matches_the_output(docker_engine, tmp_path):
     shown = codeact("demo", "--out", tmp_path).out
     assert "KeyError: 'Column not found: revenue'" in shown
     assert_answer_fits_output(shown)
@@ -81,10 +81,10 @@ def assert_answer_fits_output(shown):
         assert found[product] == f"{real:,.2f}"
 
 
-def test_without_the_libraries_it_says_so_and_draws_by_hand(plain_image, tmp_path):
+def test_image_without_libraries_gives_a_note_and_another_recording(plain_image, tmp_path):
     done = codeact("demo", "--image", plain_image, "--out", tmp_path / "out")
     assert (done.status, done.err) == (0, "")
-    note = "Note     this image has no pandas and no matplotlib, so a recording is played whose code does without."
+    note = "Note     this image has no pandas and no matplotlib, so the demo plays a recording without them."
     assert note in done.out
     assert f"a Docker container of {PLAIN}, started in" in done.out
     assert titles(done.out) == STEPS
@@ -95,7 +95,7 @@ def test_without_the_libraries_it_says_so_and_draws_by_hand(plain_image, tmp_pat
     assert svg.count("<rect") == 4
 
 
-def test_on_a_terminal_it_has_boxes_and_fits_its_width(docker_engine, tmp_path):
+def test_terminal_output_has_boxes_and_fits_the_width(docker_engine, tmp_path):
     shown = on_terminal("demo", "--out", "plot", cwd=tmp_path)
     bare = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert bare.count("╭─") == len(STEPS)
@@ -104,21 +104,21 @@ def test_on_a_terminal_it_has_boxes_and_fits_its_width(docker_engine, tmp_path):
     assert "```" not in bare
 
 
-def test_without_an_engine_it_is_status_2_and_leaves_nothing(tmp_path):
+def test_missing_engine_is_status_2_and_leaves_nothing(tmp_path):
     done = codeact("demo", "--sandbox", "docker", cwd=tmp_path, env={"DOCKER_HOST": "unix:///nowhere/docker.sock"})
     assert done.status == 2
     assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_is_no_folder_is_status_2(tmp_path):
+def test_out_path_that_is_not_a_folder_is_status_2(tmp_path):
     (tmp_path / "file").write_text("mine")
     done = codeact("demo", "--out", tmp_path / "file")
     assert (done.status, done.out) == (2, "")
-    assert done.err == f"codeact: {tmp_path / 'file'} is not a folder. Choose another place for the plot with --out.\n"
+    assert done.err == f"codeact: {tmp_path / 'file'} is not a folder. Choose another folder for the plot with --out.\n"
 
 
-def test_a_place_that_can_not_be_made_is_status_2(docker_engine, tmp_path):
+def test_out_folder_that_can_not_be_created_is_status_2(docker_engine, tmp_path):
     (tmp_path / "file").write_text("mine")
     done = codeact("demo", "--out", tmp_path / "file" / "below")
     assert done.status == 2

@@ -1,4 +1,4 @@
-"""`codeact doctor`: what it says must be so."""
+"""`codeact doctor`: its checks match the machine and the sandbox."""
 
 import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,8 +16,8 @@ from tests.executors.sandboxes import without_landlock
 from tests.openai_server import OpenAIServer
 
 LIMITS = ["network", "capabilities", "privileges", "user", "root", "memory", "processes", "open files"]
-# Whether these are there, or what they say, depends on what this machine runs and on who else uses it.
-DEPENDS = ["Docker", "Docker Desktop", "runc", "Linux", "known holes", "leftovers", "isolation"]
+# These checks depend on this machine and on who else uses it.
+DEPENDS = ["Docker", "Docker Desktop", "runc", "Linux", "vulnerabilities", "leftovers", "isolation"]
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 
 
@@ -29,13 +29,13 @@ def checks(done):
     return report["ok"], found
 
 
-def test_all_that_is_needed_is_there(docker_engine):
+def test_complete_machine_passes_all_checks(docker_engine):
     done = codeact("doctor", "--json")
     assert (done.status, done.err) == (0, "")
     good, found = checks(done)
     assert good
     assert list(found) == ["engine", "image", "bubblewrap", "sandbox", *LIMITS, "block", "model key"]
-    del found["bubblewrap"]  # it is here or not
+    del found["bubblewrap"]  # depends on this machine
     assert {name: check["status"] for name, check in found.items() if check["status"] != "ok"} == {"model key": "note"}
     assert f"Docker {docker_engine} at " in found["engine"]["detail"]
     assert "API 1." in found["engine"]["detail"]
@@ -46,7 +46,7 @@ def test_all_that_is_needed_is_there(docker_engine):
     assert found["user"]["detail"] == "uid 65534, gid 65534"
 
 
-def test_for_people_it_is_one_line_each(docker_engine):
+def test_text_output_has_one_line_per_check(docker_engine):
     done = codeact("doctor", env={"OPENAI_API_KEY": "sk-of-the-tests"})
     assert (done.status, done.err) == (0, "")
     every = [line for line in done.out.splitlines() if not line.startswith("    ")]
@@ -54,10 +54,10 @@ def test_for_people_it_is_one_line_each(docker_engine):
     assert [line[5:20].strip() for line in every].count("leftovers") == 1
     assert [line[5:20].strip() for line in lines[:-2]] == ["engine", "image", "sandbox", *LIMITS, "block", "model key"]
     assert {line[:5] for line in lines[:-2]} == {"ok   "}
-    assert lines[-1] == "All that is needed is there."
+    assert lines[-1] == "Everything needed is available."
 
 
-async def test_limits_that_do_not_hold_are_found(docker_engine):
+async def test_missing_limits_are_reported(docker_engine):
     loose = DockerCommandLineCodeExecutor(
         user="0:0", network="host", read_only=False, limits=Limits(memory="96m", pids=64, nofile=512)
     )
@@ -89,7 +89,7 @@ async def test_isolation_of_blocks_is_reported(docker_engine, tmp_path):
     assert "run alone" in lacking.advice
 
 
-def test_without_any_sandbox_the_rest_is_still_looked_at(tmp_path):
+def test_without_any_sandbox_the_other_checks_still_run(tmp_path):
     nothing = {**NOWHERE, "PATH": str(tmp_path)}
     done = codeact("doctor", "--json", env=nothing)
     assert done.status == 1
@@ -101,7 +101,7 @@ def test_without_any_sandbox_the_rest_is_still_looked_at(tmp_path):
     assert found["engine"]["advice"].startswith("No Docker engine at unix:///nowhere/docker.sock")
     shown = codeact("doctor", env=nothing)
     assert shown.status == 1
-    assert shown.out.endswith("Something that is needed lacks: see above.\n")
+    assert shown.out.endswith("Something is missing: see LACK above.\n")
 
 
 def test_without_an_engine_bubblewrap_is_enough(bubblewrap):
@@ -112,13 +112,13 @@ def test_without_an_engine_bubblewrap_is_enough(bubblewrap):
     assert {name for name, check in found.items() if check["status"] == "lack"} == set()
     assert (found["engine"]["status"], found["bubblewrap"]["status"]) == ("note", "ok")
     assert found["sandbox"]["detail"].startswith("bubblewrap, started in ")
-    assert found["network"]["detail"] == "lo only, no way out"
+    assert found["network"]["detail"] == "loopback only, no connection to the outside"
 
 
 @pytest.mark.parametrize(
     ("image", "detail", "advice"),
     [
-        ("nosuch-image:7", "nosuch-image:7 is not here", "docker pull nosuch-image:7"),
+        ("nosuch-image:7", "nosuch-image:7 is missing", "docker pull nosuch-image:7"),
         ("No Name", "'No Name' is not the name of an image", "Give the name of an image with --image."),
     ],
 )
@@ -132,10 +132,10 @@ def test_a_missing_image_is_not_pulled(docker_engine, image, detail, advice):
 
 
 class _Models(BaseHTTPRequestHandler):
-    asked: list = []  # noqa: RUF012 - one server at a time
+    received: list = []  # noqa: RUF012 - one server at a time
 
     def do_GET(self):
-        self.asked.append((self.path, dict(self.headers)))
+        self.received.append((self.path, dict(self.headers)))
         self.send_response(401)
         self.end_headers()
 
@@ -143,8 +143,8 @@ class _Models(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def test_a_model_server_that_answers_is_there_and_gets_no_key():
-    _Models.asked.clear()
+def test_answering_model_server_is_ok_and_receives_no_key():
+    _Models.received.clear()
     with HTTPServer(("127.0.0.1", 0), _Models) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -157,7 +157,7 @@ def test_a_model_server_that_answers_is_there_and_gets_no_key():
     _, found = checks(done)
     assert found["model server"]["status"] == "ok"
     assert found["model server"]["detail"].endswith("/v1 answers (HTTP 401 without a key)")
-    ((path, headers),) = _Models.asked
+    ((path, headers),) = _Models.received
     assert path == "/v1/models"
     assert "Authorization" not in headers
     assert "sk-of-the-tests" not in str(headers) + done.out
@@ -172,7 +172,7 @@ def test_a_model_server_that_answers_is_there_and_gets_no_key():
         ("nonsense", "begins with http:// or https://"),
     ],
 )
-def test_a_model_server_that_is_not_there_is_a_lack(url, reason):
+def test_unreachable_model_server_is_a_lack(url, reason):
     done = codeact("doctor", "--json", env={**NOWHERE, "OPENAI_BASE_URL": url})
     _, found = checks(done)
     assert done.status == 1
@@ -180,8 +180,8 @@ def test_a_model_server_that_is_not_there_is_a_lack(url, reason):
     assert reason in found["model server"]["detail"]
 
 
-def test_a_model_server_that_says_nothing_is_not_waited_for():
-    # This one never accepts what comes after the first connection's request.
+def test_silent_model_server_is_a_lack_after_the_timeout():
+    # This server accepts no connection.
     with HTTPServer(("127.0.0.1", 0), _Models) as silent:
         done = codeact("doctor", "--json", "--base-url", f"http://127.0.0.1:{silent.server_address[1]}", env=NOWHERE)
     _, found = checks(done)
@@ -189,7 +189,7 @@ def test_a_model_server_that_says_nothing_is_not_waited_for():
     assert "timed out" in found["model server"]["detail"] or "no answer" in found["model server"]["detail"]
 
 
-def test_the_option_wins_over_the_variable():
+def test_base_url_option_has_priority_over_the_variable():
     server = OpenAIServer([]).start()
     try:
         env = {**NOWHERE, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}

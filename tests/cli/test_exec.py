@@ -60,12 +60,12 @@ def page(tmp_path):
     return file
 
 
-def test_every_block_of_a_known_language_runs_and_the_others_are_named(page):
+def test_blocks_of_known_languages_run_and_others_are_reported_as_skipped(page):
     done = codeact("exec", page)
     assert done.status == 0
     assert done.err.splitlines() == [
         f"codeact: {page}:9: skipped, a block without a language",
-        f"codeact: {page}:13: skipped, json is no language that is run here",
+        f"codeact: {page}:13: skipped, json is not a language that the sandbox runs",
         f"codeact: {page}:17: skipped, a block of output (output)",
     ]
     lines = done.out.splitlines()
@@ -79,7 +79,7 @@ def test_every_block_of_a_known_language_runs_and_the_others_are_named(page):
     assert "\x1b" not in done.out
 
 
-def test_json_has_one_object_for_each_block(page):
+def test_json_has_one_object_per_block(page):
     done = codeact("exec", page, "--json")
     assert done.status == 0
     first, second = done.objects
@@ -104,15 +104,15 @@ def test_json_has_one_object_for_each_block(page):
     ]
 
 
-def test_the_first_failing_block_ends_it_with_its_exit_status():
+def test_first_failing_block_ends_the_command_with_its_exit_status():
     blocks = "".join(code(f"exit {status}", language="sh") + "\n" for status in (0, 7, 9))
     done = codeact("exec", "-", "--json", stdin=blocks)
     assert done.status == 7
     assert [entry["exit_code"] for entry in done.objects] == [0, 7]
-    assert done.err == "codeact: stopped at the first failing block; 1 after it did not run\n"
+    assert done.err == "codeact: stopped at the first failing block; 1 block after it did not run\n"
 
 
-def test_a_failure_names_the_line_of_the_file(tmp_path):
+def test_failure_names_the_line_in_the_file(tmp_path):
     file = tmp_path / "failing.md"
     file.write_text(FAILING)
     done = codeact("exec", file)
@@ -125,7 +125,7 @@ def test_a_failure_names_the_line_of_the_file(tmp_path):
     assert (failed["outcome"], failed["line"]) == ("error", 7)
 
 
-def test_blocks_share_memory_in_a_session_only():
+def test_blocks_share_variables_in_session_mode_only():
     blocks = code("x = 20") + "\n" + code("x + 1") + "\n"
     done = codeact("exec", "-", "--mode", "session", "--json", stdin=blocks)
     assert done.status == 0
@@ -135,7 +135,7 @@ def test_blocks_share_memory_in_a_session_only():
     assert done.objects[-1]["error"]["type"] == "NameError"
 
 
-def test_a_syntax_error_is_printed_once():
+def test_syntax_error_is_printed_once():
     for mode in ("process", "session"):
         done = codeact("exec", "-", "--mode", mode, stdin=code("x = 1", "y = ("))
         assert done.status == 1
@@ -143,7 +143,7 @@ def test_a_syntax_error_is_printed_once():
         assert "\nfailed, SyntaxError, exit code 1, " in done.out
 
 
-def test_files_that_are_not_kept_are_marked(tmp_path):
+def test_files_that_are_not_kept_have_a_note(tmp_path):
     text = code("open('plot.png', 'wb').write(b'x' * 2000)")
     assert "File: plot.png (2 kB; not kept: --work-dir FOLDER keeps files)\n" in codeact("exec", "-", stdin=text).out
     (kept,) = codeact("exec", "-", "--json", stdin=text).objects[0]["artifacts"]
@@ -151,12 +151,12 @@ def test_files_that_are_not_kept_are_marked(tmp_path):
     assert "File: plot.png (2 kB)\n" in codeact("exec", "-", "--work-dir", tmp_path, stdin=text).out
 
 
-def test_a_block_labelled_ipython_is_run():
+def test_ipython_block_runs():
     done = codeact("exec", "-", "--json", stdin=code("print(1)", language="ipython"))
     assert (done.status, done.objects[0]["output"]) == (0, "1\n")
 
 
-def test_timeout_is_a_result_of_the_block():
+def test_timeout_is_a_result_with_status_124():
     done = codeact(
         "exec", "-", "--timeout", "0.5", "--json", stdin=code("import time", "print('on')", "time.sleep(60)")
     )
@@ -165,7 +165,7 @@ def test_timeout_is_a_result_of_the_block():
     assert (entry["outcome"], entry["exit_code"]) == ("timeout", 124)
 
 
-def test_work_dir_goes_in_and_comes_out(tmp_path):
+def test_work_dir_is_copied_into_the_sandbox_and_back(tmp_path):
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "in.txt").write_text("given")
@@ -177,7 +177,7 @@ def test_work_dir_goes_in_and_comes_out(tmp_path):
     assert (folder / "out.txt").read_text() == "GIVEN"
 
 
-def test_sandbox_and_image_can_be_named():
+def test_sandbox_and_image_options_are_used():
     done = codeact(
         *("exec", "-", "--sandbox", "docker", "--image", "autogen-codeact/sandbox:0.1", "--json"),
         stdin=code("print(1)"),
@@ -195,14 +195,14 @@ def test_sandbox_and_image_can_be_named():
         ("```sh\necho ran > ran.txt\n```\n```python\nprint(1)\n", "line 5 is never closed, so nothing was run"),
     ],
 )
-def test_nothing_to_run_is_status_2(text, complaint, tmp_path):
+def test_file_without_code_to_run_is_status_2(text, complaint, tmp_path):
     done = codeact("exec", "-", "--work-dir", tmp_path, stdin=text)
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bytes_that_are_no_text_are_no_code(tmp_path):
+def test_binary_file_has_no_code(tmp_path):
     file = tmp_path / "binary.md"
     file.write_bytes(bytes(range(256)) * 100)
     done = codeact("exec", file)
@@ -212,7 +212,7 @@ def test_bytes_that_are_no_text_are_no_code(tmp_path):
     )
 
 
-def test_what_can_not_be_read_is_status_2(tmp_path):
+def test_unreadable_file_is_status_2(tmp_path):
     for file, why in ((tmp_path / "none.md", "No such file or directory"), (tmp_path, "Is a directory")):
         done = codeact("exec", file)
         assert (done.status, done.out, done.err) == (2, "", f"codeact: {file} can't be read: {why}\n")
@@ -226,13 +226,13 @@ def test_what_can_not_be_read_is_status_2(tmp_path):
         (["--work-dir", __file__], "The work_dir"),
     ],
 )
-def test_options_that_can_not_be_right_are_status_2(options, complaint):
+def test_invalid_options_are_status_2(options, complaint):
     done = codeact("exec", "-", *options, stdin=code("print(1)"))
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
 
 
-def test_without_an_engine_it_says_what_to_do():
+def test_missing_engine_is_status_2_with_advice():
     done = codeact(
         "exec", "-", "--sandbox", "docker", stdin=code("print(1)"), env={"DOCKER_HOST": "unix:///nowhere/docker.sock"}
     )
@@ -240,7 +240,7 @@ def test_without_an_engine_it_says_what_to_do():
     assert done.err.startswith("codeact: No Docker engine at unix:///nowhere/docker.sock: there is no such socket. ")
 
 
-def test_output_can_not_steer_the_terminal(tmp_path):
+def test_output_can_not_control_the_terminal(tmp_path):
     file = tmp_path / "page.md"
     file.write_text(code(r"print('\x1b]0;title\x07 \x1b[31mred\x1b[0m \u202e back')"))
     shown = on_terminal("exec", file)
@@ -263,7 +263,7 @@ def test_ctrl_c_kills_the_block_and_the_container():
     assert err == "codeact: stopping (again to leave at once)\n"
 
 
-def test_a_reader_that_goes_away_leaves_no_traceback():
+def test_closed_standard_output_gives_no_traceback():
     process = start("exec", "-", "--json")
     process.stdout.close()
     process.stdin.write(code("print(1)"))
@@ -275,7 +275,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback():
     assert containers_of(process) == []
 
 
-def test_a_terminal_without_unicode_gets_question_marks():
+def test_characters_outside_the_encoding_become_question_marks():
     done = codeact("exec", "-", stdin=code("print('na\\xefve')"), env={"PYTHONIOENCODING": "ascii"})
     assert done.status == 0
     assert "na?ve" in done.out

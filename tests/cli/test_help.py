@@ -1,4 +1,4 @@
-"""What the command says of itself, and that it says so at once."""
+"""Help, version and usage errors, which import nothing slow."""
 
 import subprocess
 import sys
@@ -67,15 +67,15 @@ def test_wrong_usage_is_status_2(arguments):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["bogus"]])
-def test_nothing_heavy_is_imported_to_say_so(arguments):
+def test_help_and_usage_errors_import_nothing_slow(arguments):
     script = (
         "import sys\n"
         "from autogen_codeact.cli.main import main\n"
         f"sys.argv = ['codeact', *{arguments}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
+        "slow = {'docker', 'openai', 'asyncio', 'autogen_core', 'autogen_agentchat', 'autogen_ext',\n"
         "         'autogen_codeact.executors', 'autogen_codeact.agents', 'autogen_codeact.teams'}\n"
-        "print('heavy:', sorted(heavy & set(sys.modules)))\n"
+        "print('slow:', sorted(slow & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=True)
-    assert done.stdout.splitlines()[-1] == "heavy: []"
+    assert done.stdout.splitlines()[-1] == "slow: []"

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run cleanly, wherever it is."""
+"""Ctrl-C ends a command cleanly at every stage."""
 
 import json
 import os
@@ -31,14 +31,14 @@ def finish(process):
 
 @pytest.mark.parametrize("extra", [[], ["--team"], ["--mode", "session"]])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_while_code_runs(tmp_path, extra, number, status):
+def test_signal_while_code_runs(tmp_path, extra, number, status):
     with start("run", "task", "--model", replay(tmp_path, SLOW), "--json", *extra) as process:
         read_until(process, "TextMessage" if "--team" in extra else "CodeGenerationEvent")
         process.send_signal(number)
         assert finish(process) == (status, STOPPING)
 
 
-def test_what_a_block_has_written_until_then_is_there(tmp_path):
+def test_output_before_ctrl_c_is_printed(tmp_path):
     page = tmp_path / "slow.md"
     page.write_text(SLOW)
     with start("exec", page) as process:
@@ -48,7 +48,7 @@ def test_what_a_block_has_written_until_then_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("extra", [[], ["--team"], ["--stream"]])
-def test_while_the_model_thinks(extra):
+def test_ctrl_c_while_the_model_generates(extra):
     server = OpenAIServer([Reply(silent=True)]).start()
     try:
         arguments = ["--model", "gpt-4o", "--base-url", server.base_url, "--json", *extra]
@@ -60,15 +60,15 @@ def test_while_the_model_thinks(extra):
         server.stop()
 
 
-def test_while_the_sandbox_starts(tmp_path):
+def test_ctrl_c_while_the_sandbox_starts(tmp_path):
     with start("run", "task", "--model", replay(tmp_path, SLOW)) as process:
         wait_until(lambda: containers_of(process), "the container")
         process.send_signal(signal.SIGINT)
         assert finish(process) == (130, STOPPING)
 
 
-def test_a_second_time_it_leaves_at_once(tmp_path):
-    # Leaving at once leaves the temporary folder too: not in the machine's own.
+def test_second_ctrl_c_exits_at_once(tmp_path):
+    # An exit at once leaves the temporary folder behind.
     env = {"TMPDIR": str(tmp_path)}
     with start("run", "task", "--model", replay(tmp_path, SLOW), "--json", env=env) as process:
         read_until(process, "CodeGenerationEvent")
@@ -80,7 +80,7 @@ def test_a_second_time_it_leaves_at_once(tmp_path):
     assert (status, err) == (130, "")
 
 
-def test_the_demo_too(tmp_path):
+def test_ctrl_c_during_the_demo(tmp_path):
     with start("demo", "--out", tmp_path / "out") as process:
         wait_until(lambda: containers_of(process), "the container")
         process.send_signal(signal.SIGINT)
@@ -88,11 +88,11 @@ def test_the_demo_too(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_before_there_is_anything_to_stop(tmp_path):
+def test_ctrl_c_while_the_file_is_read(tmp_path):
     pipe = tmp_path / "pipe.md"
     os.mkfifo(pipe)
     with start("exec", pipe) as process:
-        writing = os.open(pipe, os.O_WRONLY)  # goes on when the command has opened it too
+        writing = os.open(pipe, os.O_WRONLY)  # returns when the command has opened it too
         process.send_signal(signal.SIGINT)
         result = finish(process)
         os.close(writing)

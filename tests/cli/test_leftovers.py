@@ -105,19 +105,19 @@ def test_clean_removes_those_of_dead_owners_and_keeps_the_others(bench: Bench, a
 
     done = codeact("clean", "--dry-run", env=address)
     assert done.status == 0
-    started = f"{owner}, which is dead, started it"
+    started = f"started by {owner}, which is dead"
     expected = {
         dead: ["would be removed", "container", dead, f"created; {started}"],
         running: ["would be removed", "container", running, f"running; {started}"],
         foreign: [
             *("left alone", "container", foreign),
-            "created; elsewhere:7, which can not be seen from here, started it",
+            "created; started by elsewhere:7, which can not be checked from here",
         ],
         kept: ["left alone", "container", kept, f"exited; kept on purpose (auto_remove=False) by {owner}"],
     }
     assert {row[2]: row for row in rows(done.out)} == expected
     assert done.err.endswith(
-        "codeact: `codeact clean --all` removes what was left alone: see that nobody else uses it\n"
+        "codeact: `codeact clean --all` removes what was left alone: check first that nobody else uses it\n"
     )
     assert bench.there() == {dead, running, foreign, kept, living}
 
@@ -178,9 +178,12 @@ def test_doctor_lists_leftovers_with_advice(
     check = leftovers.check_leftovers()
     monkeypatch.delenv("DOCKER_HOST")
     assert (check.name, check.status) == ("leftovers", "note")
-    assert f"container {dead} (created; {of_the_dead()[OWNER]}, which is dead, started it)" in check.detail
-    assert f"container {foreign} (created; elsewhere:7, which can not be seen from here, started it)" in check.detail
-    assert check.advice == "`codeact clean` removes 1 of 2, `codeact clean --all` the others, if nobody else uses them."
+    assert f"container {dead} (created; started by {of_the_dead()[OWNER]}, which is dead)" in check.detail
+    assert f"container {foreign} (created; started by elsewhere:7, which can not be checked from here)" in check.detail
+    assert (
+        check.advice
+        == "`codeact clean` removes 1 of 2, `codeact clean --all` removes the others, if nobody else uses them."
+    )
 
 
 def test_no_leftovers_are_reported(
@@ -191,7 +194,7 @@ def test_no_leftovers_are_reported(
     monkeypatch.setattr(leftovers, "abandoned_folders", list)
     monkeypatch.setenv("DOCKER_HOST", address["DOCKER_HOST"])
     assert leftovers.clean(everything=True, dry_run=False, as_json=False) == 0
-    assert capsys.readouterr() == ("", "codeact: nothing is left of any sandbox\n")
+    assert capsys.readouterr() == ("", "codeact: no leftover sandboxes or folders\n")
     assert leftovers.check_leftovers().status == "ok"
     monkeypatch.delenv("DOCKER_HOST")
     assert bench.there() == {living}
@@ -219,7 +222,7 @@ def test_bubblewraps_leftovers_are_ended_and_removed() -> None:
         assert done.status == 0
         line = next(line for line in done.out.splitlines() if group.name in line)
         assert line.split()[:4] == ["would", "be", "removed", "bubblewrap"]
-        assert f"processes; process {other.process.pid}, which is dead, started it" in line
+        assert f"processes; started by process {other.process.pid}, which is dead" in line
         assert done.err.startswith(
             "codeact: only bubblewrap's sandboxes and temporary folders are checked: No Docker engine at"
         )
@@ -240,7 +243,7 @@ def test_temporary_folders_of_killed_processes_are_listed_and_removed(tmp_path: 
         done = codeact("clean", "--dry-run", env=env)
         line = next(line for line in done.out.splitlines() if str(folder) in line)
         assert line.split()[:4] == ["would", "be", "removed", "folder"]
-        assert line.endswith(f"files of work_dir; process {other.process.pid}, which is dead, started it")
+        assert line.endswith(f"files of work_dir; started by process {other.process.pid}, which is dead")
         assert folder.exists()
         done = codeact("clean", env=env)
         assert next(line for line in done.out.splitlines() if str(folder) in line).split()[0] == "removed"

@@ -29,7 +29,7 @@ def kinds(done):
 
 
 def served(*replies, arguments, refuses=frozenset(), env=KEY):
-    """Run a task with a model on a real server; what it was asked comes back too."""
+    """Run a task with a model on a real server; return the result and the server with its requests."""
     server = OpenAIServer(list(replies), refuses=refuses).start()
     try:
         done = codeact("run", "What is 6*7?", "--base-url", server.base_url, *arguments, env=env)
@@ -41,7 +41,7 @@ def served(*replies, arguments, refuses=frozenset(), env=KEY):
 # Recordings
 
 
-def test_json_is_one_message_a_line_and_a_task_result(tmp_path):
+def test_json_is_one_message_per_line_and_a_task_result(tmp_path):
     model = replay(tmp_path, FAILS, decision(True), {"content": WORKS, "thought": "hm"}, "It is 42.")
     done = codeact("run", "What is 6*7?", "--model", model, "--json")
     assert (done.status, done.err) == (0, "")
@@ -58,7 +58,7 @@ def test_json_is_one_message_a_line_and_a_task_result(tmp_path):
     assert result == {"type": "TaskResult", "stop_reason": None}
 
 
-def test_for_people_each_step_has_a_title_and_nothing_is_coloured(tmp_path):
+def test_text_output_has_a_title_per_step_and_no_colours(tmp_path):
     done = codeact("run", "What is 6*7?", "--model", replay(tmp_path, FAILS, decision(True), WORKS, "It is **42**."))
     assert (done.status, done.err) == (0, "")
     titles = [line for line in done.out.splitlines() if line.startswith("== ")]
@@ -75,7 +75,7 @@ def test_for_people_each_step_has_a_title_and_nothing_is_coloured(tmp_path):
     assert "\x1b" not in done.out
 
 
-def test_on_a_terminal_there_are_boxes_and_all_that_the_model_said(tmp_path):
+def test_terminal_output_has_boxes_and_the_whole_answer(tmp_path):
     model = replay(tmp_path, "See <b>this</b>, \x1b]0;title\x07:\n" + code("print('hello')"), "It is **42**.")
     shown = on_terminal("run", "What?", "--model", model)
     assert "╭─" in shown
@@ -85,7 +85,7 @@ def test_on_a_terminal_there_are_boxes_and_all_that_the_model_said(tmp_path):
     assert "**" not in shown
 
 
-def test_recordings_may_be_json_lines(tmp_path):
+def test_recording_can_be_json_lines(tmp_path):
     file = tmp_path / "answers.jsonl"
     file.write_text(f"{json.dumps(WORKS)}\n\n{json.dumps({'content': ['It is', '42.']})}\n")
     done = codeact("run", "What is 6*7?", "--model", f"replay:{file}", "--json")
@@ -103,7 +103,7 @@ def test_recordings_may_be_json_lines(tmp_path):
         ('["a", {"thought": "b"}]', "answer 2 has no text"),
     ],
 )
-def test_a_recording_that_is_none_is_status_2(tmp_path, content, complaint):
+def test_invalid_recording_is_status_2(tmp_path, content, complaint):
     file = tmp_path / "answers.json"
     file.write_text(content)
     done = codeact("run", "task", "--model", f"replay:{file}")
@@ -111,32 +111,32 @@ def test_a_recording_that_is_none_is_status_2(tmp_path, content, complaint):
     assert complaint in done.err
 
 
-def test_a_recording_that_ends_too_early_is_status_2(tmp_path):
+def test_recording_with_too_few_answers_is_status_2(tmp_path):
     done = codeact("run", "task", "--model", replay(tmp_path, WORKS))
     assert done.status == 2
     assert done.err == (
-        "codeact: The run failed. RecordingEnded: the recording has 1 answer, and one more was asked for\n"
+        "codeact: The run failed. RecordingEnded: the recording has 1 answer, and one more was requested\n"
     )
 
 
-def test_an_empty_answer_is_said(tmp_path):
+def test_empty_answer_is_reported(tmp_path):
     done = codeact("run", "task", "--model", replay(tmp_path, " \n"))
     assert (done.status, done.out, done.err) == (
         1,
         "== Task ==\ntask\n\n",
-        "codeact: the model answered with nothing\n",
+        "codeact: the model's answer is empty\n",
     )
 
 
 # Status
 
 
-def test_no_code_needed_is_status_0(tmp_path):
+def test_answer_without_code_is_status_0(tmp_path):
     done = codeact("run", "task", "--model", replay(tmp_path, "Just this."), "--json")
     assert (done.status, kinds(done)) == (0, ["TextMessage", "TextMessage", "TaskResult"])
 
 
-def test_the_last_code_failed_is_status_1(tmp_path):
+def test_failed_last_code_is_status_1(tmp_path):
     model = replay(tmp_path, FAILS, decision(False), "I could not.")
     done = codeact("run", "task", "--model", model, "--json")
     assert done.status == 1
@@ -144,26 +144,26 @@ def test_the_last_code_failed_is_status_1(tmp_path):
 
 
 @pytest.mark.parametrize("retries", ["0", "1"])
-def test_retries_is_how_often_it_may_be_repaired(tmp_path, retries):
+def test_retries_limits_the_repairs(tmp_path, retries):
     again = [decision(True), FAILS] * int(retries)
     done = codeact("run", "task", "--model", replay(tmp_path, FAILS, *again, "No."), "--retries", retries, "--json")
     assert done.status == 1
     assert kinds(done).count("CodeExecutionEvent") == 1 + int(retries)
 
 
-def test_an_answer_that_was_cut_off_is_status_1(tmp_path):
+def test_cut_off_answer_is_status_1(tmp_path):
     done = codeact("run", "task", "--model", replay(tmp_path, "```python\nprint("), "--retries", "0")
     assert done.status == 1
 
 
 @pytest.mark.parametrize("task", ["", " \n "])
-def test_an_empty_task_is_status_2(tmp_path, task):
+def test_empty_task_is_status_2(tmp_path, task):
     done = codeact("run", task, "--model", replay(tmp_path, "x"))
     assert (done.status, done.out) == (2, "")
-    assert done.err == "codeact: The task is empty: say in words what is to be done.\n"
+    assert done.err == "codeact: The task is empty: describe what the agent should do.\n"
 
 
-def test_without_an_engine_it_is_status_2(tmp_path):
+def test_missing_engine_is_status_2(tmp_path):
     env = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
     done = codeact("run", "task", "--sandbox", "docker", "--model", replay(tmp_path, "x"), env=env)
     assert (done.status, done.out) == (2, "")
@@ -173,10 +173,13 @@ def test_without_an_engine_it_is_status_2(tmp_path):
 # The sandbox's options
 
 
-def test_files_are_kept_with_work_dir_and_named_without(tmp_path):
+def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
     model = replay(tmp_path, code("open('made.txt', 'w').write('x')"), "Done.")
     done = codeact("run", "task", "--model", model)
-    assert (done.status, done.err) == (0, "codeact: gone with the sandbox: made.txt. --work-dir FOLDER keeps files.\n")
+    assert (done.status, done.err) == (
+        0,
+        "codeact: gone with the sandbox: made.txt. --work-dir FOLDER keeps files.\n",
+    )
     folder = tmp_path / "work"
     done = codeact("run", "task", "--model", model, "--work-dir", folder)
     assert (done.status, done.err) == (0, "")
@@ -197,7 +200,7 @@ def test_mode_timeout_and_image_reach_the_sandbox(tmp_path):
 # The team
 
 
-def test_a_team_ends_when_the_coder_says_so(tmp_path):
+def test_team_ends_when_the_coder_says_so(tmp_path):
     done = codeact("run", "What is 6*7?", "--team", "--model", replay(tmp_path, WORKS, "It is 42. TERMINATE"), "--json")
     assert (done.status, done.err) == (0, "")
     said = [(entry["source"], entry["content"]) for entry in done.objects[:-1]]
@@ -218,16 +221,16 @@ def test_a_team_without_an_end_is_status_1(tmp_path):
     assert "Maximum number of messages 30 reached" in done.objects[-1]["stop_reason"]
 
 
-def test_retries_do_not_go_with_a_team(tmp_path):
+def test_retries_are_refused_with_team(tmp_path):
     done = codeact("run", "task", "--team", "--retries", "2", "--model", replay(tmp_path, "x"))
     assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("codeact: --retries is for the agent alone")
+    assert done.err.startswith("codeact: --retries is not for --team")
 
 
 # A real server
 
 
-def test_a_model_by_its_name_generates_fails_decides_repairs_and_reflects():
+def test_named_model_generates_fails_decides_repairs_and_reflects():
     done, server = served(FAILS, decision(True), WORKS, "It is 42.", arguments=["--model", "gpt-4o", "--json"])
     assert (done.status, done.err, kinds(done)) == (0, "", REPAIRED)
     assert [request["model"] for request in server.requests] == ["gpt-4o"] * 4
@@ -242,7 +245,7 @@ def test_a_model_by_its_name_generates_fails_decides_repairs_and_reflects():
     assert done.objects[-2]["models_usage"] == {"prompt_tokens": 7, "completion_tokens": 3}
 
 
-def test_a_name_that_nobody_knows_works_with_a_server_that_refuses_schemas():
+def test_unknown_model_name_works_with_a_server_that_refuses_schemas():
     arguments = ["--model", "some-local-model", "--json", "--stream"]
     done, server = served(
         FAILS, decision(True), WORKS, "It is 42.", arguments=arguments, refuses={"json_schema", "json_object"}
@@ -254,14 +257,14 @@ def test_a_name_that_nobody_knows_works_with_a_server_that_refuses_schemas():
     assert [request.get("stream", False) for request in server.requests] == [True, False, False, False, True, True]
 
 
-def test_streamed_words_are_shown_once():
+def test_streamed_text_is_shown_once():
     done, _ = served(WORKS, "It is 42.", arguments=["--model", "gpt-4o", "--stream"])
     assert done.status == 0
     assert done.out.count("Second try.") == 1
     assert done.out.count("It is 42.") == 1
 
 
-def test_a_team_streams_from_a_server():
+def test_team_streams_from_a_server():
     done, server = served(WORKS, "It is 42. TERMINATE", arguments=["--model", "gpt-4o", "--team", "--stream", "--json"])
     assert done.status == 0
     assert [entry["content"] for entry in done.objects if entry["type"] == "TextMessage"] == [
@@ -274,7 +277,7 @@ def test_a_team_streams_from_a_server():
 
 
 @pytest.mark.parametrize("extra", [[], ["--team"], ["--stream"], ["--json"]])
-def test_a_server_that_fails_is_one_line(extra):
+def test_server_error_is_one_line(extra):
     refusal = Reply("you are out of\ncredit", status=402)
     done, _ = served(refusal, refusal, arguments=["--model", "gpt-4o", *extra])
     assert done.status == 2
@@ -283,7 +286,7 @@ def test_a_server_that_fails_is_one_line(extra):
     assert done.err.count("\n") == 1
 
 
-def test_a_stream_that_breaks_off_is_one_line():
+def test_broken_stream_is_one_line():
     broken = Reply(WORKS, break_after=2)
     done, _ = served(broken, broken, arguments=["--model", "gpt-4o", "--stream"])
     assert done.status == 2
@@ -291,7 +294,7 @@ def test_a_stream_that_breaks_off_is_one_line():
     assert done.err.count("\n") == 1
 
 
-def test_no_server_is_one_line_with_the_cause():
+def test_unreachable_server_is_one_line_with_the_cause():
     done = codeact("run", "task", "--model", "gpt-4o", "--base-url", "http://127.0.0.1:9/v1", env=KEY)
     assert done.status == 2
     assert done.err.startswith("codeact: The run failed. APIConnectionError: Connection error. (")
@@ -309,7 +312,7 @@ def component(folder, **config):
     return file
 
 
-def test_a_component_is_a_model(tmp_path):
+def test_component_file_is_a_model(tmp_path):
     server = OpenAIServer([WORKS, "It is 42."]).start()
     try:
         file = component(tmp_path, model="gpt-4o", base_url=server.base_url, api_key="sk-in-the-file")
@@ -320,7 +323,7 @@ def test_a_component_is_a_model(tmp_path):
     assert kinds(done) == [*REPAIRED[:3], *REPAIRED[6:]]
 
 
-def test_a_component_of_another_class_is_not_made(tmp_path):
+def test_component_of_another_class_is_not_created(tmp_path):
     mark = tmp_path / "mark"
     done = codeact(
         "run", "task", "--model", component(tmp_path, provider="subprocess.Popen", args=["touch", str(mark)])
@@ -331,7 +334,7 @@ def test_a_component_of_another_class_is_not_made(tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--base-url", "http://127.0.0.1:9"], ["--api-key-env", "X"]])
-def test_options_of_named_models_do_not_go_with_others(tmp_path, options):
+def test_options_of_named_models_are_refused_with_others(tmp_path, options):
     for model in (component(tmp_path, model="gpt-4o"), replay(tmp_path, "x")):
         done = codeact("run", "task", "--model", model, *options)
         assert (done.status, done.out) == (2, "")
@@ -339,7 +342,7 @@ def test_options_of_named_models_do_not_go_with_others(tmp_path, options):
 
 
 @pytest.mark.parametrize("model", ["none.json", "replay:none.json"])
-def test_a_file_that_is_not_there_is_status_2(tmp_path, model):
+def test_missing_file_is_status_2(tmp_path, model):
     done = codeact("run", "task", "--model", model, cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err == "codeact: none.json can't be read: No such file or directory\n"

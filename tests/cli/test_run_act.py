@@ -1,4 +1,4 @@
-"""`codeact run --act`: an agent that acts in code, with a recording."""
+"""`codeact run --act`: an agent that works in steps, with a recording."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LOOKS = "I look first.\n" + code("x = 6", "1 / 0")
 ANSWERS = code("final_answer(x * 7)")
 
 
-def test_each_step_has_a_title_and_the_session_lives_on(tmp_path):
+def test_each_step_has_a_title_and_variables_persist(tmp_path):
     done = codeact("run", "What is 6*7?", "--act", "--model", replay(tmp_path, LOOKS, "", ANSWERS))
     assert (done.status, done.err) == (0, "")
     titles = [line for line in done.out.splitlines() if line.startswith("== ")]
@@ -26,7 +26,7 @@ def test_each_step_has_a_title_and_the_session_lives_on(tmp_path):
     assert done.out.endswith("== The model's answer ==\n42\n\n")
 
 
-def test_an_answer_at_the_limit_is_status_1(tmp_path):
+def test_answer_at_the_step_limit_is_status_1(tmp_path):
     model = replay(tmp_path, code("print(1)"), "I had no time.")
     done = codeact("run", "What?", "--act", "--steps", 1, "--model", model, "--json")
     assert (done.status, done.err) == (1, "")
@@ -37,14 +37,14 @@ def test_an_answer_at_the_limit_is_status_1(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--act", "--team"], "--act and --team are two ways to work: choose one."),
-        (["--act", "--retries", "1"], "with --act, --steps says how long it may go on"),
-        (["--act", "--sandbox", "none"], "--act needs a session that lives on, which there is not with --sandbox none"),
-        (["--act", "--mode", "process"], "--act needs a session that lives on: leave --mode process out."),
-        (["--steps", "3"], "--steps goes with --act."),
+        (["--act", "--team"], "--act and --team can't be combined: choose one."),
+        (["--act", "--retries", "1"], "--retries is not for --act: there --steps limits the run."),
+        (["--act", "--sandbox", "none"], "--act needs --mode session, which --sandbox none does not have."),
+        (["--act", "--mode", "process"], "--act needs --mode session: leave --mode process out."),
+        (["--steps", "3"], "--steps is only for --act."),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(tmp_path, options, words):
+def test_options_that_can_not_be_combined_are_refused(tmp_path, options, words):
     done = codeact("run", "What?", *options, "--model", replay(tmp_path, "Hm."))
     assert (done.status, done.out) == (2, "")
     assert words in " ".join(done.err.split())

@@ -1,4 +1,4 @@
-"""Keys come from the environment, and are nowhere to be seen."""
+"""Keys are read from the environment and never shown."""
 
 import json
 
@@ -29,7 +29,7 @@ def server():
     ],
 )
 @pytest.mark.parametrize("value", [None, "  "])
-def test_a_missing_key_names_the_variable(model, options, variable, value):
+def test_missing_key_error_names_the_variable(model, options, variable, value):
     others = {"OPENAI_API_KEY": SECRET} if variable != "OPENAI_API_KEY" else {}
     env = others if value is None else {**others, variable: value}
     done = codeact("run", "task", "--model", model, *options, env=env)
@@ -38,15 +38,15 @@ def test_a_missing_key_names_the_variable(model, options, variable, value):
     assert SECRET not in done.err
 
 
-def test_a_key_that_can_be_none_is_not_quoted():
+def test_invalid_key_is_not_quoted():
     done = codeact("run", "task", "--model", "gpt-4o", env={"OPENAI_API_KEY": SECRET + "\u201d"})
     assert (done.status, done.out) == (2, "")
-    assert done.err == "codeact: The key in OPENAI_API_KEY holds characters that no key has. Copy it again.\n"
+    assert done.err == "codeact: The key in OPENAI_API_KEY contains characters that no key has. Copy it again.\n"
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"], ["--team"], ["--stream", "--json"]])
 @pytest.mark.usefixtures("docker_engine")
-def test_a_run_shows_no_key(server, extra):
+def test_output_of_a_run_contains_no_key(server, extra):
     server.script += [Reply(code("import os", "print(dict(os.environ))")), Reply("Done. TERMINATE")]
     options = ["--base-url", server.base_url, "--api-key-env", "MY_KEY"]
     done = codeact("run", "task", "--model", "gpt-4o", *options, *extra, env={"MY_KEY": f" {SECRET}\n"})
@@ -57,7 +57,7 @@ def test_a_run_shows_no_key(server, extra):
 
 @pytest.mark.parametrize("status", [401, 404, 429, 500])
 @pytest.mark.usefixtures("docker_engine")
-def test_a_server_that_quotes_the_key_is_not_quoted(server, status):
+def test_key_in_a_server_error_is_replaced(server, status):
     server.script += [Reply(f"Incorrect API key provided: {SECRET}", status=status)] * 4
     options = ["--model", "gpt-4o", "--base-url", server.base_url]
     done = codeact("run", "task", *options, env={"OPENAI_API_KEY": SECRET})
@@ -85,7 +85,7 @@ def test_a_server_that_quotes_the_key_is_not_quoted(server, status):
         [SECRET],
     ],
 )
-def test_a_component_that_is_wrong_is_not_quoted(tmp_path, content):
+def test_invalid_component_is_not_quoted(tmp_path, content):
     file = tmp_path / "model.json"
     file.write_text(json.dumps(content))
     done = codeact("run", "task", "--model", file)
@@ -95,7 +95,7 @@ def test_a_component_that_is_wrong_is_not_quoted(tmp_path, content):
 
 
 @pytest.mark.usefixtures("docker_engine")
-def test_the_key_of_a_component_is_not_shown_when_its_server_quotes_it(server, tmp_path):
+def test_key_of_a_component_in_a_server_error_is_replaced(server, tmp_path):
     server.script.append(Reply(f"bad key {SECRET}", status=401))
     file = tmp_path / "model.json"
     config = {"model": "gpt-4o", "api_key": SECRET, "base_url": server.base_url}
@@ -107,13 +107,13 @@ def test_the_key_of_a_component_is_not_shown_when_its_server_quotes_it(server, t
 
 
 @pytest.mark.usefixtures("docker_engine")
-def test_doctor_says_that_a_key_is_there_and_not_which():
+def test_doctor_reports_a_key_without_showing_it():
     done = codeact("doctor", "--json", env={"OPENAI_API_KEY": SECRET})
     (key,) = [check for check in done.objects[0]["checks"] if check["name"] == "model key"]
     assert (key["status"], key["detail"]) == ("ok", "OPENAI_API_KEY is set")
     assert SECRET not in done.out + done.err
 
 
-def test_a_choice_shows_the_name_of_the_variable_only(monkeypatch):
+def test_repr_of_a_choice_contains_no_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     assert SECRET not in repr(ModelChoice("gpt-4o"))

@@ -1,4 +1,4 @@
-"""`--sandbox`: which one is taken, what is said, and what each of them refuses."""
+"""`--sandbox`: the choice, its messages, and the options that each kind refuses."""
 
 import pytest
 
@@ -8,49 +8,49 @@ NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 WHERE = code("import os", "print(os.path.isdir('/home'), os.getuid())")
 
 
-def said(done):
-    """What the command said, without the hint on which Python the sandbox runs."""
+def messages(done):
+    """Return the messages, without the one on the Python of the sandbox."""
     return [line for line in done.err.splitlines() if "codeact: the sandbox runs " not in line]
 
 
-def in_bubblewrap(done):
-    """As an ordinary user there is a word about control groups, too."""
-    return [line for line in said(done) if "control group" not in line]
+def bubblewrap_messages(done):
+    """Return the messages without the one on control groups, which ordinary users get."""
+    return [line for line in messages(done) if "control group" not in line]
 
 
-def test_bubblewrap_when_asked_for(bubblewrap, tmp_path):
+def test_sandbox_bubblewrap_uses_bubblewrap(bubblewrap, tmp_path):
     done = codeact("exec", "-", "--sandbox", "bubblewrap", "--json", stdin=WHERE, cwd=tmp_path, env=NOWHERE)
-    assert (done.status, in_bubblewrap(done)) == (0, [])
+    assert (done.status, bubblewrap_messages(done)) == (0, [])
     (result,) = done.objects
     assert (result["output"], result["outcome"]) == ("False 65534\n", "ok")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_auto_is_docker_where_an_engine_answers(docker_engine):
+def test_auto_uses_docker_if_an_engine_answers(docker_engine):
     done = codeact("exec", "-", stdin=code("import os", "print(os.path.exists('/.dockerenv'))"))
     assert (done.status, done.err) == (0, "")
     assert "True" in done.out
 
 
-def test_auto_is_bubblewrap_elsewhere_and_says_so(bubblewrap):
+def test_auto_uses_bubblewrap_without_an_engine_and_reports_it(bubblewrap):
     done = codeact("exec", "-", stdin=WHERE, env=NOWHERE)
     assert done.status == 0
-    assert in_bubblewrap(done) == ["codeact: no Docker engine answers, so code runs in bubblewrap"]
+    assert bubblewrap_messages(done) == ["codeact: no Docker engine answers, so code runs in bubblewrap"]
     assert "False 65534" in done.out
 
 
-def test_auto_without_any_is_status_2_and_says_how_to_get_one(tmp_path):
+def test_auto_without_any_sandbox_is_status_2_with_advice(tmp_path):
     done = codeact("exec", "-", stdin=WHERE, env={**NOWHERE, "PATH": str(tmp_path)})
     assert (done.status, done.out) == (2, "")
     assert "There is no sandbox on this machine. Docker: No Docker engine at unix:///nowhere" in done.err
     assert "Or bubblewrap: bubblewrap is not installed: apt-get install bubblewrap" in done.err
 
 
-def test_none_runs_here_and_warns(tmp_path):
+def test_sandbox_none_runs_on_this_machine_with_a_warning(tmp_path):
     here = code("import os, sys", "print(os.getpid() > 0, os.path.isdir('/home'))", "sys.exit(3)")
     done = codeact("exec", "-", "--sandbox", "none", "--json", stdin=here, cwd=tmp_path, env=NOWHERE)
     assert done.status == 3
-    assert said(done) == [
+    assert messages(done) == [
         "codeact: warning: sandbox='none': code runs on this machine with your rights, and nothing holds it back"
     ]
     (result,) = done.objects
@@ -58,7 +58,7 @@ def test_none_runs_here_and_warns(tmp_path):
     assert result["duration_s"] > 0
 
 
-def test_none_is_never_taken_by_itself(tmp_path):
+def test_auto_never_uses_none(tmp_path):
     done = codeact(
         "exec", "-", "--sandbox", "auto", stdin=code("open('made', 'w')"), cwd=tmp_path, env={**NOWHERE, "PATH": ""}
     )
@@ -83,14 +83,14 @@ def test_none_is_never_taken_by_itself(tmp_path):
         (["--sandbox", "chroot"], "Invalid value for '--sandbox'"),
     ],
 )
-def test_what_a_sandbox_does_not_have_is_status_2(arguments, complaint):
+def test_options_that_a_sandbox_does_not_have_are_status_2(arguments, complaint):
     done = codeact("exec", "-", *arguments, stdin=WHERE, env={**NOWHERE, "COLUMNS": "200"})
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
 
 
-def test_named_hosts_can_be_reached(bubblewrap):
-    """Which they are is said where another one is asked for; a real host would be on the network."""
+def test_only_allowed_hosts_are_reachable(bubblewrap):
+    """The allowed host gives 502, because its name does not resolve; the other one is refused."""
     fetching = """
 import urllib.request
 for host in ("no-such-name.invalid", "evil.example"):
@@ -108,7 +108,7 @@ for host in ("no-such-name.invalid", "evil.example"):
     ]
 
 
-def test_a_session_keeps_its_variables_in_bubblewrap(bubblewrap):
+def test_bubblewrap_session_keeps_variables(bubblewrap):
     done = codeact(
         "exec",
         "-",
@@ -122,29 +122,29 @@ def test_a_session_keeps_its_variables_in_bubblewrap(bubblewrap):
     assert [result["value"] for result in done.objects] == [None, "42"]
 
 
-def test_an_agent_repairs_its_code_in_bubblewrap(bubblewrap, tmp_path):
+def test_agent_repairs_its_code_in_bubblewrap(bubblewrap, tmp_path):
     model = replay(
         tmp_path, code("print(1 / 0)"), decision(True), code("open('made.txt', 'w').write('2')", "print(1 / 2)"), "0.5"
     )
     done = codeact(
         "run", "Halve it", "--model", model, "--sandbox", "bubblewrap", "--work-dir", tmp_path / "work", env=NOWHERE
     )
-    assert (done.status, in_bubblewrap(done)) == (0, [])
+    assert (done.status, bubblewrap_messages(done)) == (0, [])
     assert "ZeroDivisionError" in done.out
     assert (tmp_path / "work" / "made.txt").read_text() == "2"
 
 
-def test_an_agent_works_without_a_sandbox_when_told_to(tmp_path):
+def test_agent_works_with_sandbox_none(tmp_path):
     model = replay(tmp_path, code("print(21 * 2)"), "42")
     done = codeact("run", "Compute", "--model", model, "--sandbox", "none", env=NOWHERE)
     assert done.status == 0
-    assert said(done)[0].startswith("codeact: warning: sandbox='none'")
+    assert messages(done)[0].startswith("codeact: warning: sandbox='none'")
 
 
-def test_the_demo_plays_without_docker(bubblewrap, tmp_path):
+def test_demo_works_without_docker(bubblewrap, tmp_path):
     done = codeact("demo", cwd=tmp_path, env=NOWHERE)
     assert done.status == 0
-    assert in_bubblewrap(done) == ["codeact: no Docker engine answers, so code runs in bubblewrap"]
+    assert bubblewrap_messages(done) == ["codeact: no Docker engine answers, so code runs in bubblewrap"]
     assert "Sandbox  bubblewrap, on this machine, started in " in done.out
     assert "no network, user 65534:65534, no capabilities, read-only root, 1 GiB of memory" in done.out
     (plot,) = (tmp_path / "codeact-demo").iterdir()

@@ -1,9 +1,9 @@
-"""What is written for people."""
+"""Formatting of output for people."""
 
 import pytest
 
 from autogen_codeact.cli.output import printable
-from autogen_codeact.cli.screen import Screen, amount, seconds, shortened
+from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
 
 
 @pytest.mark.parametrize(
@@ -19,29 +19,29 @@ from autogen_codeact.cli.screen import Screen, amount, seconds, shortened
         ("naïve 数 \u3000 \xa0 👩\u200d🔬", "naïve 数 \u3000 \xa0 👩\u200d🔬"),
     ],
 )
-def test_printable_escapes_what_steers_or_hides(text, shown):
+def test_printable_escapes_control_and_invisible_characters(text, shown):
     assert printable(text) == shown
 
 
 @pytest.mark.parametrize(
     ("duration", "shown"), [(0, "0 ms"), (0.0083, "8 ms"), (0.24, "0.24 s"), (9.999, "10.00 s"), (61.23, "61.2 s")]
 )
-def test_seconds(duration, shown):
-    assert seconds(duration) == shown
+def test_format_duration(duration, shown):
+    assert format_duration(duration) == shown
 
 
 @pytest.mark.parametrize(
     ("size", "shown"), [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (18_700, "19 kB"), (498_000_000, "498 MB")]
 )
-def test_amount(size, shown):
-    assert amount(size) == shown
+def test_format_size(size, shown):
+    assert format_size(size) == shown
 
 
-def test_shortened_keeps_head_and_tail():
+def test_shorten_keeps_head_and_tail():
     text = "\n".join(map(str, range(100)))
-    lines = shortened(text, 10).split("\n")
+    lines = shorten(text, 10).split("\n")
     assert lines == [*"01234", "[… 90 lines left out here; --json has them all …]", "95", "96", "97", "98", "99"]
-    assert shortened("a\nb", 10) == "a\nb"
+    assert shorten("a\nb", 10) == "a\nb"
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ def test_shortened_keeps_head_and_tail():
         ([], ""),
     ],
 )
-def test_output_that_comes_in_pieces_is_made_printable_as_a_whole_and_ends_its_line(capsys, pieces, shown):
-    screen = Screen()
+def test_output_in_parts_is_escaped_as_a_whole_and_ends_with_a_line_break(capsys, pieces, shown):
+    terminal = Terminal()
     for _ in range(2):
         for piece in pieces:
-            screen.output(piece)
-        screen.end_output()
+            terminal.output(piece)
+        terminal.end_output()
     assert capsys.readouterr().out == shown * 2

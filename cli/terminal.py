@@ -1,4 +1,4 @@
-"""Writing for people: boxes and colours on a terminal, plain lines everywhere else."""
+"""Output for people: boxes and colours on a terminal, plain lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from autogen_codeact.cli.output import printable
 NEWLINE = "\n"
 MAX_WIDTH = 100
 MAX_LINES = 40
-_UNFINISHED = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
+_INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
 
 
-def seconds(duration: float) -> str:
-    """Write a duration: "8 ms", "0.24 s", "12.3 s"."""
+def format_duration(duration: float) -> str:
+    """Format a duration in seconds: "8 ms", "0.24 s", "12.3 s"."""
     if duration < 0.1:
         return f"{duration * 1000:.0f} ms"
     return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
 
 
-def amount(size: int) -> str:
-    """Write a number of bytes: "512 bytes", "23 kB", "498 MB"."""
+def format_size(size: int) -> str:
+    """Format a number of bytes: "512 bytes", "23 kB", "498 MB"."""
     if size < 1000:
         return f"{size} byte{'' if size == 1 else 's'}"
     return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:.0f} MB"
 
 
-def shortened(text: str, lines: int = MAX_LINES) -> str:
-    """Keep the head and tail of a long text, and say how much is missing between them."""
+def shorten(text: str, lines: int = MAX_LINES) -> str:
+    """Return the head and tail of a long text, with a line about the lines left out between them."""
     all_lines = text.split("\n")
     if len(all_lines) <= lines:
         return text
@@ -51,34 +51,34 @@ def shortened(text: str, lines: int = MAX_LINES) -> str:
     return "\n".join([*all_lines[:half], missing, *all_lines[-half:]])
 
 
-class Screen:
-    """Standard output, for a person."""
+class Terminal:
+    """Standard output for a person."""
 
     def __init__(self) -> None:
-        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=False, file=_terminal())
+        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=False, file=_unfiltered_output())
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
-        self._held = self._last = ""
+        self._pending = self._last = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
-        """Write a line; one that is longer than the screen is wrapped on a terminal only.
+        """Write a line; long lines are not wrapped.
 
         Args:
-            text: Without markup; made printable here.
+            text: Without markup; unprintable characters are escaped.
             style: Its colour.
             bold: Whether it is bold.
         """
-        look = " ".join(word for word in ("bold" if bold else "", style or "") if word)
-        self._console.print(Text(printable(text), style=look), soft_wrap=True)
+        styles = f"{'bold' if bold else ''} {style or ''}".strip()
+        self._console.print(Text(printable(text), style=styles), soft_wrap=True)
 
-    def fact(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
-        """Write a name and what is to be said about it, as one row of a list.
+    def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
+        """Write a name and its value, as one row of a list.
 
         Args:
             name: Left column.
             text: Right column, wrapped on a terminal only.
             style: Colour of the name.
-            indent: Width of the left column, in characters.
+            indent: Width of the left column in characters.
         """
         left = Text(f"{printable(name):<{indent}}", style=f"bold {style or ''}".strip())
         right = Text(printable(text))
@@ -88,13 +88,13 @@ class Screen:
             left = Text(" " * indent)
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
-        """Write a text in a box with a title, or below its title where there are no boxes.
+        """Write a text in a box with a title; without a terminal, below its title.
 
         Args:
-            title: What it is.
-            text: The text, made printable here.
+            title: Title of the box.
+            text: The text; unprintable characters are escaped.
             style: Colour of the box.
-            markdown: Whether the text is to be rendered as markdown.
+            markdown: Whether to render the text as markdown.
         """
         title = printable(title)
         if not self.is_terminal:
@@ -106,37 +106,37 @@ class Screen:
             Panel(body, title=heading, title_align="left", border_style=style, box=ROUNDED, width=self._width)
         )
 
-    def piece(self, text: str) -> None:
-        """Write a piece of a text that is still coming, at once."""
+    def write(self, text: str) -> None:
+        """Write a part of a text at once."""
         sys.stdout.write(printable(text))
         sys.stdout.flush()
 
     def output(self, text: str) -> None:
-        """Write a piece of a program's output at once, but for an end that only the next piece makes whole."""
-        text = self._held + text
-        cut = _UNFINISHED.search(text)
-        self._held = cut[0] if cut else ""
-        text = text.removesuffix(self._held)
+        """Write a part of a program's output at once; an incomplete escape sequence at its end waits for the next part."""
+        text = self._pending + text
+        end = _INCOMPLETE_END.search(text)
+        self._pending = end[0] if end else ""
+        text = text.removesuffix(self._pending)
         self._last = text[-1:] or self._last
-        self.piece(text)
+        self.write(text)
 
     def end_output(self) -> None:
-        """End a program's output: what follows begins a line."""
-        held, self._held = self._held, ""
-        self.piece(held)
-        if (held or self._last or "\n")[-1] not in "\r\n":
-            self.piece("\n")
+        """End a program's output, and its last line."""
+        pending, self._pending = self._pending, ""
+        self.write(pending)
+        if (pending or self._last or "\n")[-1] not in "\r\n":
+            self.write("\n")
         self._last = ""
 
 
-def _terminal() -> TextIO:
-    """Standard output for rich, which writes its own escape sequences and otherwise only printable text."""
+def _unfiltered_output() -> TextIO:
+    """Return standard output without the escaping of `output.py`, because rich writes escape sequences of its own."""
     stream: TextIO = getattr(sys.stdout, "unfiltered", sys.stdout)
     return stream
 
 
 class _Console(Console):
-    """A console that makes all text between rich's own escape sequences printable."""
+    """A console that escapes unprintable characters in all text between rich's own escape sequences."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -149,16 +149,9 @@ class _Code(CodeBlock):
 
 
 class _Markdown(Markdown):
-    """Markdown without rich's blank lines around code, and with all that the model said.
+    """Markdown without blank lines around code, and with HTML as text: rich drops it, but models write tags like <execute>."""
 
-    Rich leaves HTML out, but models write tags such as <execute>.
-    """
-
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
-        **Markdown.elements,
-        "fence": _Code,
-        "code_block": _Code,
-    }
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "fence": _Code, "code_block": _Code}
 
     def __init__(self, text: str) -> None:
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
@@ -167,7 +160,7 @@ class _Markdown(Markdown):
 
 
 def _make_printable(tokens: list[Token]) -> None:
-    """Make the parser's output printable: an entity such as `&#x202e;` is harmless before parsing."""
+    """Escape the parser's output, not its input: only the parser decodes entities such as `&#x202e;`."""
     for token in tokens:
         token.content, token.info = printable(token.content), printable(token.info)
         token.attrs = {

@@ -1,0 +1,87 @@
+"""How a command exits: its status, its error message in one line instead of a traceback, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import typer
+
+from autogen_codeact.cli.output import guard_streams
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+
+class CommandError(Exception):
+    """The command can't do what its options request; the message says what to change. Exit status 2."""
+
+
+def say(line: str) -> None:
+    """Write a message of the command to standard error."""
+    with suppress(OSError):  # a closed standard error must not fail the command
+        sys.stderr.write(f"codeact: {line}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def clean_exit() -> Iterator[None]:
+    """Turn expected errors into a message and an exit status; escape unprintable output.
+
+    Raises:
+        typer.Exit: With 2 for an error that the user can correct, with 130 after Ctrl-C.
+    """
+    guard_streams()
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("interrupted")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Exception as error:
+        # Imported late: it imports AutoGen.
+        from autogen_codeact.sandbox.errors import SandboxError  # noqa: PLC0415
+
+        if not isinstance(error, (CommandError, SandboxError)):
+            raise
+        say(str(error))
+        raise typer.Exit(EXIT_ERROR) from None
+
+
+def run_until_interrupted(work: Coroutine[Any, Any, int]) -> int:
+    """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once.
+
+    Args:
+        work: Returns the exit status.
+
+    Returns:
+        The exit status; 130 after Ctrl-C and 143 after SIGTERM.
+    """
+    import asyncio  # noqa: PLC0415 - `codeact --help` must not wait for it
+
+    async def supervise() -> int:
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(work)
+        received: list[int] = []
+
+        def stop(number: int) -> None:
+            received.append(number)
+            if len(received) > 1:
+                os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
+            say("stopping (again to leave at once)")
+            task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows, where KeyboardInterrupt is raised instead
+                loop.add_signal_handler(number, stop, int(number))
+        try:
+            status = await task
+        except asyncio.CancelledError:
+            if not received:
+                raise
+        return 128 + received[0] if received else status
+
+    return asyncio.run(supervise())
