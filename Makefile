@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TEST_JOBS ?= 4
 PYTEST_ARGS ?=
 
-.PHONY: help notice-demo notice-engine demo test check lint format types engine image bench bench-quick clean
+.PHONY: help notice-demo notice-engine demo test test-fast check lint format types engine image bench bench-quick clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -19,6 +19,9 @@ demo: notice-demo $(VENV)/.installed ## a run with a recorded model and a real s
 test: image ## all tests, with a real Docker engine
 	@docker/setup.sh bubblewrap
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
+
+test-fast: $(VENV)/.installed ## tests that need no engine, in about a minute
+	@$(BIN)/pytest --fast --quiet --numprocesses 2 tests/agents tests/teams tests/sandbox tests/executors tests/test_exports.py
 
 check: lint types test ## all checks of a change: ruff, mypy strict, tests
 

@@ -21,6 +21,25 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make test-fast`."""
+    parser.addoption("--fast", action="store_true", help="leave out tests that need a Docker engine or are marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--fast`, leave out what needs an engine or takes long."""
+    if not config.getoption("fast"):
+        return
+    left_out = [item for item in items if _needs_engine(item) or item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _needs_engine(item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    return "docker_engine" in names or "docker" in item.name.partition("[")[2]
+
+
 def pytest_configure() -> None:
     """Handle Ctrl-C as usual: a background run ignores it, and its child processes inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
