@@ -46,6 +46,12 @@ SandboxOption = Annotated[
         "none: directly on this machine, without any protection.",
     ),
 ]
+IsolatedSandboxOption = Annotated[
+    SandboxKind,
+    _sandbox_option(
+        metavar="KIND", help="auto, docker or bubblewrap. auto: Docker if an engine answers, else bubblewrap."
+    ),
+]
 ImageOption = Annotated[
     str | None,
     _sandbox_option(metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
@@ -156,8 +162,8 @@ def _exec(
         from autogen_codeact.cli.run_blocks import run_file
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        lists = tuple(allow_domain or ()), tuple(option or ())
-        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, *lists)
+        domains, others = tuple(allow_domain or ()), tuple(option or ())
+        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, domains, others)
         raise typer.Exit(run_file(file, choice, as_json=as_json))
 
 
@@ -223,12 +229,12 @@ def _run(
         from autogen_codeact.cli.run import Job, run_task
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        lists = tuple(allow_domain or ()), tuple(option or ())
+        domains, others = tuple(allow_domain or ()), tuple(option or ())
         mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env, untrusted=untrusted),
-            sandbox=SandboxChoice(sandbox.value, image, mode_used.value, timeout, work_dir, *lists),
+            sandbox=SandboxChoice(sandbox.value, image, mode_used.value, timeout, work_dir, domains, others),
             retries=retries,
             team=team,
             stream=stream,
@@ -241,7 +247,7 @@ def _run(
 @app.command("mcp")
 def _mcp(
     *,
-    sandbox: SandboxOption = SandboxKind.AUTO,
+    sandbox: IsolatedSandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
     timeout: TimeoutOption = 60,
     work_dir: WorkDirOption = None,
@@ -256,9 +262,8 @@ def _mcp(
         from autogen_codeact.cli.mcp import serve_mcp
         from autogen_codeact.cli.sandbox import SandboxChoice
 
-        choice = SandboxChoice(
-            sandbox.value, image, Mode.SESSION.value, timeout, work_dir, tuple(allow_domain or ()), tuple(option or ())
-        )
+        domains, others = tuple(allow_domain or ()), tuple(option or ())
+        choice = SandboxChoice(sandbox.value, image, Mode.SESSION.value, timeout, work_dir, domains, others)
         raise typer.Exit(serve_mcp(choice))
 
 

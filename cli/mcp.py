@@ -13,7 +13,7 @@ from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.sandbox import SandboxChoice
 from autogen_codeact.sandbox import AsyncSandbox
 
-NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'autogen-codeact[mcp]'"
+NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'mcp<3'"
 
 
 def serve_mcp(choice: SandboxChoice) -> int:

@@ -291,6 +291,4 @@ def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) ->
         check=False,
     )
     assert (finished.returncode, finished.stdout) == (2, "")
-    assert finished.stderr == (
-        "codeact: The Python package `mcp` is missing. Install it: pip install 'autogen-codeact[mcp]'\n"
-    )
+    assert finished.stderr == ("codeact: The Python package `mcp` is missing. Install it: pip install 'mcp<3'\n")
