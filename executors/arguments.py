@@ -44,7 +44,7 @@ class ExecutorArguments(BaseModel):
         ApproveTool | None,
         _AS_GIVEN,
         Field(
-            description="Asked before each call to a tool: a function or a policy such as `AskPerson()`. A call is made only "
+            description="Called before each call to a tool: a function or a policy such as `AskPerson()`. The call is made only "
             "if it approves."
         ),
     ] = None
@@ -59,13 +59,13 @@ class ExecutorArguments(BaseModel):
         SandboxPool | None,
         _AS_GIVEN,
         Field(
-            description="A pool of the same options: the start takes one of its sandboxes. The config does not contain it."
+            description="A pool with the same options: the start takes one of its sandboxes. The config does not contain it."
         ),
     ] = None
 
 
 class ExecutorConfig(BaseModel):
-    """What a component config contains beside the options of the sandbox."""
+    """What a component config contains in addition to the options of the sandbox."""
 
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None
@@ -74,7 +74,7 @@ class ExecutorConfig(BaseModel):
 def takes(
     model: Callable[P, M], *positional: str
 ) -> Callable[[Callable[[S, M], None]], Callable[Concatenate[S, P], None]]:
-    """Give an `__init__` that takes a model the fields of the model as keyword arguments.
+    """Decorate an `__init__` whose argument is a model: callers give the model's fields as keyword arguments instead.
 
     Args:
         model: The model.

@@ -6,7 +6,7 @@ import asyncio
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
@@ -15,7 +15,6 @@ from autogen_codeact.executors.bubblewrap import BubblewrapArguments, Bubblewrap
 from autogen_codeact.executors.docker import DockerArguments, DockerCommandLineCodeExecutor
 from autogen_codeact.sandbox.backends.select import find_backend, only_for_docker
 
-SandboxName = Literal["auto", "docker", "bubblewrap", "none"]
 UNSANDBOXED = "sandbox='none': code runs on this machine with your rights, and nothing holds it back"
 
 

@@ -19,7 +19,6 @@ from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.host.chunks import OutputChunk
-from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.options import Mode, SandboxOptions
 from autogen_codeact.sandbox.replay import ReplayWorkspace
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
@@ -30,7 +29,7 @@ __all__ = ["LOST", "WORKSPACE", "SandboxCodeExecutor"]
 
 
 class SandboxCodeExecutor(CodeExecutor):
-    """What all our executors have in common: AutoGen's blocks, tokens and tools in front of a sandbox.
+    """Base class of the executors: runs AutoGen's code blocks in an `AsyncSandbox`, with cancellation tokens and tools.
 
     Args:
         options: Options of the sandbox.
@@ -84,7 +83,7 @@ class SandboxCodeExecutor(CodeExecutor):
 
         Args:
             tools: As for the constructor; those that it has already are left alone.
-            approve_tool: Asked before each call to any tool.
+            approve_tool: Called before each call to any tool. The call is made only if it approves.
 
         Raises:
             TypeError: Something is not a tool.
@@ -129,14 +128,6 @@ class SandboxCodeExecutor(CodeExecutor):
         """Start a new sandbox, with the files of `work_dir` and nothing else of the last one."""
         await self.sandbox.restart()
 
-    async def bare_sandbox(self) -> RunnerClient:
-        """Start a sandbox with this executor's options and nothing of its own in it; the caller stops it.
-
-        Raises:
-            SandboxError: It did not come up; nothing is left of it.
-        """
-        return await self.sandbox.bare_client()
-
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
     ) -> ExecutionResult:
@@ -160,7 +151,7 @@ class SandboxCodeExecutor(CodeExecutor):
         with CancelScope(cancellation_token):
             return as_execution_result(await self.sandbox.run_blocks(tuple(code_blocks), context))
 
-    run_blocks = execute_code_blocks
+    run_blocks = execute_code_blocks  # the name in `ToolExecutor`: AutoGen's method has no `context`
 
     async def execute_stream(
         self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT

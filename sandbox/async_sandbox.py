@@ -1,4 +1,4 @@
-"""A sandbox: code in, results out."""
+"""`AsyncSandbox`: runs code in a sandbox and returns results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files import sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.host.block_reply import add_connections, combine, to_result
-from autogen_codeact.sandbox.host.block_request import make_request
+from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback
@@ -41,10 +41,10 @@ class AsyncSandbox(SandboxLifecycle):
         backend: "docker", "bubblewrap", or "auto" (the default): Docker where an engine answers, else bubblewrap. Or the
             options of a sandbox: `DockerOptions(...)`, `BubblewrapOptions(...)`.
         tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
-        approve_tool: Asked before each call to a tool. A call is made only if it approves.
+        approve_tool: Called before each call to a tool. The call is made only if it approves.
         progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
         recorder: Keeps a record of the calls to host tools; it is awaited before a tool runs and before the code sees its result.
-        observers: Are notified of starts, stops, blocks and calls; see `Observer`.
+        observers: Notified of starts, stops, blocks and calls; see `Observer`.
         pool: A pool of sandboxes with the same options: the start takes one of them.
         options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
 
@@ -218,20 +218,14 @@ class AsyncSandbox(SandboxLifecycle):
         self.blocks += 1
         ident = BlockId(client.name, self.blocks)
         mark = gateway.begin_block(shut=replay is not None) if gateway is not None else 0
-        message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": options.limits.cpu_seconds}
         files_before = None
         if workspace is not None:
             await sync.before_block(workspace, client, options.limits)
             if context.journalled:
                 with contextlib.suppress(SandboxFileError):
                     files_before = await manifest_of(workspace, client)
-        if request.filename is not None:
-            message["hide"] = request.message["path"]
-            message["delete"] = options.delete_tmp_files and not request.named
-        calls = None
-        if message["command"] is None:
-            calls = self.tools.block(block, context, ident)
-            message["tool_sources"] = self.tools.added_sources()
+        calls = self.tools.block(block, context, ident) if request.message["command"] is None else None
+        message = self._describe(request)
         kept: list[sync.Kept] = []
         code = None if message.get("delete") else request.code
         folder = Path(options.bind_dir) if options.bind_dir is not None else workspace
@@ -258,6 +252,17 @@ class AsyncSandbox(SandboxLifecycle):
             add_connections(result, gateway, mark)
         result.files_before = files_before
         return result
+
+    def _describe(self, request: BlockRequest) -> dict[str, Any]:
+        """Return the message that describes a block to the runner."""
+        limits = self.options.limits
+        message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": limits.cpu_seconds}
+        if request.filename is not None:
+            message["hide"] = request.message["path"]
+            message["delete"] = self.options.delete_tmp_files and not request.named
+        if message["command"] is None:
+            message["tool_sources"] = self.tools.added_sources()
+        return message
 
     # Files
 

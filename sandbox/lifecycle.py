@@ -32,7 +32,7 @@ from autogen_codeact.sandbox.toolset import FunctionTools, Tool, Toolset
 BackendName = Literal["auto", "docker", "bubblewrap"]
 
 PREPARE_TIMEOUT_S = 60.0
-STOPPED = "the executor has been stopped: call start() before running more code"
+STOPPED = "the sandbox has been stopped: call start() before running more code"
 
 
 class SandboxLifecycle:
@@ -149,16 +149,6 @@ class SandboxLifecycle:
         """List the host tools; starts their sources, not the sandbox."""
         async with self._lifecycle:
             return await self.tools.start()
-
-    async def bare_client(self) -> RunnerClient:
-        """Start a sandbox with these options and nothing of this object's own in it; the caller stops it.
-
-        Raises:
-            SandboxError: It did not come up; nothing is left of it.
-        """
-        client = self.new_client()
-        await client.start()
-        return client
 
     def new_client(self) -> RunnerClient:
         """Make the client of a sandbox with these options that has not been started."""

@@ -180,19 +180,3 @@ class Limits(BaseModel):
     def shm_bytes(self) -> int:
         """Size of /dev/shm: 64 MiB, or a quarter of `memory` where that is less."""
         return _share(64 * _UNITS["m"], self.memory)
-
-
-def parse_limits(limits: Limits | None) -> Limits:
-    """Check the limits that a user gave.
-
-    Returns:
-        The limits, or the default ones.
-
-    Raises:
-        TypeError: They are something else.
-    """
-    if limits is None:
-        return Limits()
-    if not isinstance(limits, Limits):
-        raise TypeError(f"limits must be Limits(memory='512m', ...), not {limits!r}")
-    return limits

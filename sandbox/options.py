@@ -45,8 +45,6 @@ Mode = Literal["process", "session"]
 M = TypeVar("M", bound=BaseModel)
 
 _SWITCHES = ("", "on", "off", "true", "false", "yes", "no", "enabled", "disabled")
-
-
 WRONG_LIMITS = "limits must be Limits(memory='512m', ...), not {!r}"
 
 
@@ -59,7 +57,7 @@ def _check_mode(value: object) -> object:
 def _check_limits(value: object) -> object:
     if value is None:
         return Limits()
-    if not isinstance(value, Limits | dict):  # a mapping comes from a config: see `parse_options`
+    if not isinstance(value, Limits | dict):  # only a config has a mapping: `parse_options` refuses it from callers
         raise TypeError(WRONG_LIMITS.format(value))
     return value
 

@@ -34,10 +34,10 @@ class Sandbox:
         backend: "docker", "bubblewrap", or "auto" (the default): Docker where an engine answers, else bubblewrap. Or the
             options of a sandbox: `DockerOptions(...)`, `BubblewrapOptions(...)`.
         tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
-        approve_tool: Asked before each call to a tool. A call is made only if it approves.
+        approve_tool: Called before each call to a tool. The call is made only if it approves.
         progress: Called with a line for each step that takes long, such as a pull. By default it goes to standard error.
         recorder: Keeps a record of the calls to host tools; it is awaited before a tool runs and before the code sees its result.
-        observers: Are notified of starts, stops, blocks and calls; see `Observer`.
+        observers: Notified of starts, stops, blocks and calls; see `Observer`.
         pool: A pool of sandboxes with the same options: the start takes one of them.
         options: Fields of `DockerOptions` or `BubblewrapOptions`, such as `timeout=10`. Default of `mode`: "session".
 

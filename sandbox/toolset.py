@@ -53,7 +53,7 @@ class Toolset(Protocol):
         ...
 
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
-        """Return what serves the calls of one block (its `code` and `language`), or None without tools."""
+        """Return the handler of the calls of one block (its `code` and `language`), or None without tools."""
         ...
 
 
@@ -63,7 +63,7 @@ class FunctionTools:
     Args:
         tools: The tools.
         limits: How much a block may use of them. None for the default.
-        approve: Asked before each call. None to allow all.
+        approve: Called before each call, which is made only if it approves. None to allow all.
 
     Raises:
         TypeError: Something is not a tool.
@@ -102,7 +102,7 @@ class FunctionTools:
         return []
 
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
-        """Return what serves the calls of one block, or None without tools."""
+        """Return the handler of the calls of one block, or None without tools."""
         return self.broker.block(block.code, block.language, context, ident) if self.known else None
 
 

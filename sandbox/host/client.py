@@ -84,7 +84,7 @@ class Calls(Protocol):
     """Answers the calls that a block makes to host tools."""
 
     def open(self, send: Callable[[bytes], None]) -> None:
-        """Begin to answer; `send` sends a call's number and its answer, from any thread."""
+        """Accept calls; `send` sends a call's number and its answer, from any thread."""
         ...
 
     def on_frame(self, kind: bytes, payload: bytes) -> None:
@@ -174,7 +174,7 @@ class RunnerClient:
             # Its exception refers to this function's variables: together they would keep sockets open.
             del launched
         try:
-            return await self._greet(stream)
+            return await self._configure(stream)
         except BaseException:
             await self._tear_down()
             raise
@@ -206,7 +206,7 @@ class RunnerClient:
         with contextlib.suppress(SandboxTimeout):
             await wait_for(undone, CANCEL_TIMEOUT_S, "the engine has not answered")
 
-    async def _greet(self, stream: ByteStream) -> Hello:
+    async def _configure(self, stream: ByteStream) -> Hello:
         """Send the runner its modules and its configuration, and wait for its hello."""
         lease_s = stream.lease_s(self.settings.lease_s) if self.settings.lease_s is not None else None
         keep_alive_s = lease_s / KEEP_ALIVES_PER_LEASE if lease_s is not None else None

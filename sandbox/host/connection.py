@@ -26,7 +26,7 @@ Handler = Callable[[int, bytes], None]
 
 
 class State(Enum):
-    """Where a connection is in its life."""
+    """The states of a connection, in their order."""
 
     CONNECTING = "connecting"
     """The runner has not sent its hello."""
@@ -133,7 +133,7 @@ class Connection:
         self._transport.send(frame)
 
     def send_bulk(self, frame: bytes, on_start: Callable[[], None]) -> None:
-        """Send a frame when nothing else waits: see `Transport.send_bulk`."""
+        """Send a frame when no other frame is queued: see `Transport.send_bulk`."""
         self._transport.send_bulk(frame, on_start)
 
     def request(
@@ -193,7 +193,7 @@ class Connection:
         self._transport.stop()
 
     def _enter(self, state: State) -> bool:
-        """Go on to another state; False where the connection is past it."""
+        """Change the state, and return True; return False if the connection is already in a later state."""
         with self._lock:
             possible = state in _NEXT[self.state]
             if possible:
@@ -228,7 +228,7 @@ class Connection:
     def _on_frame(self, kind: bytes, ident: int, payload: bytes) -> None:
         state = self.state
         if state not in _ALLOWED:
-            return  # it was under way when the connection was closed
+            return  # it was sent before the connection was closed
         handler = self.handlers.get(kind)
         if handler is None:
             raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")

@@ -62,7 +62,7 @@ class Transport:
         self._wake()
 
     def send_bulk(self, frame: bytes, on_start: Callable[[], None]) -> None:
-        """Send a frame when nothing else waits, so that requests don't wait behind a download.
+        """Send a frame when no other frame is queued, so that requests don't wait behind a download.
 
         Args:
             frame: The frame.
@@ -73,7 +73,7 @@ class Transport:
         self._wake()
 
     def serve(self, on_data: Callable[[bytes], None]) -> None:
-        """Read, and write what waits, until `stop` is called. The thread that calls this is the reading thread.
+        """Read, and write what is queued, until `stop` is called. The thread that calls this is the reading thread.
 
         Args:
             on_data: Called with what was read.
@@ -116,7 +116,7 @@ class Transport:
             self._wake_write.send(b"\0")
 
     def _write(self) -> bool:
-        """Write what the stream has room for; True when nothing waits any more. The caller holds the stream's lock."""
+        """Write what the stream has room for; return whether the queue is empty. The caller holds the stream's lock."""
         while True:
             with self._queue_lock:
                 if not self._outgoing:
@@ -133,7 +133,7 @@ class Transport:
                     self._outgoing.popleft()
 
     def _flush(self) -> bool:
-        """Write what waits, the bulk at last; True when nothing waits any more."""
+        """Write what is queued, bulk frames last; return whether the queues are empty."""
         while True:
             with self._stream_lock:
                 if not self._write():
@@ -146,7 +146,7 @@ class Transport:
             on_start()
 
     def _read(self, on_data: Callable[[bytes], None]) -> bool:
-        """Read what is there; True where there may be more."""
+        """Read what is available; return whether there may be more."""
         # With a bound: a sandbox that never stops sending must not keep the host from sending, or from stopping.
         for _ in range(MAX_READS):
             try:

@@ -24,8 +24,7 @@ from autogen_codeact.sandbox.host.protocol import check_nesting
 
 T = TypeVar("T")
 SMALL_BYTES = 16 * 1024
-SMALL_NODES = 1000
-# Each takes a hundred times the memory that it has bytes as JSON.
+# A list or dict can take a hundred times as much memory as its JSON.
 MOST_CONTAINERS = 50_000
 MAX_NESTING = 100
 TYPE_LIMIT = 200
