@@ -1,4 +1,4 @@
-"""What agents that run code have in common."""
+"""Base class of the agents that run code."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ class BaseCodeAgent(BaseChatAgent):
 
     @property
     def code_executor(self) -> CodeExecutor:
-        """What runs the code."""
+        """The executor that runs the code."""
         return self._code_executor
 
     @property
     def model_client(self) -> ChatCompletionClient | None:
-        """What writes the code, or None."""
+        """The model client that writes the code, or None."""
         return self._model_client
 
-    # One turn
+    # Turns
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Take a turn, and return its answer, with the events as `inner_messages`."""
@@ -184,7 +184,7 @@ class BaseCodeAgent(BaseChatAgent):
     ) -> tuple[RunEnded, Answer | None]:
         """Run code, and emit its output as chunk events.
 
-        AutoGen's teams and `Console` know chunks of models only, and refuse events of other types. The metadata tells them apart.
+        AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
 
         Returns:
             How the run ended, and the answer that the code gave, or None.
@@ -308,7 +308,7 @@ class BaseCodeAgent(BaseChatAgent):
 
     @classmethod
     def _load(cls, config: AgentConfig, **others: Any) -> Self:
-        """Make an agent of its configuration, which then owns its parts.
+        """Make an agent that owns its parts from its configuration.
 
         Args:
             config: The configuration.

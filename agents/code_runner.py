@@ -52,8 +52,8 @@ logger = logging.getLogger("autogen_codeact")
 
 RESTART_DEADLINE_S = 120.0
 INTERRUPTED = (
-    "You were interrupted at this before, and don't remember it. Your code had made these calls to host tools by then; "
-    "what is done is done, so don't repeat it:"
+    "An earlier attempt at this was interrupted, and its messages are not in this conversation. Its code had already made these "
+    "calls to host tools; don't repeat what was done:"
 )
 OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
@@ -71,8 +71,8 @@ class RunOptions:
         approve_tool: Called before each call to a host tool; None for that of the executor, if any.
         redact: Returns what is recorded of a tool's result or error; None for all of it.
         setup: Python that runs first in each new session; None for nothing.
-        answers: Whether code can call `final_answer`, if the executor has host tools.
-        output_type: What such an answer must fit, or None.
+        answers: Whether code can call `final_answer`; only with an executor that has host tools.
+        output_type: The model that such an answer must fit, or None.
     """
 
     approval_func: ApprovalFuncType | None
@@ -159,8 +159,8 @@ class CodeRunner:
                 self._with_tools.offer_tool(FINAL_ANSWER)
         elif tools or approve_tool is not None:
             raise ValueError(
-                f"A {type(self._executor).__name__} lets no code call tools: use one of our executors, such as "
-                "DockerCommandLineCodeExecutor, or leave tools and approve_tool away."
+                f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
+                "DockerCommandLineCodeExecutor, or omit tools and approve_tool."
             )
 
     async def list_tools(self) -> Sequence[HostTool]:
@@ -179,7 +179,7 @@ class CodeRunner:
             cancellation_token: Ends the approval or the run.
 
         Yields:
-            What happens, and at last a `RunEnded`.
+            The events of the run, the last one a `RunEnded`.
 
         Raises:
             asyncio.CancelledError: The token was cancelled, even if the executor ignored that.
@@ -230,7 +230,7 @@ class CodeRunner:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
             return await self._execute(blocks, token, emit, final_answer)
-        # One by one, because each is an entry of its own in the journal.
+        # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
         for block in blocks:
             result = await self._execute([block], token, emit, final_answer)
@@ -284,7 +284,7 @@ class CodeRunner:
             logger.warning("the whole output could not be put into %s: %s", name, error)
             return None
         self._outputs_kept += 1
-        return f"{WORKSPACE}/{name}"  # code may have gone to another folder
+        return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
 
     # Calls of interrupted turns
 
@@ -374,7 +374,7 @@ class CodeRunner:
         if self._record is not None:
             self._record.pending = None
         if not self._ran_code:
-            return  # most executors refuse to restart before they were started
+            return  # most executors can't be restarted before they are started
         await self._restart(cancellation_token)
         self._ran_code = False
 

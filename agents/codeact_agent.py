@@ -1,4 +1,4 @@
-"""An agent that acts in code until its task is done."""
+"""`CodeActAgent`: solves a task in steps of code, in one session."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ CLOSING_DEADLINE_S = 120.0
 
 
 class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
-    """Acts in code, step by step in one live session, until the task is done.
+    """Writes and runs code, step by step in one live session, until the task is done.
 
     In each step the model writes a message, its code runs, and the result goes back to the model. A message without code
     is the answer, and so is the value that code passes to `final_answer`, a function that the agent adds to the session. The
-    session lives on after the answer: what code has defined is there in the next run. A turn that raises or is cancelled
-    leaves the conversation as it was before; what its code did in the session stays done.
+    session continues after the answer: variables and functions are still there in the next run. A turn (one call of `run` or
+    `on_messages`) that raises or is cancelled leaves the conversation as it was before; what its code did in the session stays
+    done.
 
     Args:
         name: A Python identifier.
@@ -78,7 +79,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     of the limit as `stopped` in its metadata.
 
     Raises:
-        TypeError: An argument is something else than it says above.
+        TypeError: An argument has a wrong type.
         ValueError: A limit is below 1, or the executor has host tools but no session.
     """
 
@@ -125,7 +126,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             raise ValueError(f"prompt_style must be 'markdown' or 'execute', not {prompt_style!r}.")
         can = capabilities_of(code_executor)
         if can.tools is not None and can.session is None:
-            raise ValueError("A CodeActAgent needs a session that lives on: make its executor with mode='session'.")
+            raise ValueError("A CodeActAgent needs a session: create its executor with mode='session'.")
         super().__init__(
             name,
             code_executor,
@@ -167,9 +168,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     # One turn
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
-        """Take step after step, up to an answer or a limit."""
+        """Take steps until there is an answer or a limit is reached."""
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
-        self._broke = False
+        self._sandbox_broke = False
         while (limit := budget.reached_limit) is None:
             try:
                 with budget.timed(token) as inner:
@@ -210,9 +211,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
         ended, answer = await self._run(blocks, token, emit)
-        if ended.error is not None and self._broke:  # a second time is no accident
+        if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
-        self._broke = ended.error is not None
+        self._sandbox_broke = ended.error is not None
         result, whole, session = ended.result, None, self._runner.in_session
         if len(result.output) > self._max_output_chars:
             whole = await self._runner.keep_output(result)

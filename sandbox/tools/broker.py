@@ -58,14 +58,14 @@ class NotAllowed(Exception):
 
 
 class ToolBroker:
-    """The tools of a sandbox, and what a block may do with them.
+    """The host tools of a sandbox, with their limits and approval.
 
     Args:
         tools: The tools.
-        limits: How much a block may use.
+        limits: Limits for the calls of one block.
         approve: Approves each call; None to allow all.
         recorder: Keeps a record of the calls; None for no record.
-        observers: Watch the calls.
+        observers: Notified of the calls.
 
     Raises:
         ValueError: Two tools have the same name, or one has an unusable name.
@@ -119,7 +119,7 @@ class ToolBroker:
         }
 
     def block(self, code: str, language: str, context: RunContext, block: BlockId = BlockId()) -> BlockCalls:  # noqa: B008
-        """Return what answers the calls of one block, on the running event loop.
+        """Return the handler of the calls of one block, for the running event loop.
 
         Args:
             code: The block.
@@ -243,7 +243,7 @@ class BlockCalls:
     def _refuse_for_budget(self, call: _Call) -> None:
         self._over_budget += 1
         limits = self._limits
-        reason = f"a block may make {limits.calls:,} calls to host tools with {limits.bytes_in} of arguments, and has made them"
+        reason = f"a block may make {limits.calls:,} calls to host tools, with {limits.bytes_in} of arguments; this is one more"
         self._answer(call.number, write_error("ToolBudgetExceeded", reason, ["RuntimeError"]))
 
     async def _serve(self, call: _Call, payload: bytes) -> None:
@@ -263,7 +263,7 @@ class BlockCalls:
                 self._finish(call, "ok", body, result)
         except NotAllowed as error:
             self._fail(call, "refused", error.kind, error.reason, error.bases, refused=error.refused)
-        except BaseException as error:  # noqa: BLE001 - SystemExit and its like would end the host's loop
+        except BaseException as error:  # noqa: BLE001 - SystemExit and similar exceptions would end the host's event loop
             kind, message, bases = describe_error(error)
             if isinstance(error, ToolArgumentError):
                 kind = "TypeError"
@@ -275,7 +275,9 @@ class BlockCalls:
     async def _written(self, value: Any) -> tuple[bytes, Any]:
         body, result = await write_answer(value, parse_size(self._limits.answer_bytes))
         if self._bytes_out + len(body) > parse_size(self._limits.bytes_out):
-            raise ValueError(f"the results that one block gets may have {self._limits.bytes_out}; this one has no room")
+            raise ValueError(
+                f"the results for one block may have {self._limits.bytes_out}; with this one they have more"
+            )
         return body, result
 
     async def _read(self, call: _Call, payload: bytes) -> Request:
@@ -314,7 +316,7 @@ class BlockCalls:
             kind, message, _ = describe_error(error)
             raise NotAllowed("ToolRefused", f"it could not be approved: {kind}: {message}") from None
         if not isinstance(answer, ToolApproval):
-            raise NotAllowed("ToolRefused", f"approve_tool gave back no ToolApproval but a {type(answer).__name__}")
+            raise NotAllowed("ToolRefused", f"approve_tool must return a ToolApproval, not a {type(answer).__name__}")
         if answer.approved is not True:
             raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
 
@@ -327,7 +329,7 @@ class BlockCalls:
                     await contained(recorder.call_starting(call.intent))
             except Exception as error:  # noqa: BLE001 - of the caller's own code
                 raise NotAllowed("ToolRefused", f"it was not made, because {_not_recorded(call, error)}") from None
-            if call.outcome is not None:  # cancelled, and the recorder took no notice
+            if call.outcome is not None:  # cancelled, but the recorder suppressed the cancellation
                 raise asyncio.CancelledError
         notify(self._broker.observers, "call_started", call.intent)
 
@@ -353,7 +355,7 @@ class BlockCalls:
             self._finish(call, outcome, write_error(kind, message, bases, refused=refused))
 
     def _finish(self, call: _Call, outcome: CallOutcome, body: bytes, result: Any = None) -> None:
-        """Set how it ended, once, and answer when that is recorded."""
+        """Set the outcome of a call, and answer it when the outcome is recorded."""
         call.outcome, call.result = outcome, result
         call.duration_s = time.monotonic() - call.began
         if call.timer is not None:

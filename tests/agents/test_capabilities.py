@@ -118,7 +118,7 @@ async def test_third_party_session_is_rebuilt_from_a_saved_state(third_party: Th
 async def test_third_party_executor_without_a_session_is_refused_only_by_codeact(bubblewrap: None) -> None:
     shop = Shop()
     async with ThirdPartyExecutor("process") as executor:
-        with pytest.raises(ValueError, match="needs a session that lives on"):
+        with pytest.raises(ValueError, match="needs a session: create its executor"):
             CodeActAgent("actor", executor, model_client=scripted())
         runner = CodeExecutorAgent("runner", executor, tools=[shop.buy])
         result = await runner.run(task=python("print(buy('tea'))"))

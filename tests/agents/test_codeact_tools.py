@@ -181,7 +181,7 @@ async def test_code_calls_tools_in_process_mode(bubblewrap: None) -> None:
 
 
 def test_tools_need_an_executor_that_has_them(executor: CodeExecutor) -> None:
-    complaint = "A LocalCommandLineCodeExecutor lets no code call tools: use one of our executors"
+    complaint = "Code in a LocalCommandLineCodeExecutor can't call host tools: use an executor of autogen_codeact"
     with pytest.raises(ValueError, match=complaint):
         CodeExecutorAgent("actor", executor, tools=[add])
     with pytest.raises(ValueError, match=complaint):

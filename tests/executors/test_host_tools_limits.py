@@ -37,7 +37,7 @@ class TestLimits:
                 "1",
                 "2",
                 "3",
-                "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools with 16m of arguments, and has made them",
+                "ToolError ToolBudgetExceeded: a block may make 3 calls to host tools, with 16m of arguments; this is one more",
             ]
             assert in_short(result) == [("add", {"a": n, "b": 1}, "ok", n + 1) for n in range(3)]
             assert "7 more calls to host tools were refused, because the block had used up its budget." in result.notes
@@ -110,7 +110,7 @@ class TestLimits:
         executor = await make(echo, tool_limits=ToolLimits(bytes_out="25k"))
         result = await run(executor, "for _ in range(3): echo('x' * 10000)")
         assert result.error is not None
-        assert result.error.message == "the results that one block gets may have 25k; this one has no room"
+        assert result.error.message == "the results for one block may have 25k; with this one they have more"
         assert [call.outcome for call in result.tool_calls] == ["ok", "ok", "error"]
 
     async def test_on_the_time_of_a_call(self, make: Make) -> None:
@@ -243,8 +243,8 @@ class TestApproval:
         assert (await out(executor, code)).splitlines() == [
             "it could not be approved: ZeroDivisionError: oops",
             "it could not be approved: SystemExit: 3",
-            "approve_tool gave back no ToolApproval but a bool",
-            "approve_tool gave back no ToolApproval but a NoneType",
+            "approve_tool must return a ToolApproval, not a bool",
+            "approve_tool must return a ToolApproval, not a NoneType",
             "it was not approved",
             "it was not approved",
         ]
