@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -25,7 +27,8 @@ INSTRUCTIONS = (
     "call. Files are relative to the working directory."
 )
 IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-SIGNATURES = {b"\x89PNG\r\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
+SIGNATURES = {"png": rb"\x89PNG\r\n", "jpeg": rb"\xff\xd8\xff", "gif": rb"GIF8", "webp": rb"RIFF....WEBP"}
+"""The first bytes of image files, as regular expressions."""
 MAX_IMAGES = 8
 """Images that one call returns. The result lists the others by name."""
 MAX_IMAGE_BYTES = 4 * 1024**2
@@ -39,7 +42,7 @@ def make_server(sandbox: AsyncSandbox) -> MCPServer:
     """Make a server for one client.
 
     Args:
-        sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client has gone.
+        sandbox: Runs the code. The first call that needs it starts it. It is stopped when the client disconnects.
 
     Returns:
         The server; `run_stdio_async()` serves standard input and output.
@@ -96,7 +99,7 @@ class _Tools:
         """
         with _tool_errors():
             data = await self._sandbox.read(name)
-        image = next((kind for start, kind in SIGNATURES.items() if data.startswith(start)), None)
+        image = next((kind for kind, start in SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
         if image is not None and len(data) <= MAX_IMAGE_BYTES:
             return Image(data=data, format=image)
         if len(data) > MAX_TEXT_BYTES:
@@ -145,7 +148,7 @@ async def _progress(ctx: Context) -> AsyncIterator[Callable[[str], None]]:
     waiting: list[str] = []
 
     async def send() -> None:
-        for number in range(1, 1_000_000):
+        for number in itertools.count(1):
             await asyncio.sleep(PROGRESS_INTERVAL_S)
             if waiting:
                 text = "".join(waiting)
@@ -162,7 +165,7 @@ async def _progress(ctx: Context) -> AsyncIterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def _tool_errors() -> Iterator[None]:
-    """Turn what is wrong with a call, or with the sandbox, into an error that the client's model can read."""
+    """Convert errors of a call or of the sandbox into errors that the client's model can read."""
     try:
         yield
     except (SandboxError, ValueError) as error:
@@ -170,7 +173,7 @@ def _tool_errors() -> Iterator[None]:
 
 
 def _describe(result: Result) -> str:
-    """Put a result into words."""
+    """Describe a result for the model: output, failure, notes and files."""
     parts = [result.output.rstrip("\n")] if result.output.strip() else []
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
