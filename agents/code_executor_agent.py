@@ -233,7 +233,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         return ended.result
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
-        """Return the code that would be run for these messages; none, where a block is cut off."""
+        """Return the code that would be run for these messages; none if a block is cut off."""
         return self._code_in_messages(messages).blocks
 
     async def _decide(self, conversation: Conversation, token: CancellationToken) -> Decided:

@@ -92,7 +92,7 @@ class RetryDecider:
         """
         request = [*messages, UserMessage(content=QUESTION, source=self._source)]
         forms = self._forms()
-        # The second time in a looser form: where a server ignores the schema, the client hides the answer from us.
+        # The second time in a looser form: if a server ignores the schema, the client hides the answer from us.
         first = await self._answer_once(forms, request, cancellation_token)
         if first.decision is not None:
             return Decided(first.decision, first.usage)

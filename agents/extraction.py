@@ -3,7 +3,7 @@
 The text is read as CommonMark. Where models deviate from that:
 
 - A fence may be indented by any amount, and code under a list marker by less than the list requires: models miscount
-  columns. Code is dedented by the column of its opening fence, or by its first line where that is further
+  columns. Code is dedented by the column of its opening fence, or by that of its first line if it is further
   left. Indented code and HTML, comments apart, hide no fence.
 - A fence at the end of a code line, as in ``print(1)`` + three backticks, closes the block when no fence on a line of
   its own closes it before the next fence or the end.

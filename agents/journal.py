@@ -79,7 +79,7 @@ class JournalEntry(BaseModel):
         calls: Its calls to host tools.
         files: How the workspace that it found differs from that of the last entry with known files: marks by
             name, None for a removed file. None if not known.
-        connections: Connections to allowed hosts while it ran; None where that was not kept.
+        connections: Connections to allowed hosts while it ran; None if that was not kept.
     """
 
     model_config = ConfigDict(extra="forbid")

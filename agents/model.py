@@ -28,7 +28,7 @@ _NO_USAGE: WeakSet[ChatCompletionClient] = WeakSet()
 
 
 async def awaited(call: Coroutine[Any, Any, T], cancellation_token: CancellationToken) -> T:
-    """Await `call`, which ends when the token is cancelled, also where it does not look at the token itself.
+    """Await `call`, which ends when the token is cancelled, also if it does not look at the token itself.
 
     Raises:
         asyncio.CancelledError: The token or the surrounding task was cancelled, even if `call` swallowed that.

@@ -254,7 +254,7 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
 
 
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
-    """Return `text`, or where it is longer than `limit` characters its head and tail and a note on what is missing.
+    """Return `text`, or if it is longer than `limit` characters, its head and tail and a note on what is missing.
 
     Args:
         text: The text.
@@ -322,7 +322,7 @@ def _remarks(result: CodeResult, *, session: bool, vision: bool) -> str:
 
 
 def _hidden_value(result: CodeResult) -> str | None:
-    """The last expression's value, where the executor does not echo it into the output."""
+    """The last expression's value, if the executor does not echo it into the output."""
     if not isinstance(result, ExecutionResult) or result.value is None or result.value in result.output:
         return None
     return result.value

@@ -27,7 +27,7 @@ def describe_tools(tools: Sequence[HostTool]) -> str:
     """Describe host tools to a model: signatures and docstrings.
 
     Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
-    has the rest; where that is more than 24,000 characters still, names alone.
+    has the rest; if that is still more than 24,000 characters, names alone.
 
     Args:
         tools: The tools.

@@ -27,7 +27,7 @@ class BubblewrapCommandLineCodeExecutor(SandboxCodeExecutor, Component[Bubblewra
     """Runs code blocks in bubblewrap namespaces, with the programs of this machine and none of its data.
 
     No network, no capabilities, no new privileges, an unprivileged user, system folders read-only, no home directory,
-    nothing of the host's environment. Memory and processor time are bounded by a control group where the kernel lets this
+    nothing of the host's environment. Memory and processor time are bounded by a control group if the kernel lets this
     process make one; elsewhere only the address space of each process is. Linux only.
     `help(BubblewrapCommandLineCodeExecutor.__init__)` explains the arguments.
 

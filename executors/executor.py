@@ -82,12 +82,12 @@ class SandboxCodeExecutor(CodeExecutor):
         A config contains only what the constructor was given: agents write their own tools into their config.
 
         Args:
-            tools: As for the constructor; those that it has already are left alone.
+            tools: As for the constructor; those that it already has are ignored.
             approve_tool: Called before each call to any tool. The call is made only if it approves.
 
         Raises:
             TypeError: Something is not a tool.
-            ValueError: A tool can't be used, or somebody else approves already.
+            ValueError: A tool can't be used, or the calls already have another `approve_tool`.
         """
         self._tools.add(tools, approve_tool)
 

@@ -38,7 +38,7 @@ class AsyncSandbox(SandboxLifecycle):
     task that awaits a block kills the block with everything that it started. It works in any event loop.
 
     Args:
-        backend: "docker", "bubblewrap", or "auto" (the default): Docker where an engine answers, else bubblewrap. Or the
+        backend: "docker", "bubblewrap", or "auto" (the default): Docker if an engine answers, else bubblewrap. Or the
             options of a sandbox: `DockerOptions(...)`, `BubblewrapOptions(...)`.
         tools: Functions of this process that the code can call: typed functions, sync or async (docs/tools.md).
         approve_tool: Called before each call to a tool. The call is made only if it approves.

@@ -61,4 +61,4 @@ class SandboxFileError(SandboxError, OSError):
     """A file could not be moved into or out of the sandbox."""
 
     reason: str | None = None
-    """Why, without paths of the host; None where the message holds none."""
+    """Why, without paths of the host; None if the message contains none."""

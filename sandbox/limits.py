@@ -143,7 +143,7 @@ class Limits(BaseModel):
         cpus: Processors' worth of time. Default 1.0.
         pids: Processes and threads at once. Default 256.
         nofile: Open descriptors per process. Default 1024.
-        workspace: Size of /workspace. Default 256m, or a quarter of `memory` where that is less.
+        workspace: Size of /workspace. Default 256m, or a quarter of `memory` if that is less.
         tmp: Size of /tmp. Default as for `workspace`.
         files: Files in each of the two. Default 50,000.
         output: Bytes of a block's output that are kept (per stream with `split_streams`): half from the head, half from the
@@ -167,7 +167,7 @@ class Limits(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fit_into_memory(cls, given: Any) -> Any:
-        """Make the folders smaller by default where there is little memory."""
+        """Make the default sizes of the folders smaller if there is little memory."""
         if not isinstance(given, dict):
             return given
         with contextlib.suppress(ValueError, TypeError):  # of which the field's own check tells
@@ -178,5 +178,5 @@ class Limits(BaseModel):
 
     @property
     def shm_bytes(self) -> int:
-        """Size of /dev/shm: 64 MiB, or a quarter of `memory` where that is less."""
+        """Size of /dev/shm: 64 MiB, or a quarter of `memory` if that is less."""
         return _share(64 * _UNITS["m"], self.memory)

@@ -260,7 +260,7 @@ class DockerOptions(SandboxOptions):
         str,
         Field(
             description="Image to run; any with Python 3.8 or later. By default the one that `codeact image build` makes, or "
-            "`python:3-slim` where that is missing and a registry answers."
+            "`python:3-slim` if that is missing and a registry answers."
         ),
     ] = DEFAULT_IMAGE
     container_name: Annotated[
@@ -399,7 +399,7 @@ def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
     """Make arguments from texts such as those of a command line.
 
     Args:
-        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. Lists may be given in several.
+        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. A list can be given in several texts.
 
     Raises:
         ValueError: A text has another form, or there is no option of that name.

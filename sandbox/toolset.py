@@ -29,7 +29,7 @@ class Toolset(Protocol):
 
     @property
     def known(self) -> tuple[HostTool, ...] | None:
-        """All tools; None until `start` where sources of tools have not been started."""
+        """All tools; None before `start` if there are sources of tools to start."""
         ...
 
     async def start(self) -> tuple[HostTool, ...]:

@@ -51,9 +51,7 @@ class ExecutorTools:
             ValueError: A tool can't be used, or another function approves already.
         """
         if approve is not None and self._approving not in (None, approve):
-            raise ValueError(
-                "two would approve the calls to host tools: give approve_tool to one of agents and executor"
-            )
+            raise ValueError("approve_tool was given more than once: give it to the executor or to one of its agents")
         checked = _checked(approve)
         self._tools.add(tools)
         self._approving = self._approving or checked

@@ -88,7 +88,7 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
             Its text.
 
         Raises:
-            PermissionError: It, or where it redirects to, is not on the list.
+            PermissionError: Its host, or that of a redirection, is not on the list.
             ConnectionError: It can't be fetched.
             TimeoutError: It took too long.
             ValueError: The URL is malformed, or the page is larger than it may be.

@@ -51,7 +51,7 @@ class HostTools:
 
     @property
     def tools(self) -> tuple[HostTool, ...] | None:
-        """The host tools, or None before `start` where there are workbenches."""
+        """The host tools, or None before `start` if there are workbenches."""
         if self._open is None and not any(isinstance(each, Workbench) for each in self._ready):
             return tuple(cast(list[HostTool], self._ready))
         return self._open

@@ -60,7 +60,7 @@ class McpTools:
 
     Args:
         workbench: The workbench.
-        check: Called before each call; raises where the workbench can't be used.
+        check: Called before each call; raises if the workbench can't be used.
     """
 
     def __init__(self, workbench: Workbench, check: Callable[[], None]) -> None:

@@ -2,7 +2,7 @@
 
 {"MODE": "fast"}              a literal value; written as "${MODE}"
 {"KEY": "${API_KEY}"}         the host's variable API_KEY
-{"KEY": "${API_KEY:-none}"}   the same, with a value for hosts where it is unset or empty; written as "${API_KEY}"
+{"KEY": "${API_KEY:-none}"}   the same, with a value for hosts on which it is unset or empty; written as "${API_KEY}"
 ["API_KEY"]                   the host's variable of the same name
 """
 

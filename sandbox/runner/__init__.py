@@ -19,7 +19,7 @@ worker       worker (requests of the supervisor), interpreter, execution, code_f
              tools, tool_values, tool_client (host tools), checkpoint_fork, hidden_children, landlock
 all          wire (frames), system (Linux interfaces)
 
-The way of one block, from the host's request to the host's result:
+What one block passes through, from the host's request to the host's result:
 
 supervisor   Supervisor._on_host_data       reads RUN_BLOCK
              Supervisor._run_block          makes a ProcessBlock or a SessionBlock of it

@@ -76,7 +76,7 @@ class Scheduler:
         return len(self.running) < self._max_running and ending <= (self._max_running if self.running else 0)
 
     def _may_join(self, block):
-        """Return whether a block may run beside the others: without Landlock it could call host tools in their name."""
+        """Return whether a block may run beside the others: without Landlock, code could call host tools in another's name."""
         return bool(self._config["landlock"] or not self.running) or not any(
             each.request["tools"] for each in (block, *self.running.values())
         )
@@ -127,7 +127,7 @@ class Scheduler:
             return workers.start(wire.FORK_INSTALLER)
         worker, self._next_worker = self._next_worker, None
         if worker is not None and self.supervisor.homes.is_missing(worker.home):
-            # There was no space for its home. There may be now, but its Landlock domain has no rule for another home.
+            # There was no space for its home directory. There may be now, but its Landlock domain has no rule for another one.
             workers.discard(worker)
             worker = None
         if worker is None or worker.status is not None:

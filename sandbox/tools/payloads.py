@@ -142,7 +142,7 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
 
 
 def json_text(value: Any) -> str:
-    """Write what `read_call` has read; call it in a thread where that is not small."""
+    """Write what `read_call` has read; call it in a thread if that is not small."""
     if is_small(value):
         return json.dumps(value)
     pieces: list[str] = []
@@ -221,7 +221,7 @@ def is_small(value: Any) -> bool:
 
 
 def least_size(value: Any, enough: int) -> int:
-    """A lower bound of the size of something as JSON; stops where it is above `enough`."""
+    """A lower bound of the size of something as JSON; stops when it is above `enough`."""
     size, todo = 0, [value]
     while todo and size <= enough:
         item = todo.pop()

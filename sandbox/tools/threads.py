@@ -63,7 +63,7 @@ class Threads:
             del item
 
     def _next(self) -> Job | None:
-        """The next job; None where the thread is to end."""
+        """The next job; None if the thread is to end."""
         while True:
             job = self._wait()
             if job is not None:
