@@ -399,7 +399,7 @@ def parse_texts(texts: Sequence[str]) -> dict[str, Any]:
     """Make arguments from texts such as those of a command line.
 
     Args:
-        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. A list can be given in several texts.
+        texts: `NAME=VALUE`, where the value is text, or JSON for options that are not texts. Lists can be given in several texts.
 
     Raises:
         ValueError: A text has another form, or there is no option of that name.
