@@ -146,22 +146,6 @@ class HostTools:
         return dump_tools(self._given)
 
 
-def host_tools(tools: Sequence[ToolLike]) -> HostTools:
-    """Convert what users pass as `tools=[…]`.
-
-    Args:
-        tools: Typed functions (sync or async), AutoGen tools, workbenches, host tools.
-
-    Returns:
-        The tools, to be started and stopped with their executor.
-
-    Raises:
-        TypeError: Something is none of these.
-        ValueError: A tool can't be used; the message says why.
-    """
-    return HostTools(tools)
-
-
 def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
     """Write tools for a config.
 

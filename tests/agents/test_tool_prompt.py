@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.tool_prompt import COMPACT, NAMES, TOOLS, describe_tools
 from autogen_codeact.executors import SandboxCodeExecutor
-from autogen_codeact.executors.tools.host_tools import host_tools
+from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools.tool import HostTool
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told
@@ -57,7 +57,7 @@ def rude(text: str = "```") -> None:
 
 
 def tools(*given: Any) -> tuple[HostTool, ...]:
-    made = host_tools(given).tools
+    made = HostTools(given).tools
     assert made is not None
     return made
 

@@ -22,7 +22,7 @@ from PIL import Image as PILImage
 from pydantic import AllowInfNan, BaseModel, Field
 from typing_extensions import TypedDict
 
-from autogen_codeact.executors.tools.host_tools import host_tools
+from autogen_codeact.executors.tools.host_tools import HostTools
 from autogen_codeact.sandbox.tools.tool import HostTool, ToolArgumentError
 
 from .stub_host import StubHost
@@ -69,7 +69,7 @@ class Film(TypedDict):
 
 
 def one(*tools: Any) -> tuple[HostTool, ...]:
-    resolved = host_tools(tools).tools
+    resolved = HostTools(tools).tools
     assert resolved is not None
     return resolved
 
@@ -519,5 +519,5 @@ def print() -> None: ...  # noqa: A001
 )
 def test_what_cannot_be_a_tool_is_refused_with_a_reason(tools, kind, words):
     with pytest.raises(kind) as caught:
-        host_tools(tools)
+        HostTools(tools)
     assert words in str(caught.value)

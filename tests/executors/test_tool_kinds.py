@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.executors.tools import workbench as workbenches
 from autogen_codeact.executors.tools.adapters import from_autogen, to_image
-from autogen_codeact.executors.tools.host_tools import HostTools, host_tools, load_tools
+from autogen_codeact.executors.tools.host_tools import HostTools, load_tools
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
 from .shelf import Shelf
@@ -92,14 +92,14 @@ def mcp(*arguments: str) -> McpWorkbench:
 
 @pytest.fixture
 async def shop() -> AsyncIterator[StubHost]:
-    tools = host_tools([mcp()])
+    tools = HostTools([mcp()])
     yield StubHost(await tools.start())
     await tools.stop()
 
 
 class TestBaseTools:
     async def test_are_called_with_dicts_and_return_dicts(self):
-        (tool,) = await host_tools([WeatherTool()]).start()
+        (tool,) = await HostTools([WeatherTool()]).start()
         assert tool.signature == "(place: Place, days: int = 1, units: str | None = None) -> Weather"
         assert tool.description == (
             "Forecast the weather.\n\nArgs:\n    days: How many days.\n\n"
@@ -115,7 +115,7 @@ class TestBaseTools:
         ]
 
     async def test_check_their_arguments(self):
-        (tool,) = await host_tools([WeatherTool()]).start()
+        (tool,) = await HostTools([WeatherTool()]).start()
         with pytest.raises(ToolArgumentError) as caught:
             await tool.run({"place": {"city": "Bern"}, "days": 0})
         assert str(caught.value) == "days: Input should be greater than or equal to 1, not 0"
@@ -123,14 +123,14 @@ class TestBaseTools:
             await tool.run({"place": {"city": "Bern"}, "speed": 0})
 
     async def test_a_function_tool_gives_what_its_function_gives(self):
-        tools = await host_tools([FunctionTool(double, "Multiply.", name="multiply")]).start()
+        tools = await HostTools([FunctionTool(double, "Multiply.", name="multiply")]).start()
         assert tools[0].signature == "(number: int, times: int = 2) -> int"
         assert await StubHost(tools).run("multiply(4) + 1") == 9
 
     async def test_an_agent_gives_its_words(self):
         model = ReplayChatCompletionClient(["Bern it is."])
         agent = AssistantAgent("capital", model, description="Knows capitals.")
-        tools = await host_tools([AgentTool(agent, return_value_as_last_message=True)]).start()
+        tools = await HostTools([AgentTool(agent, return_value_as_last_message=True)]).start()
         assert tools[0].signature == "(task: str) -> str"
         assert await StubHost(tools).run("capital('Switzerland?')") == "Bern it is."
 
@@ -141,7 +141,7 @@ class TestWorkbenches:
             [FunctionTool(double, "Multiply."), WeatherTool()],
             tool_overrides={"double": ToolOverride(name="twice", description="Times two.")},
         )
-        tools = await host_tools([bench]).start()
+        tools = await HostTools([bench]).start()
         assert [(tool.name, tool.description.partition("\n")[0]) for tool in tools] == [
             ("twice", "Times two."),
             ("weather", "Forecast the weather."),
@@ -150,7 +150,7 @@ class TestWorkbenches:
 
     async def test_any_other_is_known_by_its_schemas(self):
         shelf = Shelf([LOOK_UP])
-        tools = host_tools([shelf])
+        tools = HostTools([shelf])
         assert tools.tools is None
         (tool,) = await tools.start()
         assert tool.name == "look_up"
@@ -178,7 +178,7 @@ class TestWorkbenches:
 
     async def test_a_result_with_a_picture_or_an_error(self):
         shelf = Shelf([LOOK_UP])
-        (tool,) = await host_tools([shelf]).start()
+        (tool,) = await HostTools([shelf]).start()
         image = Image.from_pil(PILImage.new("RGB", (2, 1)))
         shelf.result = ToolResult(
             name="x", result=[TextResultContent(content="see"), ImageResultContent(content=image)]
@@ -193,11 +193,11 @@ class TestWorkbenches:
     async def test_two_of_one_name_are_refused_and_what_was_started_is_stopped(self):
         first, second = Shelf([LOOK_UP]), Shelf([LOOK_UP])
         with pytest.raises(ValueError, match=r"^Two tools, .* would be called `look_up` .* `look-up` of the Shelf\."):
-            await host_tools([first, second]).start()
+            await HostTools([first, second]).start()
         assert (first.events, second.events) == (["start", "stop"], ["start", "stop"])
 
     async def test_can_be_started_again(self):
-        tools = host_tools([double, Shelf([LOOK_UP])])
+        tools = HostTools([double, Shelf([LOOK_UP])])
         for _ in range(2):
             assert [tool.name for tool in await tools.start()] == ["double", "look_up"]
             assert await tools.start() == tools.tools
@@ -242,7 +242,7 @@ class TestAnMcpServer:
 
     async def test_one_that_its_owner_started_stays_up(self):
         async with mcp() as bench:
-            tools = host_tools([bench])
+            tools = HostTools([bench])
             await tools.start()
             await tools.stop()
             result = await bench.call_tool("add", {"a": 1})
@@ -251,17 +251,17 @@ class TestAnMcpServer:
     async def test_one_that_cannot_be_started_is_an_error(self):
         bench = McpWorkbench(StdioServerParams(command="/nowhere/at-all"))
         with pytest.raises(Exception, match="No such file or directory"):
-            await host_tools([bench]).start()
+            await HostTools([bench]).start()
 
     async def test_one_that_says_nothing_is_given_up(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(workbenches, "START_TIMEOUT_S", 3.0)
         with pytest.raises(TimeoutError, match=r"^The McpWorkbench did not list its tools within 3 s; see whether"):
-            await host_tools([mcp("deaf")]).start()
+            await HostTools([mcp("deaf")]).start()
 
 
 class TestTheConfig:
     async def test_keeps_tools_and_workbenches_that_are_components(self):
-        tools = host_tools(
+        tools = HostTools(
             [FunctionTool(double, "Multiply."), StaticWorkbench([FunctionTool(double, "", name="d")]), mcp()]
         )
         dumped = tools.dump()
@@ -276,7 +276,7 @@ class TestTheConfig:
 
     def test_names_all_that_are_not(self):
         with pytest.raises(ValueError, match="can't be written") as caught:
-            host_tools([double, FunctionTool(double, "", name="e"), WeatherTool(), Shelf([LOOK_UP])]).dump()
+            HostTools([double, FunctionTool(double, "", name="e"), WeatherTool(), Shelf([LOOK_UP])]).dump()
         assert str(caught.value) == (
             "These tools can't be written into a config: `double`, `weather`, `Shelf`. A config holds AutoGen's tool and "
             "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where the "
