@@ -26,7 +26,7 @@ INSTRUCTIONS = (
     "Run code in an isolated sandbox. Python runs in one live interpreter: variables, functions and imports stay from call to "
     "call. Files are relative to the working directory."
 )
-IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 SIGNATURES = {"png": rb"\x89PNG\r\n", "jpeg": rb"\xff\xd8\xff", "gif": rb"GIF8", "webp": rb"RIFF....WEBP"}
 """The first bytes of image files, as regular expressions."""
 MAX_IMAGES = 8
@@ -99,7 +99,7 @@ class _Tools:
         """
         with _tool_errors():
             data = await self._sandbox.read(name)
-        image = next((kind for kind, start in SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
+        image = _image_format(data)
         if image is not None and len(data) <= MAX_IMAGE_BYTES:
             return Image(data=data, format=image)
         if len(data) > MAX_TEXT_BYTES:
@@ -135,11 +135,14 @@ class _Tools:
 
     async def _images(self, result: Result) -> list[Image]:
         """Read the images that a block has made or changed."""
-        found = [each for each in result.artifacts if each.media_type in IMAGE_FORMATS and each.size <= MAX_IMAGE_BYTES]
-        return [
-            Image(data=await self._sandbox.read(each.name), format=IMAGE_FORMATS[each.media_type])
-            for each in found[:MAX_IMAGES]
-        ]
+        found = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
+        images = []
+        for each in found[:MAX_IMAGES]:
+            data = await self._sandbox.read(each.name)
+            image = _image_format(data)  # the media type is guessed from the name
+            if image is not None:
+                images.append(Image(data=data, format=image))
+        return images
 
 
 @contextlib.asynccontextmanager
@@ -170,6 +173,11 @@ def _tool_errors() -> Iterator[None]:
         yield
     except (SandboxError, ValueError) as error:
         raise ToolError(str(error)) from error
+
+
+def _image_format(data: bytes) -> str | None:
+    """Return the format of an image, or None if the data is something else."""
+    return next((kind for kind, start in SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
 
 
 def _describe(result: Result) -> str:

@@ -128,6 +128,7 @@ def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
         ("restart", {}),
         ("run_code", {"code": "x"}),
         ("run_code", {"code": "open('dot.webp', 'wb').write(b'RIFF\\x04\\0\\0\\0WEBP') and None"}),
+        ("run_code", {"code": "open('text.png', 'w').write('no image') and None"}),
         ("read_file", {"name": "dot.webp"}),
     )
     answers = talk(python, python, *calls)[1:]
@@ -151,7 +152,7 @@ def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
             False,
             True,
         ),
-        *(False, False),
+        *(False, False, False),
     ]
     assert "ZeroDivisionError: division by zero" in text(answers[0])
     assert answers[1]["content"] == [["text", "File: dot.png (67 bytes)"], ["image", "image/png"]]
@@ -167,7 +168,9 @@ def test_tools_and_their_errors(environments: dict[int, Path]) -> None:
     assert "The language 'cobol' can't be run here" in text(answers[12])
     assert "timeout, exit code 124, session state restored" in text(answers[13])
     assert text(answers[16]).endswith(NOT_DEFINED)
-    assert answers[18]["content"] == [["image", "image/webp"]]
+    assert answers[17]["content"] == [["text", "File: dot.webp (12 bytes)"], ["image", "image/webp"]]
+    assert answers[18]["content"] == [["text", "File: text.png (8 bytes)"]]
+    assert answers[19]["content"] == [["image", "image/webp"]]
 
 
 @pytest.mark.usefixtures("bubblewrap")
