@@ -73,7 +73,7 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
 
     Raises:
         CommandError: An option can't be right.
-        SandboxError: It did not come up.
+        SandboxError: It did not start.
     """
     _say_warnings()
     if choice.image is not None and choice.kind in ("bubblewrap", "none"):

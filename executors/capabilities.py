@@ -83,7 +83,7 @@ class ReplaySandbox(Protocol):
 
 @runtime_checkable
 class SessionExecutor(ToolExecutor, Protocol):
-    """A `ToolExecutor` whose code runs in one interpreter that lives on, if its `mode` is `session`."""
+    """A `ToolExecutor` whose code runs in one interpreter for all blocks, if its `mode` is `session`."""
 
     @property
     def mode(self) -> str:

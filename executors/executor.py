@@ -116,7 +116,7 @@ class SandboxCodeExecutor(CodeExecutor):
         """Start the sandbox; do nothing if it is running.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
+            SandboxError: It did not start; nothing is left of it.
         """
         await self.sandbox.start()
 

@@ -2,7 +2,7 @@
 
 SandboxError
 ├── SandboxUnavailable       (ConnectionError)    no engine answers, no permission, no image available
-├── SandboxStartError        (RuntimeError)       the engine answers, the sandbox did not come up
+├── SandboxStartError        (RuntimeError)       the engine answers, the sandbox did not start
 │   └── SandboxNameInUse     (FileExistsError)    a live sandbox already has this name
 ├── SandboxDied              (ConnectionError)    it was running and is gone, with the exit detail
 ├── SandboxTimeout           (TimeoutError)       it did not answer by the host's own deadline
@@ -34,7 +34,7 @@ class SandboxUnavailable(SandboxError, ConnectionError):
 
 
 class SandboxStartError(SandboxError, RuntimeError):
-    """The engine answered but the sandbox did not come up."""
+    """The engine answered but the sandbox did not start."""
 
 
 class SandboxNameInUse(SandboxStartError, FileExistsError):

@@ -99,7 +99,7 @@ class SandboxLifecycle:
         """Start the sandbox; do nothing if it is running.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
+            SandboxError: It did not start; nothing is left of it.
         """
         async with self._lifecycle:
             self._stopped = False
@@ -123,7 +123,7 @@ class SandboxLifecycle:
         """Start a new sandbox, with the files of `work_dir` and nothing else of the last one.
 
         Raises:
-            SandboxError: It did not come up.
+            SandboxError: It did not start.
         """
         async with self._lifecycle:
             await self._stop(keep_folder=True)

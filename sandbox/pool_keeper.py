@@ -221,7 +221,7 @@ class Keeper:
             yield self._start, self._not_started
 
     def _until_next(self) -> float:
-        """Return the seconds until there is something to do at the latest."""
+        """Return how many seconds to wait at most for an event."""
         now = time.monotonic()
         times = [now + LONGEST_WAIT_S]
         if self._next_try > now:

@@ -1,4 +1,4 @@
-"""What running code gives back."""
+"""The result of running code."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ToolCall:
         arguments: Its arguments by name, as JSON gave them.
         outcome: How it ended: with a result, with an exception, not approved or not allowed, out of its own time, or called
             off because the block ended or did not wait for it any more.
-        result: What it gave back, as JSON.
+        result: What it returned, as JSON.
         error: Its exception, or why there is no result.
         duration_s: Wall-clock seconds on the host, with the time for the approval.
         images: Pictures that came with the result.

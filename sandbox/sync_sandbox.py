@@ -83,7 +83,7 @@ class Sandbox:
         """Start the sandbox; do nothing if it is running.
 
         Raises:
-            SandboxError: It did not come up; nothing is left of it.
+            SandboxError: It did not start; nothing is left of it.
         """
         self._wait(self._sandbox.start())
 
@@ -103,7 +103,7 @@ class Sandbox:
         """Start a new sandbox, with the files of `work_dir` and nothing else of the last one.
 
         Raises:
-            SandboxError: It did not come up.
+            SandboxError: It did not start.
         """
         self._wait(self._sandbox.restart())
 

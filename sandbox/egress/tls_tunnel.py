@@ -133,7 +133,7 @@ async def read_client_hello(
         if len(records) + missing > HELLO_LIMIT:
             raise NotTls("the client's hello is too long")
     if missing < 0:
-        raise NotTls("the client's hello has something behind it")
+        raise NotTls("the client's hello is followed by other data")
     if _has_non_ascii_name(message):
         raise _bad_name()
     return prefix + records, _server_name(records)

@@ -127,7 +127,9 @@ async def write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
 
 def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     if least_size(value, limit) > limit:
-        raise ValueError(f"the result is larger than the {limit:,} bytes that can be sent: give back less, or a part")
+        raise ValueError(
+            f"the result is larger than the {limit:,} bytes that can be sent: return less, or a part of it"
+        )
     pieces: list[str] = []
     try:
         copy = _write_pieces(value, pieces, 0)
@@ -136,7 +138,7 @@ def _write_answer(value: Any, limit: int) -> tuple[bytes, Any]:
     data = "".join(pieces).encode()
     if len(data) > limit:
         raise ValueError(
-            f"the result has {len(data):,} bytes; at most {limit:,} can be sent: give back less, or a part"
+            f"the result has {len(data):,} bytes; at most {limit:,} can be sent: return less, or a part of it"
         )
     return b'{"value":' + data + b"}", copy
 

@@ -92,10 +92,11 @@ class TestLimits:
         )
         assert result.error is not None
         assert (
-            result.error.message == "the result has 10,241 bytes; at most 10,240 can be sent: give back less, or a part"
+            result.error.message
+            == "the result has 10,241 bytes; at most 10,240 can be sent: return less, or a part of it"
         )
         assert result.output.startswith(
-            "9000\nthe result is larger than the 10,240 bytes that can be sent: give back less, or a part\n"
+            "9000\nthe result is larger than the 10,240 bytes that can be sent: return less, or a part of it\n"
         )
         assert [call.outcome for call in result.tool_calls] == ["ok", "error", "error"]
 

@@ -145,7 +145,7 @@ BAD_NAME = "the server name in the client's hello is not the name of a host"
         (b"\x16\x03\x01\x00\x00" * 20_000, "the client's hello is too long"),
         (b"\x16\x03\x01\x00\x04\x02\x00\x00\x00", MALFORMED),
         (b"\x16\x03\x01\x00\x04\x01\xff\xff\xff", "the client's hello is too long"),
-        (records(hello()[5:] + hello()[5:], 16384), "the client's hello has something behind it"),
+        (records(hello()[5:] + hello()[5:], 16384), "the client's hello is followed by other data"),
         (made(b"", trailing=b"x"), MALFORMED),
         (made(b"\x00\x00\x00\xff"), MALFORMED),
         (made(names((0, b"ok.example")) + names((0, b"evil.example"))), MALFORMED),
