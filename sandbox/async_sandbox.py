@@ -128,6 +128,8 @@ class AsyncSandbox(SandboxLifecycle):
             if not running.done():
                 running.cancel()
                 await asyncio.wait({running})
+            if not running.cancelled():
+                running.exception()  # asyncio would log it if nobody had asked
 
     async def run_blocks(
         self,
