@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.pictures import PictureRefused, checked
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer
@@ -24,13 +26,14 @@ INSTRUCTIONS = (
     "Run code in an isolated sandbox. Python runs in one live interpreter: variables, functions and imports stay from call to "
     "call. Files are relative to the working directory."
 )
-IMAGE_FORMATS = {"image/png": "png", "image/jpeg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-SIGNATURES = {b"\x89PNG\r\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 MAX_IMAGES = 8
 """Images that one call returns. The result lists the others by name."""
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024
 """Size of the largest text file that `read_file` returns."""
+MAX_NAMES = 200
+"""Names of files in one result."""
 PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
 
@@ -86,7 +89,8 @@ class _Tools:
                         result = item
             if result.exit_code != 0:
                 raise ToolError(_describe(result))
-            return [_describe(result), *await self._images(result)]
+            images, notes = await self._images(result)
+            return [_describe(result, *notes), *images]
 
     async def read_file(self, name: str) -> str | Image:
         """Return the content of a text file or an image.
@@ -95,10 +99,9 @@ class _Tools:
             name: Path of the file, relative to the working directory.
         """
         with _tool_errors():
-            data = await self._sandbox.read(name)
-        image = next((kind for start, kind in SIGNATURES.items() if data.startswith(start)), None)
-        if image is not None and len(data) <= MAX_IMAGE_BYTES:
-            return Image(data=data, format=image)
+            data = await self._sandbox.read(name, MAX_IMAGE_BYTES)
+        with contextlib.suppress(PictureRefused):
+            return await _image(data)
         if len(data) > MAX_TEXT_BYTES:
             raise ToolError(
                 f"{name} has {len(data):,} bytes, which is too large. Print the part that you need with run_code."
@@ -122,7 +125,8 @@ class _Tools:
     async def list_files(self) -> str:
         """List the files of the working directory, one a line."""
         with _tool_errors():
-            return "\n".join(await self._sandbox.list_files()) or "There are no files."
+            names = await self._sandbox.list_files()
+        return "\n".join(_shown(names)) or "There are no files."
 
     async def restart(self) -> str:
         """Start a new session: variables, functions and imports are gone, files stay."""
@@ -130,13 +134,27 @@ class _Tools:
             await self._sandbox.restart()
         return "The session was restarted. Variables, functions and imports are gone. The files are still there."
 
-    async def _images(self, result: Result) -> list[Image]:
-        """Read the images that a block has made or changed."""
-        found = [each for each in result.artifacts if each.media_type in IMAGE_FORMATS and each.size <= MAX_IMAGE_BYTES]
-        return [
-            Image(data=await self._sandbox.read(each.name), format=IMAGE_FORMATS[each.media_type])
-            for each in found[:MAX_IMAGES]
-        ]
+    async def _images(self, result: Result) -> tuple[list[Image], list[str]]:
+        """Read the images that a block has made or changed, and say which ones can't be shown."""
+        images: list[Image] = []
+        notes: list[str] = []
+        found = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
+        for each in found[:MAX_IMAGES]:
+            try:
+                images.append(await _image(await self._sandbox.read(each.name, MAX_IMAGE_BYTES)))
+            except (PictureRefused, SandboxError, ValueError) as error:
+                notes.append(f"The image {printable(each.name)} is not shown: {error}")
+        return images, notes
+
+
+async def _image(data: bytes) -> Image:
+    """Check an image: clients and models fail at what is none.
+
+    Raises:
+        PictureRefused: It can't be shown.
+    """
+    content, media_type = await asyncio.to_thread(checked, data)
+    return Image(data=content, format=media_type.removeprefix("image/"))
 
 
 @contextlib.asynccontextmanager
@@ -169,11 +187,20 @@ def _tool_errors() -> Iterator[None]:
         raise ToolError(str(error)) from error
 
 
-def _describe(result: Result) -> str:
+def _describe(result: Result, *more: str) -> str:
     """Put a result into words."""
     parts = [result.output.rstrip("\n")] if result.output.strip() else []
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
-    parts += [f"Note: {note}" for note in result.notes]
-    parts += [f"File: {each.name} ({each.size:,} bytes)" for each in result.artifacts]
+    parts += [f"Note: {note}" for note in (*result.notes, *more)]
+    sizes = {each.name: each.size for each in result.artifacts}
+    parts += _shown(list(sizes), lambda name: f"File: {printable(name)} ({sizes[name]:,} bytes)")
     return "\n".join(parts) or "The code printed nothing."
+
+
+def _shown(names: list[str], show: Callable[[str], str] = printable) -> list[str]:
+    """Put names of files into lines: without line breaks of their own, and not more than a model can read."""
+    lines = [show(name) for name in names[:MAX_NAMES]]
+    if len(names) > MAX_NAMES:
+        lines.append(f"and {len(names) - MAX_NAMES:,} more files")
+    return lines

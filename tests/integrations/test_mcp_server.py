@@ -294,3 +294,37 @@ def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) ->
     assert finished.stderr == (
         "codeact: The Python package `mcp` is missing. Install it: pip install 'autogen-codeact[mcp]'\n"
     )
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_what_is_no_image_is_not_sent_as_one(environments: dict[int, Path]) -> None:
+    python = environments[1]
+    calls = (
+        ("run_code", {"code": "open('fake.png', 'w').write('text'); print('printed')"}),
+        ("run_code", {"code": r"open('odd\nname.png', 'w').write('x'); print('printed')"}),
+        ("run_code", {"code": "open('story.txt', 'w').write('GIF8 is a year'); print('printed')"}),
+        ("read_file", {"name": "story.txt"}),
+    )
+    fake, odd, _, story = talk(python, python, *calls)[1:]
+    assert not fake["error"]
+    assert text(fake).startswith("printed\nNote: The image fake.png is not shown: it is not a PNG")
+    assert not odd["error"]
+    assert text(odd).startswith("printed\nNote: ")
+    assert r"The image odd\nname.png is not shown" in text(odd)
+    assert text(story) == "GIF8 is a year"
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_many_and_large_files_stay_small_results(environments: dict[int, Path]) -> None:
+    python = environments[1]
+    calls = (
+        ("run_code", {"code": "for number in range(1000):\n    open(f'{number:04}' + 'x' * 200, 'w').close()"}),
+        ("list_files", {}),
+        ("run_code", {"code": "open('large.txt', 'w').truncate(100_000_000) and None"}),
+        ("read_file", {"name": "large.txt"}),
+    )
+    made, listed, _, large = talk(python, python, *calls)[1:]
+    assert len(text(made)) < 60_000
+    assert text(listed).endswith("and 800 more files")
+    assert large["error"]
+    assert "large.txt has 100,000,000 bytes" in text(large)
