@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
 from autogen_codeact.sandbox.errors import SandboxDied
+from autogen_codeact.sandbox.files.transfers import MAX_READ_BYTES
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.observers import Observer, Recorder
@@ -28,6 +29,7 @@ T = TypeVar("T")
 logger = logging.getLogger("autogen_codeact")
 STOP_TIMEOUT_S = 60.0
 CANCEL_TIMEOUT_S = 30.0
+CANCEL_GRACE_S = 1.0
 
 
 class Sandbox:
@@ -212,17 +214,18 @@ class Sandbox:
         """
         self._wait(self._sandbox.write(name, data))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """Read a file of the workspace.
 
         Args:
             name: Its path relative to the workspace.
+            max_bytes: How many bytes it may have. Default: 256 MiB.
 
         Raises:
             ValueError: The name could leave the workspace.
             SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
         """
-        return self._wait(self._sandbox.read(name))
+        return self._wait(self._sandbox.read(name, max_bytes))
 
     def list_files(self) -> list[str]:
         """List the regular files in the workspace."""
@@ -333,7 +336,7 @@ async def _shut_down(sandbox: AsyncSandbox, outcomes: set[Future[Any]]) -> None:
         for task in others:
             task.cancel()
         if others:
-            await asyncio.wait(others, timeout=CANCEL_TIMEOUT_S)
+            await asyncio.wait(others, timeout=CANCEL_GRACE_S)
         for each in tuple(outcomes):
             if not each.done():
                 each.set_exception(SandboxDied("the sandbox was stopped"))
