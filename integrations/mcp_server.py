@@ -1,18 +1,16 @@
-"""An MCP server that gives its client a sandbox: `codeact mcp`.
-
-It works with the `mcp` package 1 and 2.
-"""
+"""An MCP server that gives its client a sandbox: `codeact mcp`. It works with the package `mcp` 1 and 2."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.pictures import PictureRefused, checked
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer
@@ -27,13 +25,13 @@ INSTRUCTIONS = (
     "call. Files are relative to the working directory."
 )
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-SIGNATURES = {"png": rb"\x89PNG\r\n", "jpeg": rb"\xff\xd8\xff", "gif": rb"GIF8", "webp": rb"RIFF....WEBP"}
-"""The first bytes of image files, as regular expressions."""
 MAX_IMAGES = 8
 """Images that one call returns. The result lists the others by name."""
 MAX_IMAGE_BYTES = 4 * 1024**2
 MAX_TEXT_BYTES = 256 * 1024
 """Size of the largest text file that `read_file` returns."""
+MAX_NAMES = 200
+"""Names of files in one result."""
 PROGRESS_INTERVAL_S = 0.1
 """Time between two notifications with output of a running block."""
 
@@ -89,7 +87,8 @@ class _Tools:
                         result = item
             if result.exit_code != 0:
                 raise ToolError(_describe(result))
-            return [_describe(result), *await self._images(result)]
+            images, notes = await self._images(result)
+            return [_describe(result, *notes), *images]
 
     async def read_file(self, name: str) -> str | Image:
         """Return the content of a text file or an image.
@@ -98,14 +97,11 @@ class _Tools:
             name: Path of the file, relative to the working directory.
         """
         with _tool_errors():
-            data = await self._sandbox.read(name)
-        image = _image_format(data)
-        if image is not None and len(data) <= MAX_IMAGE_BYTES:
-            return Image(data=data, format=image)
+            data = await self._sandbox.read(name, MAX_IMAGE_BYTES)
+        with contextlib.suppress(PictureRefused):
+            return await _image(data)
         if len(data) > MAX_TEXT_BYTES:
-            raise ToolError(
-                f"{name} has {len(data):,} bytes, which is too large. Print the part that you need with run_code."
-            )
+            raise ToolError(f"{name} is too large ({len(data):,} bytes). Print the part that you need with run_code.")
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -125,7 +121,8 @@ class _Tools:
     async def list_files(self) -> str:
         """List the files of the working directory, one a line."""
         with _tool_errors():
-            return "\n".join(await self._sandbox.list_files()) or "There are no files."
+            names = await self._sandbox.list_files()
+        return "\n".join(_shown(names)) or "There are no files."
 
     async def restart(self) -> str:
         """Start a new session: variables, functions and imports are gone, files stay."""
@@ -133,16 +130,23 @@ class _Tools:
             await self._sandbox.restart()
         return "The session was restarted. Variables, functions and imports are gone. The files are still there."
 
-    async def _images(self, result: Result) -> list[Image]:
-        """Read the images that a block has made or changed."""
+    async def _images(self, result: Result) -> tuple[list[Image], list[str]]:
+        """Read the images that a block has made or changed, and say which ones can't be shown."""
+        images: list[Image] = []
+        notes: list[str] = []
         found = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
-        images = []
         for each in found[:MAX_IMAGES]:
-            data = await self._sandbox.read(each.name)
-            image = _image_format(data)  # the media type is guessed from the name
-            if image is not None:
-                images.append(Image(data=data, format=image))
-        return images
+            try:
+                images.append(await _image(await self._sandbox.read(each.name, MAX_IMAGE_BYTES)))
+            except (PictureRefused, SandboxError, ValueError) as error:
+                notes.append(f"The image {printable(each.name)} is not shown: {error}")
+        return images, notes
+
+
+async def _image(data: bytes) -> Image:
+    """Check an image, because clients and models fail at broken ones."""
+    content, media_type = await asyncio.to_thread(checked, data)
+    return Image(data=content, format=media_type.removeprefix("image/"))
 
 
 @contextlib.asynccontextmanager
@@ -175,16 +179,20 @@ def _tool_errors() -> Iterator[None]:
         raise ToolError(str(error)) from error
 
 
-def _image_format(data: bytes) -> str | None:
-    """Return the format of an image, or None if the data is something else."""
-    return next((kind for kind, start in SIGNATURES.items() if re.match(start, data, re.DOTALL)), None)
-
-
-def _describe(result: Result) -> str:
+def _describe(result: Result, *more: str) -> str:
     """Describe a result for the model: output, failure, notes and files."""
     parts = [result.output.rstrip("\n")] if result.output.strip() else []
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
-    parts += [f"Note: {note}" for note in result.notes]
-    parts += [f"File: {each.name} ({each.size:,} bytes)" for each in result.artifacts]
+    parts += [f"Note: {note}" for note in (*result.notes, *more)]
+    if result.artifacts:
+        parts += ["Changed files:", *_shown([each.name for each in result.artifacts])]
     return "\n".join(parts) or "The code printed nothing."
+
+
+def _shown(names: list[str]) -> list[str]:
+    """Return one line for each file, but not more than a model can read."""
+    lines = [printable(name) for name in names[:MAX_NAMES]]
+    if len(names) > MAX_NAMES:
+        lines.append(f"and {len(names) - MAX_NAMES:,} more files")
+    return lines

@@ -128,6 +128,8 @@ class AsyncSandbox(SandboxLifecycle):
             if not running.done():
                 running.cancel()
                 await asyncio.wait({running})
+            if not running.cancelled():
+                running.exception()  # asyncio would log it if nobody had asked
 
     async def run_blocks(
         self,
@@ -309,17 +311,18 @@ class AsyncSandbox(SandboxLifecycle):
         """
         await transfers.write(await self._ready(), name, data)
 
-    async def read(self, name: str) -> bytes:
+    async def read(self, name: str, max_bytes: int = transfers.MAX_READ_BYTES) -> bytes:
         """Read a file of the workspace.
 
         Args:
             name: Its path relative to the workspace.
+            max_bytes: How many bytes it may have. Default: 256 MiB.
 
         Raises:
             ValueError: The name could leave the workspace.
             SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
         """
-        return await transfers.read(await self._ready(), name)
+        return await transfers.read(await self._ready(), name, max_bytes)
 
     async def list_files(self) -> list[str]:
         """List the regular files in the workspace."""

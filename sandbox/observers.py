@@ -182,5 +182,5 @@ def notify(observers: Iterable[Observer], method: Event, event: Any) -> None:
     for observer in observers:
         try:
             getattr(observer, method)(event)
-        except Exception:
+        except BaseException:  # SystemExit and its like would end the event loop
             logger.exception("the observer %s failed in %s", type(observer).__name__, method)

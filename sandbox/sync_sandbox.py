@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+from autogen_codeact.sandbox.errors import SandboxDied
+from autogen_codeact.sandbox.files.transfers import MAX_READ_BYTES
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.lifecycle import BackendName
 from autogen_codeact.sandbox.observers import Observer, Recorder
@@ -20,8 +26,10 @@ from autogen_codeact.sandbox.tools.approval import ApproveTool
 from autogen_codeact.sandbox.toolset import Tool
 
 T = TypeVar("T")
+logger = logging.getLogger("autogen_codeact")
 STOP_TIMEOUT_S = 60.0
 CANCEL_TIMEOUT_S = 30.0
+CANCEL_GRACE_S = 1.0
 
 
 class Sandbox:
@@ -71,6 +79,9 @@ class Sandbox:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._outcomes: set[Future[Any]] = set()
+        """What other threads wait for."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -89,14 +100,20 @@ class Sandbox:
 
     def stop(self) -> None:
         """Stop the sandbox and everything in it; repeated calls, also before `start`, are harmless."""
+        self._check_thread()
+        if os.getpid() != self._process:
+            return  # a forked child has neither the thread nor the sandbox
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+            outcomes, self._outcomes = self._outcomes, set()
         if loop is None or thread is None:
             return
+        stopping = asyncio.run_coroutine_threadsafe(_shut_down(self._sandbox, outcomes), loop)
+        stopping.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
         try:
-            asyncio.run_coroutine_threadsafe(self._sandbox.stop(), loop).result()
+            stopping.result()
         finally:
-            loop.call_soon_threadsafe(loop.stop)
+            # After an interrupt, too: it must not leave the sandbox running.
             thread.join(STOP_TIMEOUT_S)
 
     def restart(self) -> None:
@@ -148,11 +165,12 @@ class Sandbox:
             An `OutputChunk` for each piece of output, and at last the `Result`.
         """
         items = self._sandbox.stream(code, language, timeout)
+        loop = self._running_loop()
         try:
-            while (item := self._wait(_next(items))) is not None:
+            while (item := self._wait(_next(items), loop)) is not None:
                 yield item
         finally:
-            self._wait(items.aclose())
+            self._close(items, loop)
 
     def put(self, source: Path | str, name: str | None = None) -> None:
         """Copy a file from the host into the workspace.
@@ -196,17 +214,18 @@ class Sandbox:
         """
         self._wait(self._sandbox.write(name, data))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
         """Read a file of the workspace.
 
         Args:
             name: Its path relative to the workspace.
+            max_bytes: How many bytes it may have. Default: 256 MiB.
 
         Raises:
             ValueError: The name could leave the workspace.
             SandboxFileError: It does not exist, is not a regular file, or is too large for memory.
         """
-        return self._wait(self._sandbox.read(name))
+        return self._wait(self._sandbox.read(name, max_bytes))
 
     def list_files(self) -> list[str]:
         """List the regular files in the workspace."""
@@ -230,17 +249,26 @@ class Sandbox:
         """
         self._wait(self._sandbox.rollback())
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
         """Run a coroutine in the sandbox's thread and return its result.
 
         An interrupt cancels the work, and is raised when the work has ended.
+
+        Args:
+            work: The coroutine.
+            loop: The loop in which it was begun, if it was.
         """
-        loop = self._running_loop()
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("a host tool can't use the Sandbox that calls it: use another Sandbox")
         outcome: Future[T] = Future()
-        running = asyncio.run_coroutine_threadsafe(_report(work, outcome), loop)
+        try:
+            self._check_thread()
+            with self._lock_of_this_process():
+                loop = self._running_loop_locked(loop)
+                running = asyncio.run_coroutine_threadsafe(_report(work, outcome), loop)
+                self._outcomes.add(outcome)
+        except BaseException:
+            work.close()
+            raise
+        outcome.add_done_callback(self._outcomes.discard)
         try:
             return outcome.result()
         finally:
@@ -248,24 +276,81 @@ class Sandbox:
                 running.cancel()
                 wait([outcome], CANCEL_TIMEOUT_S)
 
+    def _close(self, items: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> None:
+        """Close a stream, unless `stop` has ended it or nothing runs it any more."""
+        if loop is not self._loop or os.getpid() != self._process or sys.is_finalizing():
+            return
+        if threading.current_thread() is self._thread:  # by the garbage collector
+            asyncio.run_coroutine_threadsafe(_aclose(items), loop)
+        else:
+            self._wait(_aclose(items))
+
+    def _check_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a host tool can't use the Sandbox that calls it: use another Sandbox")
+
+    def _lock_of_this_process(self) -> threading.Lock:
+        if os.getpid() != self._process:
+            raise RuntimeError("this Sandbox belongs to the process that has forked this one: make another one here")
+        return self._lock
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="codeact-sandbox", daemon=True
-                )
-                self._thread.start()
-            return self._loop
+        with self._lock_of_this_process():
+            return self._running_loop_locked()
+
+    def _running_loop_locked(self, begun: asyncio.AbstractEventLoop | None = None) -> asyncio.AbstractEventLoop:
+        if begun is not None and begun is not self._loop:
+            raise SandboxDied("the sandbox was stopped")
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="codeact-sandbox", daemon=True)
+            self._thread.start()
+        return self._loop
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        while True:
+            try:
+                loop.run_forever()
+                break
+            except (SystemExit, KeyboardInterrupt):
+                # From a task that a host tool has started. Other threads wait for this loop.
+                logger.exception("a task in the thread of the sandbox ended with an exception")
+        loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
+
+
+async def _shut_down(sandbox: AsyncSandbox, outcomes: set[Future[Any]]) -> None:
+    """Stop a sandbox, and let everybody who waits for it have an answer."""
+    try:
+        await sandbox.stop()
+    finally:
+        if ended := [asyncio.ensure_future(_ended(each)) for each in tuple(outcomes)]:
+            await asyncio.wait(ended, timeout=CANCEL_TIMEOUT_S)
+            await sandbox.stop()  # a start may have waited for the first stop
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=CANCEL_GRACE_S)
+        for each in tuple(outcomes):
+            if not each.done():
+                each.set_exception(SandboxDied("the sandbox was stopped"))
+
+
+async def _ended(outcome: Future[Any]) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    outcome.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
+    await ended.wait()
+
+
+async def _aclose(items: AsyncGenerator[Any, None]) -> None:
+    await items.aclose()
 
 
 async def _next(items: AsyncGenerator[T, None]) -> T | None:
@@ -274,6 +359,10 @@ async def _next(items: AsyncGenerator[T, None]) -> T | None:
 
 async def _report(work: Coroutine[Any, Any, T], outcome: Future[T]) -> None:
     try:
-        outcome.set_result(await work)
+        result = await work
     except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-        outcome.set_exception(error)
+        with contextlib.suppress(InvalidStateError):  # `stop` was tired of waiting
+            outcome.set_exception(error)
+    else:
+        with contextlib.suppress(InvalidStateError):
+            outcome.set_result(result)

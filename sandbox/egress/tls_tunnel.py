@@ -28,8 +28,8 @@ _MESSAGE_HEADER = 4
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 _RETRY_BEGINS = _RECORD_HEADER + _MESSAGE_HEADER + 2
 _RETRY_ENDS = _RETRY_BEGINS + len(_RETRY)
-# A server name extension: its length, that of its list, and that of the name.
-_NAME_EXTENSION = re.compile(rb"(?=\0\0(..)(..)\0(..))", re.DOTALL)
+# A server name extension: its length, that of its list, and that of the name. OpenSSL refuses names of more than 255 bytes.
+_NAME_EXTENSION = re.compile(rb"(?=\0\0([\0\1].)([\0\1].)\0(\0[^\0]))", re.DOTALL)
 
 
 class NotTls(ValueError):
@@ -189,7 +189,10 @@ def _has_non_ascii_name(message: bytearray) -> bool:
     # Python prints an error when it can't decode a name for the callback: code in the sandbox must not cause that.
     for match in _NAME_EXTENSION.finditer(message):
         size, of_list, of_name = map(int.from_bytes, match.groups())
-        if size - 5 == of_list - 3 == of_name and not message[match.start() + 9 :][:of_name].isascii():
+        if (
+            size - 5 == of_list - 3 == of_name
+            and not message[match.start() + 9 : match.start() + 9 + of_name].isascii()
+        ):
             return True
     return False
 

@@ -51,20 +51,23 @@ async def write(client: RunnerClient, name: str, data: bytes | str) -> None:
     await client.write_file(safe_name(name), 0o644, pieces)
 
 
-async def read(client: RunnerClient, name: str) -> bytes:
+async def read(client: RunnerClient, name: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
     """Read a file of the workspace.
+
+    Args:
+        client: The sandbox.
+        name: Its path relative to the workspace.
+        max_bytes: How many bytes it may have.
 
     Raises:
         ValueError: The name could leave the workspace.
-        SandboxFileError: It does not exist, is not a regular file, or has more than 256 MiB.
+        SandboxFileError: It does not exist, is not a regular file, or has more than `max_bytes`.
     """
     content = bytearray()
     async for chunk, size in client.read_file(safe_name(name)):
         content += chunk
-        if max(size, len(content)) > MAX_READ_BYTES:
-            raise SandboxFileError(
-                f"{name} has {size:,} bytes; at most {MAX_READ_BYTES:,} are read into memory: use get()"
-            )
+        if max(size, len(content)) > max_bytes:
+            raise SandboxFileError(f"{name} has {size:,} bytes; at most {max_bytes:,} are read into memory")
     return bytes(content)
 
 

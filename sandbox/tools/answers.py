@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -66,6 +67,8 @@ def _without_pictures(value: Any, pictures: list[Picture], convert: Callable[[An
     if isinstance(value, Picture):
         pictures.append(value)
         return f"[image {len(pictures)}: {_size(value)}]"
+    if isinstance(value, GeneratorType):
+        raise TypeError("a generator in a tool's result might never end: return a list")
     if depth >= MAX_DEPTH or not isinstance(value, list | tuple | dict):
         return value
     items = list(value.values() if isinstance(value, dict) else value)

@@ -7,8 +7,10 @@ import functools
 import inspect
 import typing
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import IOBase
+from itertools import islice
 from typing import Any
 
 from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
@@ -22,6 +24,8 @@ from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of, n
 
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
+MAX_ITEMS = 100_000
+"""Items of an iterator that a tool returns."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,11 @@ class FunctionHostTool(StubbedTool):
             if self._is_async:
                 value = await contained(self._function(*call.args, **call.kwargs))
             else:
-                value = await self._threads.run(lambda: self._function(*call.args, **call.kwargs))
+                value = await self._threads.run(lambda: _collected(self._function(*call.args, **call.kwargs)))
                 if inspect.isawaitable(value):  # a sync function around an async one
                     value = await contained(value)
+            if isinstance(value, Iterator):  # of an async function
+                value = await self._threads.run(lambda: _collected(value))
         except asyncio.CancelledError:
             if token is not None:
                 token.cancel()
@@ -132,6 +138,22 @@ class FunctionHostTool(StubbedTool):
         ]
         returned = texts.of(result, f"{name}_result") if _RETURN in hints else None
         return write_stub(name, parameters, returned, inspect.getdoc(_plain(self._function)) or "", texts.classes)
+
+
+def _collected(value: Any) -> Any:
+    """Return the items of an iterator; anything else as it is.
+
+    This runs where the tool does: the thread that serializes results serves all sandboxes, and an iterator may never end.
+
+    Raises:
+        TypeError: There are too many items.
+    """
+    if not isinstance(value, Iterator) or isinstance(value, IOBase):
+        return value
+    items = list(islice(value, MAX_ITEMS + 1))
+    if len(items) > MAX_ITEMS:
+        raise TypeError(f"the tool returned an iterator with more than {MAX_ITEMS:,} items")
+    return items
 
 
 def _is_token(kind: Any, library: LibraryTypes) -> bool:

@@ -3,10 +3,11 @@
 import asyncio
 import functools
 import inspect
+import itertools
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -437,6 +438,33 @@ async def test_a_result_that_cannot_travel_is_an_error_that_says_so():
     (tool,) = one(handle)
     with pytest.raises(TypeError, match=r"^`handle` returned something that can't travel into the sandbox: .*a lock"):
         await tool.run({})
+
+
+def squares(count: int) -> Iterator[int]:
+    """Make squares."""
+    return (n * n for n in range(count))
+
+
+def endless(*, nested: bool) -> Any:
+    """Never end."""
+    numbers = (n for n in itertools.count())
+    return [numbers] if nested else numbers
+
+
+async def later_endless() -> Any:
+    """Never end, later."""
+    return itertools.count()
+
+
+async def test_an_iterator_becomes_a_list_and_one_that_does_not_end_is_an_error():
+    box = host(squares, endless, later_endless, add)
+    assert await box.run("squares(4)") == [0, 1, 4, 9]
+    for call in ("endless(nested=False)", "later_endless()"):
+        with pytest.raises(TypeError, match="iterator with more than 100,000 items"):
+            await box.run(call)
+    with pytest.raises(TypeError, match="a generator in a tool's result might never end"):
+        await box.run("endless(nested=True)")
+    assert await box.run("add(1)") == 3
 
 
 def test_two_tools_may_have_classes_of_the_same_name():

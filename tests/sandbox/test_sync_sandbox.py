@@ -1,17 +1,20 @@
 """`Sandbox`: the same, waiting."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autogen_codeact import Sandbox
-from autogen_codeact.sandbox import OutputChunk, Result
+from autogen_codeact.sandbox import OutputChunk, Result, SandboxDied
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -122,3 +125,94 @@ def test_a_host_tool_in_the_sandboxs_thread_can_not_wait_for_it() -> None:
         result = box.run("nested()")
         assert result.error is not None
         assert "can't use the Sandbox that calls it" in result.error.message
+
+
+def test_a_host_tool_in_the_sandboxs_thread_can_not_stop_it() -> None:
+    async def leave() -> None:
+        """Stop the sandbox."""
+        box.stop()
+
+    with Sandbox("bubblewrap", tools=[leave]) as box:
+        result = box.run("leave()")
+        assert result.error is not None
+        assert "can't use the Sandbox that calls it" in result.error.message
+
+
+def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[BaseException]]:
+    """Run a function in a thread, and collect what it raises."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def test_stop_answers_a_run_whose_host_tool_is_slow_to_end() -> None:
+    called = threading.Event()
+
+    async def slow() -> None:
+        """Take long, also to end."""
+        called.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.5)
+
+    with Sandbox("bubblewrap", tools=[slow]) as box:
+        running, raised = in_thread(lambda: box.run("slow()"))
+        assert called.wait(20)
+    running.join(20)
+    assert not running.is_alive()
+    assert [type(error) for error in raised] == [SandboxDied]
+
+
+def test_a_task_of_a_host_tool_that_raises_system_exit_does_not_end_the_thread() -> None:
+    async def leave() -> int:
+        """Start a task."""
+
+        async def task() -> None:
+            raise SystemExit(3)
+
+        task_of_tool = asyncio.create_task(task())
+        await asyncio.wait({task_of_tool})
+        return 1
+
+    with Sandbox("bubblewrap", tools=[leave]) as box:
+        running, raised = in_thread(lambda: box.run("leave()"))
+        running.join(20)
+        assert (running.is_alive(), raised) == (False, [])
+
+
+def test_a_forked_child_gets_an_error() -> None:
+    with Sandbox("bubblewrap") as box:
+        box.run("x = 1")
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            status = 1
+            try:
+                box.run("x")
+            except RuntimeError as error:
+                box.stop()
+                status = 0 if "has forked" in str(error) else 2
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert box.run("x").output == "1\n"
+
+
+def test_a_stream_that_is_left_after_stop_starts_no_thread() -> None:
+    before = threads()
+    box = Sandbox("bubblewrap")
+    items = box.stream("print('begun', flush=True)\nimport time\ntime.sleep(60)")
+    assert isinstance(next(items), OutputChunk)
+    box.stop()
+    with pytest.raises(SandboxDied):
+        list(items)
+    assert threads() - before == set()

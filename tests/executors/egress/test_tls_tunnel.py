@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import struct
+import time
 from typing import NamedTuple
 
 import pytest
@@ -198,6 +199,14 @@ def test_an_endless_hello_is_refused() -> None:
     endless = records(b"\x01" + (HELLO_LIMIT - 4).to_bytes(3) + bytes(HELLO_LIMIT - 5), 1)
     with pytest.raises(NotTls, match="is too long"):
         read_hello(endless)
+
+
+def test_a_hello_full_of_zeros_is_read_quickly() -> None:
+    data = made(names((0, b"ok.example")) + extension(21, bytes(60_000)))
+    began = time.process_time()
+    for _ in range(20):
+        read_hello(data)
+    assert time.process_time() - began < 0.5
 
 
 def test_a_hello_retry_request_is_recognised() -> None:

@@ -1,0 +1,184 @@
+"""Checks of pictures that code made, which are never decoded here, because their bytes are untrusted."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+
+MAX_PIXELS = 10_000_000
+"""A figure of 12 x 8 inches at 300 dots per inch has 8.6 million."""
+MAX_SIDE = 8_000
+
+BROKEN = "it is broken or cut off"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+# Other chunks contain only metadata, and a decoder would decompress some of them.
+_PNG_KEPT = (b"IHDR", b"PLTE", b"tRNS", b"IDAT", b"IEND", b"gAMA", b"sRGB", b"pHYs")
+_MOST_CHUNKS = 10_000
+_JPEG_FRAMES = (0xC0, 0xC1, 0xC2)
+_JPEG_DROPPED = (*range(0xE1, 0xEE), 0xEF, 0xFE)
+_STEP = 256 * 1024
+
+
+class PictureRefused(ValueError):
+    """A picture can't be shown to a model; the message completes a sentence that begins with its name."""
+
+
+def checked(data: bytes) -> tuple[bytes, str]:
+    """Check that bytes are a complete picture of a limited size.
+
+    Args:
+        data: The file.
+
+    Returns:
+        The file without metadata, of an animated GIF only its first frame; its media type.
+
+    Raises:
+        PictureRefused: It is too large, broken or of another kind.
+    """
+    try:
+        if data.startswith(_PNG):
+            return _png(data), "image/png"
+        if data.startswith(b"\xff\xd8\xff"):
+            return _jpeg(data), "image/jpeg"
+        if data[:6] in (b"GIF87a", b"GIF89a"):
+            return _gif(data), "image/gif"
+        if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+            return _webp(data), "image/webp"
+    except (IndexError, struct.error, zlib.error):
+        raise PictureRefused(BROKEN) from None
+    raise PictureRefused("it is not a PNG, JPEG, GIF or WebP file")
+
+
+def _check_size(width: int, height: int) -> None:
+    if not (width and height):
+        raise PictureRefused(BROKEN)
+    if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
+        most = f"at most {MAX_PIXELS // 1_000_000} million, and {MAX_SIDE:,} a side, are shown"
+        raise PictureRefused(f"it has {width:,} x {height:,} pixels; {most}")
+
+
+def _png(data: bytes) -> bytes:
+    """The file without its metadata."""
+    chunks = list(islice(_png_chunks(data), _MOST_CHUNKS))
+    if chunks[0][0] != b"IHDR" or chunks[-1][0] != b"IEND":
+        raise PictureRefused(BROKEN)
+    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[0][1][8:-4])
+    _check_size(width, height)
+    if colour not in _PNG_CHANNELS or depth not in (1, 2, 4, 8, 16):
+        raise PictureRefused(BROKEN)
+    needed = height * (1 + (width * _PNG_CHANNELS[colour] * depth + 7) // 8)
+    found = _inflated([chunk[8:-4] for kind, chunk in chunks if kind == b"IDAT"], 2 * needed)
+    if found < needed and not interlaced:
+        raise PictureRefused(BROKEN)
+    return _PNG + b"".join(chunk for kind, chunk in chunks if kind in _PNG_KEPT)
+
+
+def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at, kind = len(_PNG), b""
+    while kind != b"IEND":
+        (length,) = struct.unpack_from(">I", data, at)
+        kind, chunk = data[at + 4 : at + 8], data[at : at + 12 + length]
+        if len(chunk) < 12 + length or zlib.crc32(chunk[4:-4]) != struct.unpack(">I", chunk[-4:])[0]:
+            raise PictureRefused(BROKEN)
+        yield kind, chunk
+        at += len(chunk)
+
+
+def _inflated(pieces: list[bytes], most: int) -> int:
+    """Count the bytes that a stream decompresses to, without keeping them; zlib.error if it is broken."""
+    stream, total = zlib.decompressobj(), 0
+    for piece in pieces:
+        rest, unpacked = piece, _STEP
+        while not stream.eof and (rest or unpacked == _STEP):  # a full step may have left some output
+            unpacked = len(stream.decompress(rest, _STEP))
+            total, rest = total + unpacked, stream.unconsumed_tail
+            if total > most:
+                raise PictureRefused(BROKEN)
+    if not stream.eof:
+        raise PictureRefused(BROKEN)
+    return total
+
+
+def _jpeg(data: bytes) -> bytes:
+    """The file without its metadata."""
+    at, sized, kept = 2, False, [data[:2]]
+    for _ in range(_MOST_CHUNKS):
+        if data[at] != 0xFF:
+            raise PictureRefused(BROKEN)
+        if data[at + 1] == 0xFF:
+            at += 1  # markers may be padded
+            continue
+        marker = data[at + 1]
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if marker in _JPEG_FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            _check_size(width, height)
+            sized = True
+        if marker == 0xDA:
+            break
+        if length < 2:
+            raise PictureRefused(BROKEN)
+        if marker not in _JPEG_DROPPED:
+            kept.append(data[at : at + 2 + length])
+        at += 2 + length
+    end = data.rfind(b"\xff\xd9", at)
+    if not sized or end < 0:
+        raise PictureRefused(BROKEN)
+    return b"".join((*kept, data[at : end + 2]))
+
+
+def _gif(data: bytes) -> bytes:
+    """The file up to its first frame."""
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    _check_size(width, height)
+    at, extensions = 13 + _table(flags), 0
+    while data[at] == 0x21 and extensions < _MOST_CHUNKS:
+        at, extensions = _after_blocks(data, at + 2), extensions + 1
+    if data[at] != 0x2C:
+        raise PictureRefused(BROKEN)
+    left, top, across, down, flags = struct.unpack_from("<HHHHB", data, at + 1)
+    if left + across > width or top + down > height:
+        raise PictureRefused(BROKEN)
+    return data[: _after_blocks(data, at + 11 + _table(flags))] + b";"
+
+
+def _table(flags: int) -> int:
+    """Size of a colour table in bytes."""
+    return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
+
+
+def _after_blocks(data: bytes, at: int) -> int:
+    while data[at]:
+        at += 1 + data[at]
+    return at + 1
+
+
+def _webp(data: bytes) -> bytes:
+    size = 8 + struct.unpack_from("<I", data, 4)[0]
+    if size > len(data):
+        raise PictureRefused(BROKEN)
+    data, at = data[:size], 12
+    while True:
+        kind, length = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
+        body = data[at + 8 : at + 8 + length]
+        if len(body) < length:
+            raise PictureRefused(BROKEN)
+        if kind == b"VP8X":
+            if body[0] & 2:
+                raise PictureRefused("it is an animated WebP file")
+            _check_size(1 + int.from_bytes(body[4:7], "little"), 1 + int.from_bytes(body[7:10], "little"))
+        elif kind in (b"VP8 ", b"VP8L"):
+            _check_size(*_webp_size(kind, body))
+            return data
+        at += 8 + length + length % 2
+
+
+def _webp_size(kind: bytes, body: bytes) -> tuple[int, int]:
+    if kind == b"VP8L":
+        bits = struct.unpack_from("<I", body, 1)[0]
+        return (1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)) if body[0] == 0x2F else (0, 0)
+    width, height = struct.unpack_from("<HH", body, 6)
+    return (width & 0x3FFF, height & 0x3FFF) if body[3:6] == b"\x9d\x01\x2a" else (0, 0)
