@@ -20,8 +20,12 @@ test: image ## all tests, with a real Docker engine
 	@docker/setup.sh bubblewrap
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
-test-fast: $(VENV)/.installed ## tests that need no engine, in about a minute
-	@$(BIN)/pytest --fast --quiet --numprocesses 2 tests/agents tests/teams tests/sandbox tests/executors tests/test_exports.py
+FAST_TESTS = tests/agents tests/teams tests/sandbox tests/test_exports.py tests/executors/egress $(wildcard \
+	tests/executors/test_frames*.py tests/executors/test_tool_[fks]*.py tests/executors/test_workspace*.py \
+	tests/executors/test_connection.py tests/executors/test_ca*.py tests/executors/test_env*.py)
+
+test-fast: $(VENV)/.installed ## tests that need no engine, in less than a minute
+	@$(BIN)/pytest --fast --quiet --numprocesses 2 --dist worksteal $(FAST_TESTS)
 
 check: lint types test ## all checks of a change: ruff, mypy strict, tests
 

@@ -11,8 +11,7 @@ from autogen_core import Image
 from autogen_core.code_executor import CodeResult
 from PIL import Image as PILImage
 
-from autogen_codeact.executors import ExecutionResult, to_image
-from autogen_codeact.sandbox.pictures import BROKEN, PictureRefused, checked
+from autogen_codeact.executors import BROKEN_PICTURE, ExecutionResult, PictureRefused, check_picture, to_image
 
 MAX_PICTURES = 4
 MAX_BYTES = 4 * 1024 * 1024
@@ -116,11 +115,11 @@ def read_picture(data: bytes) -> EncodedImage:
     Raises:
         PictureRefused: It is too large, broken or of another kind.
     """
-    made = EncodedImage(*checked(data))
+    made = EncodedImage(*check_picture(data))
     try:
         made.image.close()
     except Exception:  # noqa: BLE001 - whatever Pillow's readers raise: clients open it, too
-        raise PictureRefused(BROKEN) from None
+        raise PictureRefused(BROKEN_PICTURE) from None
     return made
 
 

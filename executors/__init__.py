@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.host.languages import find_language
     from autogen_codeact.sandbox.host.waiting import in_thread
     from autogen_codeact.sandbox.limits import Limits
+    from autogen_codeact.sandbox.pictures import BROKEN_PICTURE, PictureRefused, check_picture
     from autogen_codeact.sandbox.replay import ExternalEffectsError
     from autogen_codeact.sandbox.result import (
         Artifact,
@@ -67,6 +68,9 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
 
 _HOME = {
+    "BROKEN_PICTURE": "autogen_codeact.sandbox.pictures",
+    "PictureRefused": "autogen_codeact.sandbox.pictures",
+    "check_picture": "autogen_codeact.sandbox.pictures",
     "AllowTools": "autogen_codeact.executors.tools.policies",
     "ApproveTool": "autogen_codeact.sandbox.tools.approval",
     "Artifact": "autogen_codeact.sandbox.result",
@@ -134,6 +138,7 @@ _HOME = {
 }
 
 __all__ = [
+    "BROKEN_PICTURE",
     "DEFAULT_IMAGE",
     "MAX_FILES",
     "REFUSALS",
@@ -160,6 +165,7 @@ __all__ = [
     "NotAllowed",
     "Outcome",
     "OutputChunk",
+    "PictureRefused",
     "ReplaySandbox",
     "Result",
     "RunContext",
@@ -186,6 +192,7 @@ __all__ = [
     "ToolLimits",
     "ToolPolicy",
     "capabilities_of",
+    "check_picture",
     "choose_executor",
     "combine",
     "dump_all",

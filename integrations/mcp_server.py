@@ -10,7 +10,7 @@ from typing import Any
 
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.pictures import PictureRefused, checked
+from autogen_codeact.sandbox.pictures import PictureRefused, check_picture
 
 try:
     from mcp.server.mcpserver import Context, Image, MCPServer
@@ -145,7 +145,7 @@ class _Tools:
 
 async def _image(data: bytes) -> Image:
     """Check an image, because clients and models fail at broken ones."""
-    content, media_type = await asyncio.to_thread(checked, data)
+    content, media_type = await asyncio.to_thread(check_picture, data)
     return Image(data=content, format=media_type.removeprefix("image/"))
 
 

@@ -376,5 +376,5 @@ async def test_impossible_limits_are_refused(arguments: dict[str, Any], words: s
 
 
 def test_an_executor_without_a_session_is_refused() -> None:
-    with pytest.raises(ValueError, match="make its executor with mode='session'"):
+    with pytest.raises(ValueError, match="create its executor with mode='session'"):
         CodeActAgent("actor", DockerCommandLineCodeExecutor(), model_client=scripted())

@@ -244,7 +244,7 @@ async def test_an_agent_and_its_executor_may_have_the_same_tool_and_not_two_poli
         twin = CodeActAgent.load_component(agent.dump_component())
     assert [tool.name for tool in await twin.code_executor.list_tools()] == ["add"]  # type: ignore[attr-defined]
     assert twin.dump_component() == agent.dump_component()
-    with pytest.raises(ValueError, match="give approve_tool to one of agents and executor"):
+    with pytest.raises(ValueError, match="give it to the executor or to one of its agents"):
         CodeActAgent("other", executor, model_client=scripted(), approve_tool=yes)
 
 

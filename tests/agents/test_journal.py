@@ -31,6 +31,8 @@ from tests.agents.codeact import me, python
 from tests.agents.replay.support import DIFFERENT, NOT_THERE, SAME, Make
 from tests.agents.support import scripted, told
 
+pytestmark = pytest.mark.slow
+
 
 class World:
     """A tool whose answers can't be had twice."""

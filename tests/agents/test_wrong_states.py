@@ -27,6 +27,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, Executi
 from autogen_codeact.teams import Team
 from tests.agents.support import scripted
 
+pytestmark = pytest.mark.slow
+
 ENTRY: dict[str, Any] = {"language": "python", "code": "x = 1", "outcome": "ok", "output": "0" * 32}
 CALL: dict[str, Any] = {"name": "pay", "arguments": {}, "outcome": "ok"}
 

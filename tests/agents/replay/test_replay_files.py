@@ -8,6 +8,8 @@ import pytest
 from autogen_codeact.agents import replay
 from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, SAME, Make, contents, run_turn
 
+pytestmark = pytest.mark.slow
+
 LOOK = "print(unit, globals().get('rows'), globals().get('after'), open('prices.csv').read().split())"
 
 

@@ -15,6 +15,8 @@ from tests.agents.support import scripted
 from tests.executors.egress.servers import Hosts, answer, read_request
 from tests.executors.sandboxes import out
 
+pytestmark = pytest.mark.slow
+
 POST = """
 import urllib.request
 request = urllib.request.Request("http://shop.example:{port}/order", data=b"one", method="POST")

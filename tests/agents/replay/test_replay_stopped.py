@@ -14,6 +14,8 @@ from tests.agents.replay.support import Make, contents, run_turn
 from tests.agents.support import scripted
 from tests.executors.sandboxes import out, run
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_session_too_large_for_a_checkpoint_is_rebuilt_up_to_there(make: Make) -> None:
     limits = Limits(memory="256m")
