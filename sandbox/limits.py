@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -106,10 +106,12 @@ def parse_names(name: str, value: Sequence[str]) -> tuple[str, ...]:
         The names.
 
     Raises:
-        TypeError: It is one string.
+        TypeError: It is one string, or no list.
     """
     if isinstance(value, str):
         raise TypeError(f"{name} is one string: give a list, [{value!r}]")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of names, not {value!r}")
     return tuple(value)
 
 

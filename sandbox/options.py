@@ -168,7 +168,7 @@ class SandboxOptions(BaseModel):
         "functions"
     )
     init_command: Annotated[
-        str | None, Field(description="Shell command that runs once when the sandbox has started.")
+        str | None, Field(description="Shell command that runs once when the sandbox has started.", repr=False)
     ] = None
     delete_tmp_files: Annotated[
         bool, Field(description="Whether the code of blocks without a name is not kept in `work_dir`.")
@@ -309,7 +309,9 @@ class DockerOptions(SandboxOptions):
     ] = ()
     docker_host: Annotated[
         str | None,
-        Field(description="Address of the engine. By default DOCKER_HOST, else the current Docker context."),
+        Field(
+            description="Address of the engine. By default DOCKER_HOST, else the current Docker context.", repr=False
+        ),
     ] = None
     lease: Annotated[
         float,

@@ -54,7 +54,7 @@ def make_request(
     language = find_language(label, languages)
     if language is None:
         known = ", ".join(sorted(languages))
-        return _refusal(127, "UnknownLanguage", f"The language {label!r} can't be run here. Use one of: {known}.")
+        return _refusal(127, "UnknownLanguage", f"The language {label[:100]!r} can't be run here. Use one of: {known}.")
     encoded = code.encode("utf-8", "replace")
     if len(encoded) > MAX_CODE:
         return _refusal(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream
@@ -262,7 +263,7 @@ class Connection:
 
     def _on_fatal(self, _ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)
-        raise SandboxProtocolError(f"the sandbox {self._name} gave up: {message.get('error')}")
+        raise SandboxProtocolError(f"the sandbox {self._name} gave up: {printable(str(message.get('error'))[:2000])}")
 
     def _finish(self, error: SandboxError) -> None:
         """Close the stream and notify everybody who waits."""

@@ -301,6 +301,14 @@ class TestAFalseRunner:
             await asyncio.wait_for(made.start(), 10)
         assert launcher.killed == 1
 
+    async def test_the_reason_of_a_fatal_error_is_cut_and_made_printable(self) -> None:
+        sent = raw(b"!", 0, message({"error": "\x1b[2J" + "x" * 100_000}))
+        made, _ = sandbox(lambda other: (other.sendall(sent), time.sleep(0.2))[1])
+        with pytest.raises(SandboxStartError) as caught:
+            await asyncio.wait_for(made.start(), 10)
+        assert "\x1b" not in str(caught.value)
+        assert len(str(caught.value)) < 5000
+
     async def test_that_hangs_up_or_is_silent_is_no_hang(self) -> None:
         made, _ = sandbox(lambda other: other.close())
         with pytest.raises(SandboxStartError, match="exit code is not known"):

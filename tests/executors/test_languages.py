@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.files.filenames import safe_name
+from autogen_codeact.sandbox.host.block_request import make_request
 from autogen_codeact.sandbox.host.languages import (
     LANGUAGES,
     Language,
@@ -20,6 +21,7 @@ from autogen_codeact.sandbox.host.languages import (
     find_language,
     merge,
 )
+from autogen_codeact.sandbox.result import Result
 
 PYTHON, SH, JAVASCRIPT = LANGUAGES["python"], LANGUAGES["sh"], LANGUAGES["javascript"]
 
@@ -211,3 +213,9 @@ def test_the_command_runs_a_file(tmp_path: Path, label: str, code: str):
     if label == "typescript" and "bad option" in run.stderr:
         pytest.skip("this Node is older than 22.6")
     assert (run.stdout.strip(), run.stderr) == ("2", "")
+
+
+def test_a_long_language_label_is_cut_in_the_refusal() -> None:
+    refusal = make_request("1", "x" * 1_000_000, session=True, workspace="/workspace", languages=merge(None))
+    assert isinstance(refusal, Result)
+    assert len(refusal.output) < 2000

@@ -21,6 +21,7 @@ from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, pa
         ({"lease": -1}, ValueError, "lease must be above 0 seconds, not -1"),
         ({"limits": "1g"}, TypeError, "limits must be Limits(memory='512m', ...), not '1g'"),
         ({"preload": "numpy"}, TypeError, "preload is one string: give a list, ['numpy']"),
+        ({"preload": 5}, TypeError, "preload must be a list of names, not 5"),
         ({"packages": "numpy"}, TypeError, "packages is one string: give a list, ['numpy']"),
         ({"read_only": "perhaps"}, ValueError, "read_only: Input should be a valid boolean, unable to interpret input"),
         (
@@ -52,6 +53,11 @@ def test_values_of_the_environment_are_never_shown() -> None:
         parse_options(DockerOptions, {"environment": {"KEY": "s3cr3t\0"}, "timeout": 3})
     shown = [repr(options), str(options), str(options.model_dump()), options.model_dump_json(), str(caught.value)]
     assert "s3cr3t" not in "".join(shown)
+
+
+def test_what_can_hold_a_secret_is_not_in_the_repr() -> None:
+    options = DockerOptions(docker_host="ssh://user:s3cr3t@host", init_command="login s3cr3t")
+    assert "s3cr3t" not in repr(options)
 
 
 def test_every_option_is_described() -> None:
