@@ -20,7 +20,7 @@ test: image ## all tests, with a real Docker engine
 	@docker/setup.sh bubblewrap
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
-FAST_TESTS = tests/agents tests/teams tests/sandbox tests/test_exports.py tests/executors/egress $(wildcard \
+FAST_TESTS = tests/agents tests/teams tests/sandbox tests/test_exports.py $(wildcard \
 	tests/executors/test_frames*.py tests/executors/test_tool_[fks]*.py tests/executors/test_workspace*.py \
 	tests/executors/test_connection.py tests/executors/test_ca*.py tests/executors/test_env*.py)
 
