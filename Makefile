@@ -21,7 +21,7 @@ test: image ## all tests, with a real Docker engine
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
 FAST_TESTS = tests/agents tests/teams tests/sandbox tests/test_exports.py $(wildcard \
-	tests/executors/test_frames*.py tests/executors/test_tool_[fks]*.py tests/executors/test_workspace*.py \
+	tests/executors/test_frames*.py tests/executors/test_tool_[fks]*.py \
 	tests/executors/test_connection.py tests/executors/test_ca*.py tests/executors/test_env*.py)
 
 test-fast: $(VENV)/.installed ## tests that need no engine, in less than a minute
@@ -60,7 +60,6 @@ bench-quick: image ## a short benchmark that reports what became slower than in 
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@docker/setup.sh venv $(VENV) $(PYTHON)
-	@$(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/mcp2 "mcp>=2,<3"
 	@echo "installing the project and its development tools" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' || { \
 		echo "pip could not install the project: see its message above; is a package registry reachable?" >&2; exit 1; }

@@ -42,7 +42,7 @@ NOT_DEFINED = "NameError: name 'x' is not defined\nThe code failed: error, exit 
 def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     """The interpreters of two environments with the wheel: one with `mcp` 1, one with `mcp` 2."""
     if not MCP_2.is_dir():
-        pytest.fail(f"{MCP_2} is missing: `make .venv/.installed` makes it")
+        pytest.fail(f"{MCP_2} is missing: `make .venv/mcp2` makes it")
     made = {}
     for major in (1, 2):
         home = tmp_path_factory.mktemp("environment") / f"mcp{major}"
