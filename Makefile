@@ -16,7 +16,11 @@ demo: notice-demo $(VENV)/.installed ## a run with a recorded model and a real s
 	@docker/setup.sh sandbox $(BIN)
 	@$(BIN)/codeact demo
 
-test: image ## all tests, with a real Docker engine
+$(VENV)/mcp2: | $(VENV)/.installed
+	@echo "installing version 2 of the package mcp beside version 1, for the tests" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ mcp==2.3.0
+
+test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine
 	@docker/setup.sh bubblewrap
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 
