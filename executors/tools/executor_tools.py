@@ -117,12 +117,11 @@ class ExecutorTools:
 
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
         """Return what answers the calls of one block; None if there are no tools."""
-        tools = {name: as_host_tool(tool) for name, tool in context.tools.items()}
-        return (
-            self.broker.block(block.code, block.language, replace(context, tools=tools), ident)
-            if self.broker.tools
-            else None
-        )
+        if not self.broker.tools:
+            return None
+        if context.tools:
+            context = replace(context, tools={name: as_host_tool(tool) for name, tool in context.tools.items()})
+        return self.broker.block(block.code, block.language, context, ident)
 
     def dump(self) -> dict[str, Any]:
         """Write the fields `tools`, `tool_limits` and `approve_tool` of an executor's config.

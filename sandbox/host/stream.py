@@ -53,7 +53,7 @@ class ByteStream(Protocol):
             requested_s: What the user chose for a stream that can break without notice to either end, in seconds.
 
         Returns:
-            Seconds, or None for a stream whose end the kernel always reports.
+            Seconds, or None if the kernel always reports the end of the stream.
         """
         ...
 

@@ -224,7 +224,7 @@ class WorkerProcesses:
         worker.connection.connect(sock, worker.pid)
 
     def kill(self, worker):
-        """Kill a worker whose end nobody waits for; its process is in `ending` until it is gone."""
+        """Kill a worker without waiting; its process is in `ending` until it has been reaped."""
         self.ending.add(worker.pid)
         system.send_signal(worker.pid, signal.SIGKILL)
         worker.connection.close()
