@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
@@ -12,7 +12,7 @@ from autogen_codeact.sandbox.tools.broker import BlockCalls, ToolBroker
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
 
 Tool = Callable[..., Any] | HostTool
 """A typed Python function, sync or async, or an object of the `HostTool` protocol."""
@@ -76,7 +76,7 @@ class FunctionTools:
         self.broker = ToolBroker(self.known, limits or ToolLimits(), approve)
 
     def _adapted(self, tool: Tool) -> HostTool:
-        if _is_host_tool(tool):
+        if is_host_tool(tool):
             return tool
         if not callable(tool):
             raise TypeError(f"{tool!r} is not a tool: give a typed function")
@@ -104,7 +104,3 @@ class FunctionTools:
     def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
         """Return the handler of the calls of one block, or None without tools."""
         return self.broker.block(block.code, block.language, context, ident) if self.known else None
-
-
-def _is_host_tool(tool: object) -> TypeGuard[HostTool]:
-    return all(hasattr(tool, name) for name in ("name", "signature", "description", "source", "run"))

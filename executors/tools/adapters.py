@@ -7,7 +7,7 @@ import inspect
 import io
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from autogen_core import CancellationToken, Image
 from autogen_core.tools import ImageResultContent, TextResultContent, ToolResult
@@ -128,11 +128,6 @@ class UserHostTool:
         else:
             answer = await self.tool.run(arguments)
         return ToolAnswer(answer.value, tuple(map(from_autogen, answer.images)))
-
-
-def is_host_tool(thing: object) -> TypeGuard[HostTool]:
-    """Return whether it is a host tool already."""
-    return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
 
 
 def as_host_tool(tool: Any) -> HostTool:

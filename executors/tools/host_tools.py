@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 from autogen_core import ComponentBase, ComponentModel
 from autogen_core.tools import BaseTool, Tool, Workbench
 
-from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool, is_host_tool
+from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool
 from autogen_codeact.executors.tools.described import BaseToolHostTool, is_tool
 from autogen_codeact.executors.tools.workbench import OpenWorkbench
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import HostTool
+from autogen_codeact.sandbox.tools.tool import HostTool, is_host_tool
 
 ToolLike = Callable[..., Any] | BaseTool[Any, Any] | Workbench | HostTool | HostToolWithToken
 """What can be passed as a tool: a typed function, an AutoGen tool, a workbench of such tools, or a host tool."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 
 @dataclass(frozen=True)
@@ -79,3 +79,8 @@ class HostTool(Protocol):
             ToolArgumentError: The arguments do not fit.
         """
         ...
+
+
+def is_host_tool(thing: object) -> TypeGuard[HostTool]:
+    """Return whether it is a host tool already."""
+    return all(hasattr(thing, name) for name in ("name", "signature", "description", "source", "run"))
