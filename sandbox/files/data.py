@@ -92,9 +92,10 @@ def parse_data(value: Iterable[Path | str]) -> list[str]:
             raise ValueError(f"data={printable(str(entry.path))!r}: {error}") from None
         other = found.setdefault(entry.name, entry)
         if other is not entry:
+            first, second = printable(str(other.path)), printable(str(entry.path))
             raise ValueError(
-                f"data= has two entries that would be {entry.target}: {printable(str(other.path))!r} and {printable(str(entry.path))!r}. "
-                "Rename one, or give a folder that contains both"
+                f"data= has two entries that would be {entry.target}: {first!r} and {second!r}. Rename one, or give a folder "
+                "with both"
             )
     return paths
 

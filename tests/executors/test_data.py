@@ -155,7 +155,7 @@ async def test_data_that_has_gone_fails_the_start(kind: Kind, tmp_path: Path) ->
         (
             ["one/x", "two/x"],
             ValueError,
-            "data= has two entries that would be /data/x: 'one/x' and 'two/x'. Rename one, ",
+            "data= has two entries that would be /data/x: 'one/x' and 'two/x'. Rename one, or give a folder with both",
         ),
         (["/"], ValueError, "data='/' can't be shown to the sandbox: it describes or controls this machine"),
         (["/proc/self"], ValueError, "data='/proc/self' can't be shown to the sandbox"),
