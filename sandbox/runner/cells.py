@@ -4,7 +4,7 @@ import ast
 import builtins
 import sys
 
-from . import cell_loop, cell_text, code_file, execution, ipython_standin, values
+from . import cell_loop, cell_text, code_file, display, execution, ipython_standin, values
 
 # A cell that calls one of these outside of a function needs a loop that runs.
 _NEEDS_LOOP = ("create_task", "ensure_future", "get_running_loop")
@@ -94,6 +94,7 @@ class Cells:
         if text is None:
             text = self.shell.load().text_of(value)
         self._remember_value(value)
+        text = None if text is None else display.show_value(value, text)
         if text is None:
             return None
         sys.stdout.write(text + "\n")

@@ -6,6 +6,8 @@ import sys
 import traceback
 import types
 
+from . import figures
+
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
 NAME_LIMIT = 200
@@ -92,6 +94,14 @@ def run_guarded(filename, run):
     Returns:
         The `Outcome`.
     """
+    outcome = _run_to_end(filename, run)
+    if figures.Settings.pending:
+        # An error in it is printed; the code itself has ended before.
+        _run_to_end(filename, figures.flush)
+    return outcome
+
+
+def _run_to_end(filename, run):
     try:
         return Outcome(value=run())
     except SystemExit as exit_request:

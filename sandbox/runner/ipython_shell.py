@@ -8,7 +8,7 @@ import sys
 import tempfile
 import traceback
 
-from . import commands, execution, magics, tools
+from . import commands, displays, execution, magics, stand_in, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
 NO_DEBUGGER = "there is no debugger here, because nobody can type: print the values instead\n"
@@ -30,7 +30,8 @@ def load(cells):
     # A file of the user may have the name of one of its modules.
     sys.path[:] = [entry for entry in complete if entry and entry != os.getcwd()]
     try:
-        if importlib.util.find_spec("IPython") is None:
+        found = importlib.util.find_spec("IPython")
+        if found is None or isinstance(found.loader, stand_in.Finder):
             return None
         return IPythonShell(cells)
     finally:
@@ -58,6 +59,7 @@ class IPythonShell:
         if not had_open:
             namespace.pop("open", None)
         _register(self.public, cells)
+        displays.Formatter.format = self.public.display_formatter.format
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
     def load(self):
@@ -95,7 +97,10 @@ def _shell_class(cells):
     shell = importlib.import_module("IPython.core.interactiveshell").InteractiveShell
     hook = importlib.import_module("IPython.core.displayhook").DisplayHook
     hook = type("SessionDisplayHook", (SessionDisplayHook, hook), {"cells": cells})
-    return type("SessionShell", (SessionShell, shell), {"cells": cells, "displayhook_class": hook})
+    publisher = importlib.import_module("IPython.core.displaypub").DisplayPublisher
+    publisher = type("SessionPublisher", (SessionPublisher, publisher), {})
+    attributes = {"cells": cells, "displayhook_class": hook, "display_pub_class": publisher, "__module__": __name__}
+    return type("SessionShell", (SessionShell, shell), attributes)
 
 
 class SessionDisplayHook:
@@ -107,6 +112,18 @@ class SessionDisplayHook:
         if result is not None:
             self.cells.show(result)
             self.fill_exec_result(result)
+
+
+class SessionPublisher:
+    """What replaces methods of IPython's publisher of displays."""
+
+    def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_options):
+        """Show a bundle."""
+        displays.publish(data, metadata, (transient or {}).get("display_id"), update)
+
+    def clear_output(self, wait=False):
+        """Drop what the block has shown before."""
+        displays.clear()
 
 
 class SessionShell:

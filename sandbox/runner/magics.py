@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 
-from . import commands
+from . import commands, figures
 
 SCRIPTS = ("bash", "sh", "script", "perl", "ruby", "python", "python3")
 TIMEIT_RUNS = 7
@@ -25,8 +25,10 @@ def enable_matplotlib():
         The name of the mode and of the backend.
     """
     matplotlib = importlib.import_module("matplotlib")
+    if matplotlib.rcParams["backend"] != figures.NAME:
+        matplotlib.use(figures.NAME)
     matplotlib.interactive(True)
-    return "inline", matplotlib.get_backend()
+    return "inline", figures.NAME
 
 
 def run_pip(line):
