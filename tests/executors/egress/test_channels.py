@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import SandboxError, SandboxProtocolError
+from autogen_codeact.sandbox.egress import channel
 from autogen_codeact.sandbox.egress.connector import Connector
-from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.egress.gateway import MAX_CHANNELS, Gateway
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.host import protocol
 from tests.executors.local_runner import LocalRunner, find_python
@@ -186,7 +187,7 @@ class TestTheSupervisor:
 
     def test_ends_after_more_data_than_its_window(self, proxy_runner: ProxyRunner) -> None:
         _, ident = proxy_runner.opened()
-        proxy_runner.send(ident, "data", bytes(WINDOW + 1))
+        proxy_runner.send(ident, "data", bytes(channel.WINDOW + 1))
         kind, _, payload = proxy_runner.runner.receive()
         assert kind == b"!"
         assert "was sent more than it has room for" in protocol.unpack(payload)[0]["error"]
@@ -219,8 +220,8 @@ class TestTheHost:
             OPEN + raw(b"N", 1, message({"op": "credit", "bytes": 1.5})),
             OPEN + raw(b"N", 1, message({"op": "credit", "bytes": 10**9})),
             OPEN + raw(b"N", 1, message({"op": "close"})) * 2,
-            OPEN + raw(b"N", 1, message({"op": "data"}, bytes(SETTINGS["window"] + 1))),
-            b"".join(raw(b"N", 1 + number, message({"op": "open"})) for number in range(SETTINGS["channels"] + 1)),
+            OPEN + raw(b"N", 1, message({"op": "data"}, bytes(channel.WINDOW + 1))),
+            b"".join(raw(b"N", 1 + number, message({"op": "open"})) for number in range(MAX_CHANNELS + 1)),
         ],
     )  # fmt: skip
     async def test_ends_the_sandbox_after_an_invalid_frame(self, sent: bytes) -> None:
