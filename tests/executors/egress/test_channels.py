@@ -81,7 +81,9 @@ def proxy_runner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pro
     python = find_python(request.param)
     if python is None:
         pytest.skip(f"no Python {request.param} on this machine")
-    with LocalRunner(python, tmp_path, proxy={"window": WINDOW, "channels": 2}) as runner:
+    with LocalRunner(
+        python, tmp_path, proxy={"window": WINDOW, "channels": 2, "domains": True, "index": False}
+    ) as runner:
         made = ProxyRunner(runner)
         try:
             yield made
@@ -187,7 +189,7 @@ class TestTheSupervisor:
 
     def test_ends_after_more_data_than_its_window(self, proxy_runner: ProxyRunner) -> None:
         _, ident = proxy_runner.opened()
-        proxy_runner.send(ident, "data", bytes(channel.WINDOW + 1))
+        proxy_runner.send(ident, "data", bytes(WINDOW + 1))
         kind, _, payload = proxy_runner.runner.receive()
         assert kind == b"!"
         assert "was sent more than it has room for" in protocol.unpack(payload)[0]["error"]
