@@ -88,7 +88,7 @@ def test_texts_of_a_command_line_become_arguments() -> None:
     assert parse_options(DockerOptions, arguments).limits.memory == "2g"
     for wrong in ("network", "colour=red"):
         with pytest.raises(
-            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, auto_remove"
+            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, allow_pip, auto_remove"
         ):
             parse_texts([wrong])
 
