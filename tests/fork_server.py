@@ -28,6 +28,8 @@ MODULES = (
     "autogen_codeact.cli.run",
     "autogen_codeact.cli.run_blocks",
     "autogen_codeact.executors",
+    "autogen_codeact.sandbox.backends.bubblewrap.backend",
+    "autogen_codeact.sandbox.backends.docker.backend",
     "autogen_codeact.teams",
     "autogen_ext.models.openai",
     "autogen_ext.models.replay",

@@ -191,6 +191,27 @@ def start(
     return _fork(server, arguments, dict(env), str(cwd or Path.cwd()), stdin, stdout)
 
 
+def run(
+    arguments: list[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    options: tuple[str, ...] = (),
+    text: str = "",
+    timeout: float = 50,
+    new_interpreter: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python program to its end, and kill it after `timeout` seconds; the other arguments are those of `start`."""
+    process = start(arguments, env=env, cwd=cwd, options=options, new_interpreter=new_interpreter)
+    with process:
+        try:
+            out, err = process.communicate(text, timeout=timeout)
+        finally:
+            process.kill()
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
 def _differ(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
     return not {name for name, _ in first.items() ^ second.items()} <= READ_LATE
 
