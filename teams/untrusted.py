@@ -122,6 +122,7 @@ REASONS = {
     "base_url": "sends the key and the conversation to a server of its choice",
     "bind_dir": "mounts a folder of this machine",
     "container_name": "names a container of this machine's engine",
+    "data": "shows files of this machine",
     "default_headers": "changes what is sent with the key",
     "device_requests": "gives the code devices of this machine",
     "docker_host": "names an engine",

@@ -192,6 +192,7 @@ class RunnerClient:
     async def _undo_launch(self, launched: Future[ByteStream]) -> None:
         """End a sandbox whose start was cancelled, as soon as it is there; the event loop may be closed by then."""
         undone: Future[None] = new_future()
+        self._launcher.cancel()
 
         def undo() -> None:
             try:

@@ -108,7 +108,7 @@ import asyncio, inspect
 from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, SandboxPool
 from autogen_codeact.cli.mcp import sandbox_of
-from autogen_codeact.cli.sandbox import SandboxChoice
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_core.code_executor import CodeExecutor
 
 assert inspect.signature(Executor).parameters["dummy"].default == 3

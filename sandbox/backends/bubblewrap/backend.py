@@ -32,6 +32,7 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
         limits=limits,
         python=options.python,
         readable=tuple(map(Path, options.readable)),
+        data=tuple(options.data),
         bind_dir=Path(options.bind_dir).resolve() if options.bind_dir is not None else None,
         write_back=ProtectedNames(options.write_back),
     )

@@ -52,6 +52,7 @@ def make_client(
         seccomp=docker_profile(options.seccomp),
         bind_dir=str(Path(options.bind_dir).resolve()) if options.bind_dir is not None else None,
         write_back=ProtectedNames(options.write_back),
+        data=tuple(options.data),
         volumes=volumes,
         extra_hosts=options.extra_hosts or {},
         device_requests=devices,
