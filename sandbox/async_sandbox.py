@@ -229,6 +229,8 @@ class AsyncSandbox(SandboxLifecycle):
                 with contextlib.suppress(SandboxFileError):
                     files_before = await manifest_of(workspace, client)
         calls = self.tools.block(block, context, ident) if request.message["command"] is None else None
+        if calls is not None:
+            calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
         message = self._describe(request)
         kept: list[sync.Kept] = []
         code = None if message.get("delete") else request.code
