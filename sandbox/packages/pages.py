@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import re
@@ -91,21 +92,22 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
 def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
     try:
         page = json.loads(content)
-        entries = page["files"]
+        entries = list(page["files"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("it is not a project page in JSON") from None
     found = (_from_json(entry, url) for entry in entries if isinstance(entry, dict))
     return [file for file in found if file is not None]
 
 
-def _from_json(entry: Mapping[str, Any], base: str) -> ProjectFile | None:
+def _from_json(entry: Mapping[str, Any], page: str) -> ProjectFile | None:
     link, yanked = entry.get("url"), entry.get("yanked", False)
     if not isinstance(link, str):
         return None
     metadata = entry.get("core-metadata", entry.get("dist-info-metadata", False))
     return _make_file(
         link,
-        base,
+        page,
+        page,
         hashes=_checked_hashes(entry.get("hashes")),
         requires_python=entry.get("requires-python"),
         yanked=yanked[:MAX_TEXT] or True if isinstance(yanked, str) else bool(yanked),
@@ -113,7 +115,8 @@ def _from_json(entry: Mapping[str, Any], base: str) -> ProjectFile | None:
     )
 
 
-def _make_file(link: str, base: str, **fields: Any) -> ProjectFile | None:
+def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | None:
+    """Return the file of a link, which is relative to `base`; None if the link is malformed or leads to no package."""
     try:
         url = urljoin(base, link.strip())
         split = urlsplit(url)
@@ -126,7 +129,7 @@ def _make_file(link: str, base: str, **fields: Any) -> ProjectFile | None:
     requires = fields.pop("requires_python")
     requires = requires if isinstance(requires, str) and len(requires) <= MAX_TEXT else None
     clean = split._replace(fragment="").geturl()
-    return ProjectFile(filename, clean, base, requires_python=requires, **fields)
+    return ProjectFile(filename, clean, page, requires_python=requires, **fields)
 
 
 def _checked_hashes(hashes: Any) -> dict[str, str]:
@@ -148,14 +151,16 @@ class _Links(HTMLParser):
         given = dict(attrs)
         link = given.get("href")
         if tag == "base" and link:
-            self._base = urljoin(self._url, link)
+            with contextlib.suppress(ValueError):
+                self._base = urljoin(self._url, link)
         if tag != "a" or not link:
             return
         metadata = given.get("data-core-metadata", given.get("data-dist-info-metadata", "false"))
         file = _make_file(
-            urljoin(self._base, link.strip()),
+            link,
             self._url,
-            hashes=dict(_HASH.findall(urlsplit(link).fragment)),
+            self._base,
+            hashes=dict(_HASH.findall(link.partition("#")[2])),
             requires_python=given.get("data-requires-python"),
             yanked=(given["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in given else False,
             metadata=dict(_HASH.findall(metadata or "")) if metadata != "false" else None,
