@@ -6,7 +6,7 @@ import contextlib
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -16,13 +16,15 @@ JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tbz", ".tar.xz", ".tar")
 MAX_FILENAME = 255
+MAX_FILES = 20_000
+"""Files that a page may list."""
 MAX_TEXT = 1000
 """Characters that are kept of a reason or a version specifier."""
 _HASH = re.compile(r"([a-z0-9]{2,10})=([0-9a-fA-F]{16,128})")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProjectFile:
     """One file of a project.
 
@@ -79,7 +81,7 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
         url: Its URL, from which relative links are resolved.
 
     Raises:
-        ValueError: It is JSON and not a project page.
+        ValueError: It is JSON and not a project page, or lists too many files.
     """
     if content_type.partition(";")[0].strip().lower() == JSON_TYPE:
         return _parse_json(content, url)
@@ -95,8 +97,14 @@ def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
         entries = list(page["files"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("it is not a project page in JSON") from None
+    _check_number(entries)
     found = (_from_json(entry, url) for entry in entries if isinstance(entry, dict))
     return [file for file in found if file is not None]
+
+
+def _check_number(entries: Sequence[Any]) -> None:
+    if len(entries) > MAX_FILES:
+        raise ValueError(f"it lists more than {MAX_FILES:,} files")
 
 
 def _from_json(entry: Mapping[str, Any], page: str) -> ProjectFile | None:
@@ -167,6 +175,7 @@ class _Links(HTMLParser):
         )
         if file is not None:
             self.files.append(file)
+        _check_number(self.files)
 
 
 def _link(file: ProjectFile, project: str) -> str:
