@@ -130,6 +130,11 @@ def install_advice(log: str) -> str:
         return "The image has no pip: use one that has it, such as the default image or python:3-slim."
     if '"python3": executable file not found' in log:
         return "The image has no python3: use one that has it, such as the default image or python:3-slim."
+    if "check_hostname requires server_hostname" in log:
+        return (
+            "The image's pip can't check the certificate of an index with an IP address: name the index by a host name in "
+            "PIP_INDEX_URL, or give local .whl files."
+        )
     if is_about_certificate(log):
         return (
             "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
