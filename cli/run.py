@@ -18,7 +18,8 @@ from autogen_codeact.agents.code_executor_agent import CUT_OFF_NOTE
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.sandbox import SandboxChoice, started
+from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import SandboxError, ToolExecutor

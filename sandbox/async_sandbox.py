@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE, select
+from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
-from autogen_codeact.sandbox.files import sync, transfers
+from autogen_codeact.sandbox.files import display_files, sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
 from autogen_codeact.sandbox.host.block_reply import add_connections, combine, to_result
 from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
@@ -19,6 +20,7 @@ from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
 from autogen_codeact.sandbox.limits import parse_size, parse_timeout
 from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStarted, notify
@@ -245,8 +247,18 @@ class AsyncSandbox(SandboxLifecycle):
         artifacts = await sync.after_block(workspace, client, reply) if workspace is not None else ()
         code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
         notes = workspace.take_notes() if workspace is not None else ()
+        displays: tuple[Display, ...] = ()
+        if reply.displays.count:
+            shown = await in_thread(display_files.store, reply.displays.values(), folder if replay is None else None)
+            artifacts, displays = display_files.merged(artifacts, shown.artifacts), tuple(shown.displays)
+            notes = (*notes, *shown.notes, *reply.displays.notes())
         result = to_result(
-            reply, split_streams=options.split_streams, code_file=code_file, artifacts=artifacts, notes=notes
+            reply,
+            split_streams=options.split_streams,
+            code_file=code_file,
+            artifacts=artifacts,
+            displays=displays,
+            notes=notes,
         )
         if calls is not None:
             result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)

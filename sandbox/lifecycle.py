@@ -12,6 +12,7 @@ from autogen_codeact.sandbox.backends import WORKSPACE, select
 from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNotStarted, SandboxStartError
 from autogen_codeact.sandbox.files import sync
+from autogen_codeact.sandbox.files.data import check_data
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
@@ -217,6 +218,7 @@ class SandboxLifecycle:
     async def _prepare(self, client: RunnerClient) -> None:
         """Send files and functions, and run `init_command`."""
         options = self.options
+        await check_data(client, options.data)
         if self._workspace is not None:
             # A sandbox that replaces one that has died must start even if the files have become too large for it.
             notes = await sync.push(self._workspace, client, options.limits, all_of_them=not self._lost)

@@ -24,9 +24,11 @@ from pydantic import (
     model_validator,
 )
 
+from autogen_codeact.sandbox.backends import DATA
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import check_readable
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
 from autogen_codeact.sandbox.egress.policy import Policy
+from autogen_codeact.sandbox.files.data import parse_data
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment as variables
 from autogen_codeact.sandbox.host.environment import EnvironmentValue
@@ -158,6 +160,14 @@ class SandboxOptions(BaseModel):
             description="Folder on the (engine's) host that is mounted at /workspace instead of copying. By default none."
         ),
     ] = None
+    data: Annotated[
+        Sequence[Path | str],
+        PlainValidator(parse_data),
+        Field(
+            description="Files and folders of the host that the code can read in /data, and not write: mounted, or sent to an "
+            "engine on another machine (docs/data.md)."
+        ),
+    ] = ()
     functions_source: Annotated[
         str | None, Field(description="Source of a Python module that the code can import.")
     ] = None
@@ -219,6 +229,13 @@ class SandboxOptions(BaseModel):
             '"*.example.org:443"; docs/network.md.'
         ),
     ] = ()
+    allow_pip: Annotated[
+        bool,
+        Field(
+            description="Whether `pip install` works although the sandbox has no network: this machine serves it the packages "
+            "that its own pip is configured for; docs/packages.md."
+        ),
+    ] = False
     tool_limits: Annotated[
         ToolLimits | None,
         Field(description="How many calls to host tools a block may make, and how large; see `ToolLimits`."),
@@ -328,6 +345,17 @@ class DockerOptions(SandboxOptions):
             raise ValueError(
                 f"allow_domains= is for a sandbox without a network, and network={self.network!r} gives it one"
             )
+        if self.allow_pip and self.network != "none":
+            raise ValueError(
+                f"allow_pip= is for a sandbox without a network, and network={self.network!r} gives it one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _data_has_its_folder(self) -> Self:
+        for mount in (self.extra_volumes or {}).values():
+            if self.data and Path(mount.get("bind", "")).is_relative_to(DATA):
+                raise ValueError(f"extra_volumes= mounts {mount['bind']}, and {DATA} is for data=: use another path")
         return self
 
     @property
@@ -357,6 +385,13 @@ class BubblewrapOptions(SandboxOptions):
         PlainValidator(_parse_readable),
         Field(description="Further folders of the host that the code can read."),
     ] = ()
+
+    @model_validator(mode="after")
+    def _data_has_its_folder(self) -> Self:
+        for folder in self.readable:
+            if self.data and Path(os.path.abspath(folder)).is_relative_to(DATA):
+                raise ValueError(f"readable={str(folder)!r} is in {DATA}, which is for data=: give it there")
+        return self
 
 
 OPTIONS: dict[str, type[DockerOptions] | type[BubblewrapOptions]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.tools.tool import Picture
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
@@ -140,6 +141,7 @@ class Result:
         connections: Connections that began while the blocks ran, with `allow_domains`; where blocks run at the same time, also
             those of the others.
         notes: Sentences about the run that are not the code's own output (for example what a rollback can't restore).
+        displays: Figures, images, tables and other things that the blocks have shown, in order.
         files_before: Marks of the files that the (last) block found, by name, if the caller keeps a journal of the session.
             None if not known.
     """
@@ -161,10 +163,11 @@ class Result:
     notes: tuple[str, ...] = field(default=())
     number: int = field(default=0, compare=False)
     restored_before: int = 0
+    displays: tuple[Display, ...] = ()
     files_before: dict[str, str] | None = field(default=None, compare=False, repr=False)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        """Return what a notebook shows: output, value, error and files, as text and as HTML."""
+        """Return what a notebook shows: output, value, error, displays and files, as text and as HTML without scripts."""
         failed = "" if self.outcome == "ok" else f"({self.outcome})"
         if self.error is not None:
             failed = f"{self.error.type}: {self.error.message}"
@@ -185,4 +188,7 @@ class Result:
             f'<pre class="codeact-{name}" style="{color.get(name, "")}">{html.escape(text)}</pre>'
             for name, text in texts.items()
         ]
+        shown_rows = [display.to_html() for display in self.displays]
+        at = len(rows) - ("files" in texts)
+        rows[at:at] = shown_rows
         return {"text/plain": "\n".join(texts.values()), "text/html": "\n".join(rows)}

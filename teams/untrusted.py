@@ -117,10 +117,12 @@ def _fields(*names: str, **rules: Rule | Part) -> dict[str, Rule | Part]:
 
 REASONS = {
     "allow_domains": "lets the code reach hosts",
+    "allow_pip": "lets the code read the package indexes of this machine",
     "api_key": "names a key, whose owner may see the conversation",
     "base_url": "sends the key and the conversation to a server of its choice",
     "bind_dir": "mounts a folder of this machine",
     "container_name": "names a container of this machine's engine",
+    "data": "shows files of this machine",
     "default_headers": "changes what is sent with the key",
     "device_requests": "gives the code devices of this machine",
     "docker_host": "names an engine",
@@ -165,6 +167,7 @@ REFUSED = {
 
 _EXECUTOR = _fields(
     *("delete_tmp_files", "mode", "preload", "split_streams", "checkpoint", "functions_module"),
+    allow_pip=_only(False, REASONS["allow_pip"]),
     timeout=_at_most(600),
     limits=_limits,
     environment=_literals,

@@ -1,6 +1,7 @@
 """How a sandbox is started, reached and removed; here what each sandbox has in common."""
 
 WORKSPACE = "/workspace"
+DATA = "/data"
 PACKAGES = "/packages"
 HOME = "/tmp/home"  # noqa: S108 - a path in the sandbox
 ENVIRONMENT = {

@@ -214,6 +214,11 @@ class Workspace:
         if name in self._synced:
             self._changed_in_sandbox.add(name)
 
+    def send(self, name: str) -> None:
+        """Let the sandbox get a file that the host itself has stored, with the next files that it gets."""
+        with self._lock:
+            self._synced.pop(name, None)
+
     def read(self, file: HostFile) -> Generator[bytes]:
         """Read a file that `outgoing` found.
 

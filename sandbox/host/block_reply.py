@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
+from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxProtocolError
@@ -20,7 +21,13 @@ _STATES = {state: state for state in get_args(State)}  # from the best to the wo
 
 
 def to_result(
-    reply: Reply, *, split_streams: bool, code_file: str | None, artifacts: tuple[Artifact, ...], notes: tuple[str, ...]
+    reply: Reply,
+    *,
+    split_streams: bool,
+    code_file: str | None,
+    artifacts: tuple[Artifact, ...],
+    notes: tuple[str, ...],
+    displays: tuple[Display, ...] = (),
 ) -> Result:
     """Make the result of one block.
 
@@ -30,6 +37,7 @@ def to_result(
         code_file: File with its code on the host, or None.
         artifacts: Files that it made or changed.
         notes: Notes of the host, before those of the runner.
+        displays: What it has shown. Default: nothing.
 
     Returns:
         The result.
@@ -59,6 +67,7 @@ def to_result(
             truncated=sum(dropped),
             artifacts=artifacts,
             state=_STATES[message["state"]],
+            displays=displays,
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
             notes=(*notes, *map(_text_of, message["notes"])),
@@ -101,7 +110,7 @@ def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
         mark: Position in its connection log before the block.
     """
     result.connections = gateway.log.since(mark)
-    result.notes = (*result.notes, *connection_notes(result.connections))
+    result.notes = (*result.notes, *connection_notes(result.connections), *gateway.log.remarks_since(mark))
 
 
 def combine(results: Sequence[R]) -> R:
@@ -131,5 +140,6 @@ def combine(results: Sequence[R]) -> R:
         connections=tuple(each for result in results for each in result.connections),
         state=max((result.state for result in results), key=list(_STATES).index),
         notes=tuple(note for result in results for note in result.notes),
+        displays=tuple(display for result in results for display in result.displays),
         files_before=None,
     )

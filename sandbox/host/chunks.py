@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Literal
 
+from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.host.connection import OutputCallback
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, Result
@@ -18,17 +19,19 @@ _STREAMS: dict[bytes, Stream] = {Frame.STDOUT: "stdout", Frame.STDERR: "stderr"}
 
 @dataclass(frozen=True)
 class OutputChunk:
-    """A piece of a block's output.
+    """A piece of a block's output, or something that it has shown.
 
     Args:
         block: Which of the blocks, from 0.
         stream: `stdout` (which carries both unless `split_streams=True`) or `stderr`.
-        text: The text; characters are never cut in two.
+        text: The text; characters are never cut in two. Empty if it is a display: the line for it in the output is text.
+        display: What the block has shown; None if it is text. If its file has to get another name, the result says so.
     """
 
     block: int
     stream: Stream
     text: str
+    display: Display | None = None
 
 
 class OutputChunks:
@@ -55,7 +58,10 @@ class OutputChunks:
         room = dict.fromkeys(_STREAMS, self._head_room)
         self._shown, self._held = dict.fromkeys(_STREAMS.values(), 0), set()
 
-        def listen(kind: bytes, data: bytes) -> None:
+        def listen(kind: bytes, data: bytes | Display) -> None:
+            if isinstance(data, Display):
+                self._put(OutputChunk(block, "stdout", "", data))
+                return
             stream = _STREAMS[kind]
             if len(data) > room[kind]:
                 # This is the tail, which the runner has kept until now: only the result shows what is missing before it.

@@ -11,17 +11,20 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxError, SandboxProtocolError
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host import protocol
+from autogen_codeact.sandbox.host.display_frames import Displays
+from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream
 from autogen_codeact.sandbox.host.transport import Transport
 from autogen_codeact.sandbox.host.waiting import new_future
 
 EXIT_DETAIL_TIMEOUT_S = 2.0
-OutputCallback = Callable[[bytes, bytes], None]
-"""Called in the connection's thread with the type of a frame of output and its bytes, as they come."""
+OutputCallback = Callable[[bytes, bytes | Display], None]
+"""Called in the connection's thread with the type of a frame and its content, as they come: output, or a display."""
 Handler = Callable[[int, bytes], None]
 """Called in the connection's thread with the id and the payload of a frame."""
 
@@ -49,7 +52,7 @@ _NEXT = {
 _ALLOWED = {
     State.CONNECTING: (Frame.HELLO, Frame.CHANNEL, Frame.FATAL_ERROR),
     State.READY: (
-        *(Frame.STDOUT, Frame.STDERR, Frame.BLOCK_RESULT, Frame.ANSWER),
+        *(Frame.STDOUT, Frame.STDERR, Frame.DISPLAY, Frame.BLOCK_RESULT, Frame.ANSWER),
         *(Frame.TOOL_CALL, Frame.CANCEL_CALL, Frame.CHANNEL, Frame.FATAL_ERROR),
     ),
 }
@@ -63,11 +66,13 @@ class Reply:
         message: The message of its frame.
         data: The bytes of its frame.
         streams: The output before it, by type of frame (`Frame.STDOUT`, `Frame.STDERR`).
+        displays: What the block has shown before it.
     """
 
     message: dict[str, Any]
     data: bytes
     streams: dict[bytes, bytearray]
+    displays: Displays = field(default_factory=Displays)
 
 
 @dataclass
@@ -78,6 +83,7 @@ class _Pending:
     output_room: int
     on_output: OutputCallback | None
     streams: dict[bytes, bytearray] = field(default_factory=dict)
+    displays: Displays = field(default_factory=Displays)
 
 
 class Connection:
@@ -100,6 +106,7 @@ class Connection:
             Frame.HELLO: self._on_hello,
             Frame.STDOUT: partial(self._on_output, Frame.STDOUT),
             Frame.STDERR: partial(self._on_output, Frame.STDERR),
+            Frame.DISPLAY: self._on_display,
             Frame.BLOCK_RESULT: self._on_reply,
             Frame.ANSWER: self._on_reply,
             Frame.FATAL_ERROR: self._on_fatal,
@@ -254,12 +261,23 @@ class Connection:
         if pending.on_output is not None:
             pending.on_output(kind, payload)
 
+    def _on_display(self, ident: int, payload: bytes) -> None:
+        message, data = protocol.unpack(payload)
+        checked = DisplayMessage.parse(message, len(data))
+        with self._lock:
+            pending = self._pending.get(ident)
+        if pending is None:
+            return  # nobody waits for it any more
+        shown = pending.displays.add(checked, data)
+        if shown is not None and pending.on_output is not None:
+            pending.on_output(Frame.DISPLAY, shown)
+
     def _on_reply(self, ident: int, payload: bytes) -> None:
         message, data = protocol.unpack(payload)
         with self._lock:
             pending = self._pending.pop(ident, None)
         if pending is not None:
-            pending.reply.set_result(Reply(message, data, pending.streams))
+            pending.reply.set_result(Reply(message, data, pending.streams, pending.displays))
 
     def _on_fatal(self, _ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)

@@ -58,6 +58,47 @@ class Hello:
             )
 
 
+@dataclass(frozen=True)
+class DisplayMessage:
+    """Something that a block has shown, or (`clear`) that it drops what it has shown.
+
+    Args:
+        clear: Whether the displays so far are dropped; then the other fields are empty.
+        parts: MIME types and sizes of the values, in the order of the frame's bytes.
+        metadata: JSON text of the code, unchecked.
+        number: Number for the name of its file, 0 for no file.
+        replaces: The number in the block of the display that it replaces, or None.
+    """
+
+    clear: bool
+    parts: tuple[tuple[str, int], ...] = ()
+    metadata: str = "{}"
+    number: int = 0
+    replaces: int | None = None
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any], size: int) -> DisplayMessage:
+        """Make it of a message.
+
+        Args:
+            message: The message.
+            size: Bytes after it.
+
+        Raises:
+            SandboxProtocolError: The message is malformed.
+        """
+        if message.get("clear") is True:
+            return cls(clear=True)
+        parts, metadata = message.get("parts"), message.get("metadata")
+        if not isinstance(parts, list) or not all(isinstance(part, list) and len(part) == 2 for part in parts):
+            raise SandboxProtocolError("the sandbox sent a malformed display")
+        sizes = tuple((str(kind), number_of({str(kind): length}, str(kind))) for kind, length in parts)
+        if sum(length for _, length in sizes) != size or not isinstance(metadata, str):
+            raise SandboxProtocolError("the sandbox sent a malformed display")
+        replaces = number_of(message, "replaces") if message.get("replaces") is not None else None
+        return cls(False, sizes, metadata, number_of(message, "number"), replaces)
+
+
 def checked_entries(files: Any) -> list[dict[str, Any]]:
     """Validate a list of files.
 

@@ -29,6 +29,7 @@ class Frame(bytes, Enum):
     HELLO = b"H"
     STDOUT = b"O"
     STDERR = b"E"
+    DISPLAY = b"V"
     BLOCK_RESULT = b"D"
     ANSWER = b"A"
     CANCEL_CALL = b"U"

@@ -78,6 +78,10 @@ class Launcher(Protocol):
         """
         ...
 
+    def cancel(self) -> None:
+        """Let a running `launch` end early where it takes long."""
+        ...
+
     def kill(self) -> None:
         """Kill the sandbox; repeated calls are harmless."""
         ...

@@ -9,13 +9,16 @@ worker       Runs blocks: one, and exits (process mode and commands), or one aft
 Which modules belong to which process:
 
 supervisor   supervisor (requests of the host), scheduler (which block runs when), event_loop,
-             block, process_block, session_block (from a request to its result), block_report, output_capture, cpu_time,
+             block, process_block, session_block (from a request to its result), block_report, display_relay, output_capture,
+             cpu_time,
              session, checkpoints, session_environment, listener (a session and its checkpoints),
              worker_processes, process_connection (the zygote and the workers),
              tool_relay, proxy (calls of host tools and network connections on their way to the host),
              files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind)
 zygote       zygote
 worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
+             displays, mime (what code shows, on its way), display, bundles, time_limit (`display()` and `_repr_*_` methods),
+             figures (matplotlib), imports, stand_in (what is done when code imports matplotlib, IPython or plotly),
              tools, tool_values, tool_client (host tools), checkpoint_fork, hidden_children, landlock
 all          wire (frames), system (Linux interfaces)
 

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from . import block_report, cpu_time, ipc, output_capture, packages, system, tool_relay, wire
+from . import block_report, cpu_time, display_relay, ipc, output_capture, packages, system, tool_relay, wire
 
 KILL_CHECK_S = 2.0
 MAX_RETRIES = 3
@@ -63,6 +63,7 @@ class Block:
         self.state = "kept"
         self.restored_before = None
         self.notes = []
+        self.displays = display_relay.DisplayRelay(supervisor, ident)
         self.oom_kills = system.count_oom_kills()
 
     # From the request to the worker
@@ -174,6 +175,8 @@ class Block:
             self.report = block_report.check(message)
         elif kind == wire.CODE_NOT_SAVED and ident == self.token:
             self.code_not_saved = True
+        elif kind == wire.DISPLAY and ident == self.token and self.report is None:
+            self.displays.forward(message)
 
     def on_worker_exit(self):
         """Handle the end of the worker: nothing more can come from it."""

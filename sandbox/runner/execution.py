@@ -7,7 +7,7 @@ import sys
 import traceback
 import types
 
-from . import code_file
+from . import code_file, display, figures
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
@@ -93,11 +93,22 @@ def _run_and_show(code, filename, namespace):
         return None
     text = "".join(repr(shown))
     namespace["_"] = shown
+    text = display.show_value(shown, text)
+    if text is None:
+        return None
     sys.stdout.write(text + "\n")
     return text[:VALUE_LIMIT]
 
 
 def _run_guarded(filename, run):
+    outcome = _run_to_end(filename, run)
+    if figures.Settings.pending:
+        # An error in it is printed; the code itself has ended before.
+        _run_to_end(filename, figures.flush)
+    return outcome
+
+
+def _run_to_end(filename, run):
     try:
         return Outcome(value=run())
     except SystemExit as exit_request:

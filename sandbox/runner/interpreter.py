@@ -4,7 +4,7 @@ import builtins
 import os
 import sys
 
-from . import code_file, execution, stdio, tools, wire
+from . import code_file, display, execution, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
 WARM_UP_CODE = b"x = str(1)\nx and None"
@@ -51,6 +51,7 @@ class SessionInterpreter:
     """The live namespace of a session, its streams, and what a block may have damaged."""
 
     def __init__(self):
+        builtins.display = display.display
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
         self.streams = stdio.SessionStreams()

@@ -134,10 +134,12 @@ class ProcessConnection:
         for kind, ident, payload in frames:
             try:
                 wire.check_report(payload)
-                message, _ = wire.unpack(payload)
+                message, data = wire.unpack(payload)
             except wire.ProtocolError:
                 self._fail()
                 return False
+            if data:
+                message["data"] = data  # JSON has no bytes, so nothing else can look like this
             self._on_frame(kind, ident, message)
             if self._sock is not sock:
                 return False

@@ -28,6 +28,7 @@ CHANNEL = b"N"  # both ways
 HELLO = b"H"
 STDOUT = b"O"
 STDERR = b"E"
+DISPLAY = b"V"  # also worker to supervisor
 BLOCK_RESULT = b"D"
 ANSWER = b"A"
 TOOL_CALL = b"T"  # also block to supervisor
@@ -61,6 +62,10 @@ SMALL_REPORT = 16 * 1024
 MAX_QUOTES = 400_000
 MAX_DIGITS = 20
 MAX_FDS = 16
+# Of one display in bytes, so that it fits into a report; of a block in displays and in bytes.
+MAX_DISPLAY = 4_000_000
+MAX_DISPLAYS = 100
+MAX_DISPLAY_BYTES = 16_000_000
 MAX_CHUNKS_AT_ONCE = 64
 FDS_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 CREDENTIALS = struct.Struct("iII")
@@ -154,7 +159,8 @@ def check_report(payload):
     """
     if len(payload) <= SMALL_REPORT:
         return
-    text = payload[PREFIX.size :].replace(b"\\\\", b"").replace(b'\\"', b"")
+    end = PREFIX.size + int.from_bytes(payload[: PREFIX.size], "big")
+    text = payload[PREFIX.size : end].replace(b"\\\\", b"").replace(b'\\"', b"")
     if text.count(b'"') > MAX_QUOTES:
         raise ProtocolError("a message with too many strings")
     if len(b"".join(text.split(b'"')[::2]).translate(None, b":,")) > SMALL_REPORT:

@@ -10,7 +10,7 @@ import sys
 import threading
 from select import POLLHUP, POLLIN, poll
 
-from . import checkpoint_fork, code_file, execution, interpreter, landlock, stdio, system, tools, wire
+from . import checkpoint_fork, code_file, displays, execution, interpreter, landlock, stdio, system, tools, wire
 
 BLOCK_OOM_SCORE = 1000
 RESERVED_FDS = 8
@@ -86,6 +86,7 @@ class Worker:
         self._add_user_site()
         path = request["path"]
         self._save_code(ident, path, code)
+        displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
         outcome = self.script.run(code, path, request["tool_sources"])
         self._exit_if_forked(outcome)
         self._end_process(ident, outcome)
@@ -106,10 +107,12 @@ class Worker:
         self.session.begin(request)
         self._add_user_site()
         self.reserve.hold()
+        displays.begin(lambda *display: self._send_display(ident, *display), self.config["workspace"])
         outcome = self.session.run(code, request, lambda: self._send(wire.CODE_NOT_SAVED, ident, {}))
         tools.close_client()
         self.session.restore_builtins()
         self._exit_if_forked(outcome)
+        displays.end()
         self._report(ident, outcome, self.session.end())
         self._reconnect()
 
@@ -179,6 +182,7 @@ class Worker:
             stdio.flush()
         except BaseException as error:  # atexit prints what exit handlers raise; the exit code stays
             sys.__stderr__.write("%s in an exit handler\n" % type(error).__name__)
+        displays.end()
         self._report(ident, outcome)
         os._exit(outcome.exit_code)
 
@@ -308,6 +312,9 @@ class Worker:
             except BaseException:
                 continue
         return True
+
+    def _send_display(self, ident, message, data):
+        self.sock.sendall(wire.pack(wire.DISPLAY, ident, message, data, wire.MAX_REPORT))
 
     def _send(self, kind, ident, message):
         frame = wire.pack(kind, ident, message, limit=wire.MAX_REPORT)

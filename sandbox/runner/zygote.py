@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 
-from . import stdio, system, tools, wire, worker
+from . import imports, stdio, system, tools, wire, worker
 
 _signal = importlib.import_module("_signal")  # faster than the module signal, which converts values to enums
 WARM_UP_RUNS = 12  # Python 3.11 specializes a function at its eighth call
@@ -71,6 +71,7 @@ def _prepare_interpreter(config):
     variables = {name: os.environ[name] for name in config["path_variables"]}
     _set_variables(config["path_variables"])
     os.chdir("/")
+    imports.install(config)
     problems = {}
     for name in config.get("preload", ()):
         try:

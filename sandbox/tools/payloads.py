@@ -26,6 +26,8 @@ T = TypeVar("T")
 SMALL_BYTES = 16 * 1024
 # A list or dict can take a hundred times as much memory as its JSON.
 MOST_CONTAINERS = 50_000
+# A validator reports each argument that it does not know, in C code that no other thread can interrupt.
+MAX_ARGUMENTS = 1_000
 MAX_NESTING = 100
 TYPE_LIMIT = 200
 MESSAGE_LIMIT = 16 * 1024
@@ -70,16 +72,18 @@ async def read_call(payload: bytes, copies: int) -> Request:
 
 def _read_call(payload: bytes, copies: int) -> Request:
     try:
-        calls = [_decode(payload, MOST_CONTAINERS) for _ in range(copies)]
+        call = _decode(payload, MOST_CONTAINERS)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the call is no JSON that the host reads: {error}") from None
-    call = calls[0]
     match call:
         case {"name": str(), "arguments": dict()}:
             pass
         case _:
             raise ValueError("the call is no object with a name and arguments by name")
-    return Request(call["name"], tuple(call["arguments"] for call in calls))
+    if (count := len(call["arguments"])) > MAX_ARGUMENTS:
+        raise ValueError(f"the call has {count:,} arguments; at most {MAX_ARGUMENTS:,} can be sent")
+    more = (_decode(payload, MOST_CONTAINERS)["arguments"] for _ in range(copies - 1))
+    return Request(call["name"], (call["arguments"], *more))
 
 
 def _decode(payload: bytes, most: float = math.inf) -> Any:

@@ -6,7 +6,6 @@ import os
 import select
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from statistics import median
@@ -17,32 +16,61 @@ MOST_EXCESS_S = 0.1
 """How much longer than the control ticker the event loop may be held up in a test; on a quiet machine it is far less."""
 
 
+class RunDelays:
+    """For how long the kernel has let the threads of this process wait for a processor."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+        self._known: dict[str, int] = {}
+
+    def since_last_s(self) -> float:
+        """Sum for all threads since the last call, in seconds."""
+        now = {}
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                now[thread] = self._read(thread)
+        for thread in self._files.keys() - now.keys():
+            os.close(self._files.pop(thread))
+        known, self._known = self._known, now
+        return sum(delay - known.get(thread, 0) for thread, delay in now.items()) / 1e9
+
+    def _read(self, thread: str) -> int:
+        if thread not in self._files:
+            self._files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+        return int(os.pread(self._files[thread], 128, 0).split()[1])
+
+    def close(self) -> None:
+        """Close its descriptors."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+
 class Ticks:
     """The largest lag of a series of ticks of 10 ms in the calling thread.
 
-    The time for which the kernel let the thread wait for a processor does not count: the machine does other things, too.
+    The time for which the kernel let this process wait for a processor does not count: the machine does other things, too.
+    Where a thread keeps the interpreter's lock, several threads wait for a processor in turn; then the processor time that this
+    process has used says for how long.
     """
 
     def __init__(self) -> None:
         self.largest_s = 0.0
-        self._schedstat = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
-        self._began, self._waited = time.monotonic(), self._run_delay_s()
-
-    def _run_delay_s(self) -> float:
-        return int(os.pread(self._schedstat, 128, 0).split()[1]) / 1e9
+        self._delays = RunDelays()
+        self.begin()
 
     def begin(self) -> None:
         """Start a tick."""
-        self._began, self._waited = time.monotonic(), self._run_delay_s()
+        self._delays.since_last_s()
+        self._began, self._used = time.monotonic(), time.process_time()
 
     def end(self) -> None:
         """End the tick and record its lag."""
-        lag = time.monotonic() - self._began - TICK_S - (self._run_delay_s() - self._waited)
-        self.largest_s = max(self.largest_s, lag)
+        took, used = time.monotonic() - self._began, time.process_time() - self._used
+        self.largest_s = max(self.largest_s, max(took - self._delays.since_last_s(), min(used, took)) - TICK_S)
 
     def close(self) -> None:
-        """Close its descriptor."""
-        os.close(self._schedstat)
+        """Close its descriptors."""
+        self._delays.close()
 
 
 class Control:

@@ -263,9 +263,13 @@ class Subject:
             layer = written_layer(self.executor.container_name)
             assert layer < MIB, f"the container has written {layer} bytes to the engine's disk"
 
-    def check_event_loop(self) -> None:
-        """Oracle 6: nothing that the sandbox has sent has stalled the event loop, in any of its blocks."""
-        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"{STALLED} for {self._lag_s:.3f} s"
+    def check_event_loop(self, what: str = "") -> None:
+        """Oracle 6: nothing that the sandbox has sent has stalled the event loop, in any of its blocks.
+
+        Args:
+            what: What was sent last, for the message. Default: nothing in particular.
+        """
+        assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"{STALLED} for {self._lag_s:.3f} s {what}"
 
     async def end(self) -> None:
         """Stop the sandbox."""

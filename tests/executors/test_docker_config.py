@@ -39,6 +39,7 @@ ARGUMENTS: dict[str, Any] = {
     "timeout": 1.5,
     "work_dir": "/tmp/some/where",
     "bind_dir": "/tmp/else/where",
+    "data": ["/usr"],
     "auto_remove": False,
     "stop_container": False,
     "device_requests": [CUBE, ONE],

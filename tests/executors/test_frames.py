@@ -237,6 +237,8 @@ class FakeLauncher:
         self._thread.start()
         return self.stream
 
+    def cancel(self) -> None: ...
+
     def kill(self) -> None:
         self.killed += 1
 

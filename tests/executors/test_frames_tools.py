@@ -61,6 +61,15 @@ class TestTheHost:
             request = asyncio.run(read_call(json.dumps(thing).encode(), 2))
             assert (request.name, request.copies[0]) == (thing["name"], thing["arguments"])
 
+    async def test_refuses_a_call_with_too_many_arguments(self) -> None:
+        def payload(count: int) -> bytes:
+            return json.dumps({"name": "echo", "arguments": {f"a{n}": n for n in range(count)}}).encode()
+
+        most = await read_call(payload(1000), 2)
+        assert [len(copy) for copy in most.copies] == [1000, 1000]
+        with pytest.raises(ValueError, match=r"^the call has 1,001 arguments; at most 1,000 can be sent$"):
+            await read_call(payload(1001), 2)
+
     async def test_answers_each_call_once_whatever_it_holds(self) -> None:
         made, sent = calls(in_flight=256), list[bytes]()
         made.open(sent.append)

@@ -31,6 +31,7 @@ from autogen_codeact.sandbox.backends.bubblewrap.mounts import (
 from autogen_codeact.sandbox.backends.bubblewrap.stream import Diagnostics, PipeStream
 from autogen_codeact.sandbox.backends.seccomp import bpf_program
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.files.data import data_sources
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
@@ -70,6 +71,7 @@ class BubblewrapOptions:
         limits: What it may use.
         python: The requested interpreter, or None.
         readable: Further folders of the host that can be read.
+        data: Files and folders of the host for /data.
         bind_dir: Host folder mounted at /workspace, or None.
         write_back: Which protected names in it may be written to; the others are mounted read-only.
     """
@@ -78,6 +80,7 @@ class BubblewrapOptions:
     limits: Limits
     python: str | None
     readable: tuple[Path, ...]
+    data: tuple[Path | str, ...]
     bind_dir: Path | None
     write_back: ProtectedNames
 
@@ -128,6 +131,8 @@ class BubblewrapLauncher:
         if python.note:
             _warn_once(python.note)
         shown = shown_arguments([python.path, *python.folders, *self._options.readable])
+        for target, source in data_sources(self._options.data).items():
+            shown += ["--ro-bind", str(source), target]
         self._cgroup = Cgroup.create(self._options.name, self._options.limits)
         _warn_of_missing_limits(self._cgroup)
         command = [bwrap, "--", str(python.path), "-I", "-S", "-c", boot]
@@ -269,6 +274,9 @@ class BubblewrapLauncher:
         names = self._options.write_back.existing(folder) if folder is not None else []
         return [part for name in names for part in ("--ro-bind-try", f"{folder}/{name}", f"{WORKSPACE}/{name}")]
 
+    def cancel(self) -> None:
+        """Do nothing: no start takes long."""
+
     def kill(self) -> None:
         """End PID 1 of the namespaces, and with it every process in them."""
         if self._process is None:
@@ -368,7 +376,7 @@ def explain(output: str) -> SandboxStartError | SandboxUnavailable:
     if "can't find source path" in lowered or "execvp" in lowered:
         return SandboxStartError(
             f"bubblewrap did not start ({output}): the sandbox's user must be able to reach this path, and every folder above "
-            "it; change its permissions, or leave it out of readable=, bind_dir= or python="
+            "it; change its permissions, or leave it out of data=, readable=, bind_dir= or python="
         )
     if "unknown option" in lowered:
         return SandboxUnavailable(

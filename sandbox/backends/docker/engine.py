@@ -82,6 +82,11 @@ def _try_socket(path: str, timeout: float) -> None:
         attempt.connect(path)
 
 
+def is_local(client: docker.APIClient) -> bool:
+    """Return whether a client reaches its engine through a socket of this machine, so that both have the same files."""
+    return client.base_url == "http+docker://localhost"
+
+
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
     """Convert exceptions of the Docker SDK to those of this package.

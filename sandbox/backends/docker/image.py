@@ -126,10 +126,9 @@ def install_advice(log: str) -> str:
     Args:
         log: The end of the build's log.
     """
-    if "No module named pip" in log:
-        return "The image has no pip: use one that has it, such as the default image or python:3-slim."
-    if '"python3": executable file not found' in log:
-        return "The image has no python3: use one that has it, such as the default image or python:3-slim."
+    for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
+        if sign in log:
+            return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
     if "check_hostname requires server_hostname" in log:
         return (
             "The image's pip can't check the certificate of an index with an IP address: name the index by a host name in "

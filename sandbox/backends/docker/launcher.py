@@ -4,22 +4,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends import ENVIRONMENT, PACKAGES, WORKSPACE
-from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect
+from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
+from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
+from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect, is_local
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
+from autogen_codeact.sandbox.files.data import data_sources
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
@@ -51,6 +55,7 @@ class ContainerOptions:
         seccomp: Profile as JSON text, or None for the engine's own.
         bind_dir: Host folder mounted at /workspace, or None.
         write_back: Which protected names in it may be written to; the others are mounted read-only.
+        data: Files and folders of this machine for /data, read-only.
         volumes: Further mounts, as Docker's SDK has them.
         extra_hosts: Names for its /etc/hosts.
         device_requests: GPUs and the like.
@@ -68,6 +73,7 @@ class ContainerOptions:
     seccomp: str | None
     bind_dir: str | None
     write_back: ProtectedNames
+    data: tuple[Path | str, ...]
     volumes: Mapping[str, Mapping[str, str]]
     extra_hosts: Mapping[str, str]
     device_requests: Sequence[DeviceRequest]
@@ -91,6 +97,7 @@ class DockerLauncher:
         self._container: str | None = None
         self._creation = uuid.uuid4().hex
         self._started = False
+        self._cancelled = threading.Event()
         self._lock = threading.Lock()
 
     @property
@@ -113,10 +120,12 @@ class DockerLauncher:
         import docker.errors
 
         client = self._client = connect(self._options.docker_host)
+        sources = data_sources(self._options.data)
         image = resolve_image(client, self._options.image, self._options.packages, progress=self._progress)
         stream = None
         try:
-            self._container = self._create(client, image, boot)
+            with self._data(client, image, sources) as data:
+                self._container = self._create(client, image, boot, data)
             stream = DockerStream(client, self._container)
             client.start(self._container)
             self._started = True
@@ -145,7 +154,32 @@ class DockerLauncher:
             return None
         return found[0] if found else None
 
-    def _create(self, client: APIClient, image: str, boot: str) -> str:
+    @contextlib.contextmanager
+    def _data(self, client: APIClient, image: str, sources: Mapping[str, Path]) -> Iterator[dict[str, Any]]:
+        """Yield the part of the host configuration that shows files at /data; send them first if the engine is elsewhere."""
+        if not sources:
+            yield {}
+        elif is_local(client):
+            yield {"mounts": bind_mounts(sources)}
+        else:
+            self._progress("sending the files of data= to the Docker engine")
+            creation = uuid.uuid4().hex
+            labels = {**self._options.labels, **owner_labels(), CREATION: creation}
+            sent = upload(client, image, sources, labels, self._cancelled.is_set)
+            try:
+                yield {"volumes_from": [f"{sent}:ro"]}
+            finally:
+                try:
+                    client.remove_container(sent, force=True, v=True)  # the volume stays if the sandbox has it
+                except Exception as error:  # noqa: BLE001 - whatever the SDK raises: the sandbox does not depend on it
+                    logger.warning("a container with the files of data= could not be removed: %s", error)
+                    remove_later(self._options.docker_host, creation)
+
+    def cancel(self) -> None:
+        """Let a running `launch` end early where it takes long."""
+        self._cancelled.set()
+
+    def _create(self, client: APIClient, image: str, boot: str, data: Mapping[str, Any] = MappingProxyType({})) -> str:
         options = self._options
         created = client.create_container(
             image,
@@ -167,11 +201,11 @@ class DockerLauncher:
             # Not detached means StdinOnce: when this process dies the runner reads the end of the stream and exits.
             detach=False,
             tty=False,
-            host_config=client.create_host_config(**self._host_config()),
+            host_config=client.create_host_config(**self._host_config(data)),
         )
         return str(created["Id"])
 
-    def _host_config(self) -> dict[str, Any]:
+    def _host_config(self, data: Mapping[str, Any]) -> dict[str, Any]:
         from docker.types import LogConfig, Ulimit
 
         options, limits = self._options, self._options.limits
@@ -184,6 +218,9 @@ class DockerLauncher:
         tmpfs = {"/tmp": temporary}  # noqa: S108 - a path in the sandbox
         if not any(mount.get("bind") == PACKAGES for mount in binds.values()):
             tmpfs[PACKAGES] = temporary
+        if "mounts" in data:
+            # New files could otherwise appear beside the mounts, if the root file system can be written.
+            tmpfs[DATA] = "ro,nosuid,nodev,noexec,size=64k,mode=0755"
         if options.bind_dir is not None:
             binds[options.bind_dir] = {"bind": WORKSPACE, "mode": "rw"}
             mounted = {mount.get("bind") for mount in binds.values()}
@@ -212,6 +249,7 @@ class DockerLauncher:
             # Version 1 of control groups does not count the buffers of connections, and runc can't set their limit.
             "sysctls": None if options.network.partition(":")[0] in ("host", "container") else SMALL_BUFFERS,
             "tmpfs": tmpfs,
+            **data,
             # Not the number of descriptors: the runner limits it for the code, and needs more itself.
             "ulimits": [Ulimit(name="core", soft=0, hard=0)],
         }

@@ -1,0 +1,85 @@
+"""Hooks on imports: what has to be done when the code imports matplotlib or IPython, and nothing before that.
+
+A finder stands at the end of `sys.meta_path` for IPython where that is not installed, and one at its beginning for modules that
+are adapted once they are loaded. It looks at names only.
+"""
+
+import importlib.machinery
+import os
+import sys
+import types
+
+from . import display, figures, stand_in
+
+
+def install(config):
+    """Install the hooks, before anything is preloaded.
+
+    Args:
+        config: The sandbox's configuration.
+    """
+    figures.Settings.always = config["mode"] != "session"
+    own = os.environ.get("MPLBACKEND")
+    adapters = {"IPython.core.display_functions": stand_in.adapt, "plotly.io._renderers": _set_renderer}
+    if "MPLBACKEND" not in (config.get("environment") or {}):
+        adapters["matplotlib"] = lambda module: _set_backend(module, own)
+    sys.meta_path.insert(0, AdaptingFinder(adapters))
+    sys.meta_path.append(stand_in.Finder())
+
+
+def _set_backend(matplotlib, own):
+    """Make our backend the one that pyplot loads, unless the code has chosen another by a variable."""
+    if os.environ.get("MPLBACKEND") == own:
+        matplotlib.rcParams["backend"] = matplotlib.rcParamsDefault["backend"] = figures.NAME
+        matplotlib.interactive(not figures.Settings.always)
+
+
+def _set_renderer(plotly):
+    """Let plotly show figures as JSON; by itself it would look for a browser, or need the package nbformat."""
+    if "PLOTLY_RENDERER" not in os.environ:
+        plotly.renderers.default = "plotly_mimetype"
+    if not plotly.nbformat:
+        plotly.nbformat = types.SimpleNamespace(__version__="5.0.0")
+    if not plotly.ipython_display:
+        plotly.ipython_display = display
+
+
+class AdaptingFinder:
+    """Finds nothing itself: it lets a function see certain modules right after they are loaded.
+
+    Args:
+        adapters: The function for each of these modules, by name.
+    """
+
+    def __init__(self, adapters):
+        self._adapters = adapters
+
+    def find_spec(self, name, path=None, target=None):
+        """Return the spec that the other finders give, with a loader that adapts the module; None for all other modules."""
+        adapt = self._adapters.pop(name, None)
+        if adapt is None:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(name, path, target) if finder is not self and hasattr(finder, "find_spec") else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _loader(spec.loader, adapt)
+                return spec
+        self._adapters[name] = adapt
+        return None
+
+
+def _loader(loader, adapt):
+    """Return a loader of the same class whose modules are adapted: code reads files beside a module by its loader."""
+    if type(loader) is not importlib.machinery.SourceFileLoader:
+        return loader
+
+    class AdaptingLoader(importlib.machinery.SourceFileLoader):
+        def exec_module(self, module):
+            super().exec_module(module)
+            try:
+                adapt(module)
+            except Exception:
+                pass  # a version of the module that has changed: it works as if it were not adapted
+
+    return AdaptingLoader(loader.name, loader.path)

@@ -1,0 +1,119 @@
+"""MIME bundles: what of them is sent to the host, the file that the host makes, and the line in the output."""
+
+import base64
+import binascii
+import json
+
+TEXT = "text/plain"
+MAX_TYPES = 20
+MAX_TYPE_CHARS = 100
+# Images and plots: the host makes a file of the first one that a bundle has.
+IMAGES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/svg+xml": ".svg",
+    "application/pdf": ".pdf",
+    "application/vnd.plotly.v1+json": ".plotly.json",
+}
+# Others get a file only if the text does not say what is shown: `<IPython.core.display.HTML object>`.
+DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
+BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
+
+
+def encoded(data, limit, text_limit):
+    """Return what can be sent of a bundle.
+
+    Args:
+        data: Values by MIME type, as code has made them.
+        limit: Bytes of all values together; the largest are left out until the rest fits.
+        text_limit: Bytes of `text/plain`, which is never left out.
+
+    Returns:
+        The values as bytes, `text/plain` first; and what was left out, each with the reason, as a list of phrases.
+    """
+    parts, left_out = {}, []
+    for name in sorted(data, key=lambda name: name != TEXT)[:MAX_TYPES]:
+        if not isinstance(name, str) or len(name) > MAX_TYPE_CHARS or data[name] is None:
+            continue
+        try:
+            parts[str(name)] = _as_bytes(name, data[name])
+        except Exception as error:  # the value is whatever the code has given
+            left_out.append("%s left out: %s" % (name, type(error).__name__))
+    if len(parts.get(TEXT, b"")) > text_limit:
+        parts[TEXT] = parts[TEXT][:text_limit].decode("utf-8", "ignore").encode() + b"[...]"
+    while sum(map(len, parts.values())) > limit:
+        largest = max((name for name in parts if name != TEXT), key=lambda name: len(parts[name]))
+        left_out.append("%s left out: %d bytes, at most %d are kept" % (largest, len(parts.pop(largest)), limit))
+    return parts, left_out
+
+
+def _as_bytes(name, value):
+    if name in BINARY:
+        return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else _from_base64(value)
+    if is_json(name):
+        return json.dumps(value, allow_nan=False).encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        value = bytes(value).decode()
+    elif isinstance(value, (list, tuple)):
+        value = "".join(value)
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return "".join(value).encode("utf-8", "backslashreplace")
+
+
+def _from_base64(value):
+    try:
+        return base64.b64decode("".join(value))
+    except binascii.Error:
+        raise ValueError("not base64") from None
+
+
+def is_json(name):
+    """Return whether values of a MIME type are JSON."""
+    return name == "application/json" or name.endswith("+json")
+
+
+def file_type(parts):
+    """Return the MIME type of which the host makes a file, or None for no file."""
+    for name in IMAGES:
+        if name in parts:
+            return name
+    text = parts.get(TEXT, b"")
+    if text and not _is_object(text):
+        return None
+    for name in DOCUMENTS:
+        if name in parts:
+            return name
+    return None
+
+
+def _is_object(text):
+    return text.startswith(b"<") and text.endswith(b">") and b"\n" not in text and b" object" in text
+
+
+def file_name(kind, number):
+    """Return the name of that file.
+
+    Args:
+        kind: What `file_type` has returned.
+        number: Its number.
+    """
+    return "figure-%d%s" % (number, IMAGES[kind]) if kind in IMAGES else "display-%d%s" % (number, DOCUMENTS[kind])
+
+
+def line(text, name, left_out):
+    """Return the line that stands for a display in the output.
+
+    Args:
+        text: Its `text/plain`.
+        name: Name of its file, or None.
+        left_out: Phrases about what was left out.
+    """
+    remarks = "; ".join(([name] if name else []) + left_out)
+    if not remarks:
+        return text
+    if text.startswith("<") and text.endswith(">") and "\n" not in text:
+        return "%s: %s>" % (text[:-1], remarks)
+    return "%s\n<%s>" % (text, remarks) if text else "<%s>" % remarks
