@@ -168,7 +168,8 @@ def _run(
 ) -> None:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
-    The exit status is 0 with a final answer, 1 without one or if the last code failed, 2 if the run was not possible.
+    The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
+    have been run and was not; 2 if the run was not possible.
     """
     with clean_exit():
         from autogen_codeact.cli.models import ModelChoice
