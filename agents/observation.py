@@ -156,6 +156,7 @@ async def as_message(
     limit: int = MAX_OUTPUT_CHARS,
     whole: str | None = None,
     session: bool = False,
+    further: Sequence[str] = (),
 ) -> UserMessage:
     """Make the message about a result for a model.
 
@@ -166,12 +167,15 @@ async def as_message(
         limit: Characters of output to keep.
         whole: File in the sandbox that holds all of the output, or None.
         session: Whether the code ran in a session.
+        further: Sentences that follow.
     """
     text = describe(result, limit=limit, whole=whole, session=session, vision=vision)
     images, left_out = await asyncio.to_thread(pictures_of, result) if vision else ([], [])
     if left_out:
         not_shown = _listed([f"{name[:MAX_PICTURE_NAME_CHARS]} ({why})" for name, why in left_out])
         text = f"{text.rstrip()}\nPictures that you are not shown: {not_shown}."
+    if further:
+        text = "\n\n".join([text.rstrip(), *further])
     return UserMessage(content=[text, *images] if images else text, source=source)
 
 

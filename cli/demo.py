@@ -24,7 +24,8 @@ from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.probe import PROBE
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.run import silence_libraries
-from autogen_codeact.cli.sandbox import SandboxChoice, inspect, started
+from autogen_codeact.cli.sandbox import inspect, started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolExecutor

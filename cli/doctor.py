@@ -23,7 +23,8 @@ from autogen_codeact.cli.leftovers import check_leftovers
 from autogen_codeact.cli.model_server import check_model, without_login
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.probe import PROBE
-from autogen_codeact.cli.sandbox import SandboxChoice, started
+from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size
 from autogen_codeact.executors import DEFAULT_IMAGE, Limits, SandboxError
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from autogen_codeact.cli.exit import clean_exit
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, sandbox_option, takes_sandbox
 
 MODE_HELP = "process: a new process for each block. session: one interpreter, so that variables persist."
 
 # Options by panel of the help page.
-_sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
 _model_option = partial(typer.Option, rich_help_panel="Model")
 _agent_option = partial(typer.Option, rich_help_panel="Agent")
 
@@ -29,58 +31,14 @@ class Mode(StrEnum):
     SESSION = "session"
 
 
-class SandboxKind(StrEnum):
-    """Where blocks run."""
+class ImageVariant(StrEnum):
+    """What a sandbox image contains."""
 
-    AUTO = "auto"
-    DOCKER = "docker"
-    BUBBLEWRAP = "bubblewrap"
-    NONE = "none"
+    DEFAULT = "default"
+    SLIM = "slim"
 
 
-SandboxOption = Annotated[
-    SandboxKind,
-    _sandbox_option(
-        metavar="KIND",
-        help="auto, docker, bubblewrap or none. auto: Docker if an engine answers, else bubblewrap. "
-        "none: directly on this machine, without any protection.",
-    ),
-]
-IsolatedSandboxOption = Annotated[
-    SandboxKind,
-    _sandbox_option(
-        metavar="KIND", help="auto, docker or bubblewrap. auto: Docker if an engine answers, else bubblewrap."
-    ),
-]
-ImageOption = Annotated[
-    str | None,
-    _sandbox_option(metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
-]
-TimeoutOption = Annotated[float, _sandbox_option(metavar="SECONDS", help="Time limit of one code block.")]
-WorkDirOption = Annotated[
-    Path | None,
-    _sandbox_option(
-        metavar="FOLDER",
-        help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
-    ),
-]
-AllowOption = Annotated[
-    list[str] | None,
-    _sandbox_option(
-        "--allow-domain",
-        metavar="HOST",
-        help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
-    ),
-]
-OtherOptions = Annotated[
-    list[str] | None,
-    _sandbox_option(
-        "--option",
-        metavar="NAME=VALUE",
-        help='Any other option of the sandbox, such as network=bridge or limits=\'{"memory": "2g"}\'; can be repeated.',
-    ),
-]
-ModeOption = Annotated[Mode, _sandbox_option(metavar="MODE", help=MODE_HELP)]
+ModeOption = Annotated[Mode, sandbox_option(metavar="MODE", help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 app = typer.Typer(
@@ -135,22 +93,17 @@ def _demo(
     """
     with clean_exit():
         from autogen_codeact.cli.demo import run_demo
-        from autogen_codeact.cli.sandbox import SandboxChoice
 
         raise typer.Exit(run_demo(out, SandboxChoice(sandbox.value, image)))
 
 
 @app.command("exec")
+@takes_sandbox()
 def _exec(
     file: Annotated[str, typer.Argument(metavar="FILE.md", help="Markdown file, or - for standard input.")],
     *,
+    choice: SandboxChoice,
     mode: ModeOption = Mode.PROCESS,
-    sandbox: SandboxOption = SandboxKind.AUTO,
-    image: ImageOption = None,
-    timeout: TimeoutOption = 60,
-    work_dir: WorkDirOption = None,
-    allow_domain: AllowOption = None,
-    option: OtherOptions = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the code blocks of a markdown file in the sandbox. No model is involved.
@@ -160,17 +113,16 @@ def _exec(
     """
     with clean_exit():
         from autogen_codeact.cli.run_blocks import run_file
-        from autogen_codeact.cli.sandbox import SandboxChoice
 
-        domains, others = tuple(allow_domain or ()), tuple(option or ())
-        choice = SandboxChoice(sandbox.value, image, mode.value, timeout, work_dir, domains, others)
-        raise typer.Exit(run_file(file, choice, as_json=as_json))
+        raise typer.Exit(run_file(file, replace(choice, mode=mode.value), as_json=as_json))
 
 
 @app.command("run")
+@takes_sandbox()
 def _run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")],
     *,
+    choice: SandboxChoice,
     model: Annotated[
         str,
         _model_option(
@@ -210,31 +162,24 @@ def _run(
     ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
     mode: Annotated[
-        Mode | None, _sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
+        Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
-    sandbox: SandboxOption = SandboxKind.AUTO,
-    image: ImageOption = None,
-    timeout: TimeoutOption = 60,
-    work_dir: WorkDirOption = None,
-    allow_domain: AllowOption = None,
-    option: OtherOptions = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let an agent solve a task by writing code and running it in the sandbox.
 
-    The exit status is 0 with a final answer, 1 without one or if the last code failed, 2 if the run was not possible.
+    The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
+    have been run and was not; 2 if the run was not possible.
     """
     with clean_exit():
         from autogen_codeact.cli.models import ModelChoice
         from autogen_codeact.cli.run import Job, run_task
-        from autogen_codeact.cli.sandbox import SandboxChoice
 
-        domains, others = tuple(allow_domain or ()), tuple(option or ())
         mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
             model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env, untrusted=untrusted),
-            sandbox=SandboxChoice(sandbox.value, image, mode_used.value, timeout, work_dir, domains, others),
+            sandbox=replace(choice, mode=mode_used.value),
             retries=retries,
             team=team,
             stream=stream,
@@ -245,26 +190,16 @@ def _run(
 
 
 @app.command("mcp")
-def _mcp(
-    *,
-    sandbox: IsolatedSandboxOption = SandboxKind.AUTO,
-    image: ImageOption = None,
-    timeout: TimeoutOption = 60,
-    work_dir: WorkDirOption = None,
-    allow_domain: AllowOption = None,
-    option: OtherOptions = None,
-) -> None:
+@takes_sandbox(isolated=True)
+def _mcp(*, choice: SandboxChoice) -> None:
     """Serve a sandbox to an MCP client on standard input and output: run_code, read_file, write_file, list_files, restart.
 
     One live Python interpreter for each client. The sandbox starts with the first call and ends with the client.
     """
     with clean_exit():
         from autogen_codeact.cli.mcp import serve_mcp
-        from autogen_codeact.cli.sandbox import SandboxChoice
 
-        domains, others = tuple(allow_domain or ()), tuple(option or ())
-        choice = SandboxChoice(sandbox.value, image, Mode.SESSION.value, timeout, work_dir, domains, others)
-        raise typer.Exit(serve_mcp(choice))
+        raise typer.Exit(serve_mcp(replace(choice, mode=Mode.SESSION.value)))
 
 
 @app.command("doctor")
@@ -310,13 +245,25 @@ def _clean(
 
 @image_app.command("build")
 def _image_build(
+    variant: Annotated[
+        ImageVariant,
+        typer.Option(metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."),
+    ] = ImageVariant.DEFAULT,
+    package: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Package that an image derived from it has in addition, such as polars, 'torch>=2' or a local .whl file; "
+            "can be repeated.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
 ) -> None:
-    """Build the sandbox image: Python with numpy, pandas, scipy, sympy and matplotlib."""
+    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
     with clean_exit():
         from autogen_codeact.cli.image import build_image
 
-        raise typer.Exit(build_image(force=force))
+        raise typer.Exit(build_image(force=force, variant=variant.value, packages=package or ()))
 
 
 @image_app.command("list")

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any, Literal, cast
 
 from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.sandbox import SandboxChoice
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.sandbox import AsyncSandbox
 
 NO_MCP = "The Python package `mcp` is missing. Install it: pip install 'mcp<3'"

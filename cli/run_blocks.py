@@ -15,7 +15,8 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.sandbox import SandboxChoice, as_result, started
+from autogen_codeact.cli.sandbox import as_result, started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import headline, remarks
 from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor

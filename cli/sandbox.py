@@ -7,13 +7,12 @@ import logging
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from autogen_core.code_executor import CodeExecutor, CodeResult
 
 from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
@@ -22,46 +21,6 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.executors.auto import UNSANDBOXED
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
-from autogen_codeact.sandbox.options import parse_texts
-
-
-@dataclass(frozen=True)
-class SandboxChoice:
-    """What the user chose.
-
-    Args:
-        kind: `auto`, `docker`, `bubblewrap` or `none`.
-        image: Docker image; None for the default one.
-        mode: `process` or `session`.
-        timeout: Seconds for one block.
-        work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
-        allow_domains: Hosts that the code may reach.
-        others: Further options as `NAME=VALUE`.
-    """
-
-    kind: str = "auto"
-    image: str | None = None
-    mode: str = "process"
-    timeout: float = 60
-    work_dir: Path | None = None
-    allow_domains: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-
-    def options(self) -> dict[str, Any]:
-        """Return the arguments of the executor.
-
-        Raises:
-            ValueError: One of `others` is not the name of an option with a value.
-        """
-        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
-        if self.image is not None:
-            options["image"] = self.image
-        if self.allow_domains:
-            options["allow_domains"] = list(self.allow_domains)
-        if self.kind != "none":
-            # The folder is the user's: what the code made belongs there, the code itself does not.
-            options["delete_tmp_files"] = True
-        return {**options, **parse_texts(self.others)}
 
 
 @asynccontextmanager

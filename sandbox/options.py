@@ -229,6 +229,13 @@ class SandboxOptions(BaseModel):
             '"*.example.org:443"; docs/network.md.'
         ),
     ] = ()
+    allow_pip: Annotated[
+        bool,
+        Field(
+            description="Whether `pip install` works although the sandbox has no network: this machine serves it the packages "
+            "that its own pip is configured for; docs/packages.md."
+        ),
+    ] = False
     tool_limits: Annotated[
         ToolLimits | None,
         Field(description="How many calls to host tools a block may make, and how large; see `ToolLimits`."),
@@ -337,6 +344,10 @@ class DockerOptions(SandboxOptions):
         if self.allow_domains and self.network != "none":
             raise ValueError(
                 f"allow_domains= is for a sandbox without a network, and network={self.network!r} gives it one"
+            )
+        if self.allow_pip and self.network != "none":
+            raise ValueError(
+                f"allow_pip= is for a sandbox without a network, and network={self.network!r} gives it one"
             )
         return self
 

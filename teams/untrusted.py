@@ -117,6 +117,7 @@ def _fields(*names: str, **rules: Rule | Part) -> dict[str, Rule | Part]:
 
 REASONS = {
     "allow_domains": "lets the code reach hosts",
+    "allow_pip": "lets the code read the package indexes of this machine",
     "api_key": "names a key, whose owner may see the conversation",
     "base_url": "sends the key and the conversation to a server of its choice",
     "bind_dir": "mounts a folder of this machine",
@@ -166,6 +167,7 @@ REFUSED = {
 
 _EXECUTOR = _fields(
     *("delete_tmp_files", "mode", "preload", "split_streams", "checkpoint", "functions_module"),
+    allow_pip=_only(False, REASONS["allow_pip"]),
     timeout=_at_most(600),
     limits=_limits,
     environment=_literals,

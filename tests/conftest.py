@@ -41,9 +41,13 @@ def _needs_engine(item: pytest.Item) -> bool:
 
 
 def pytest_configure() -> None:
-    """Handle Ctrl-C as usual: a background run ignores it, and its child processes inherit that."""
+    """Set what the tests' own processes and their child processes inherit."""
+    # A background run ignores Ctrl-C, and its child processes would too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Without bytecode files each child process compiles the whole package again, for half a second.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(scope="module", autouse=True)

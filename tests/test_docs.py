@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import typer.main
 
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.cli.main import app
+from tests import processes
 from tests.openai_server import OpenAIServer
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +37,7 @@ PRINTS = {
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
     ("README.md", 3): "cheapest: 'milk'\n",
+    ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
@@ -78,15 +78,13 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
     server = OpenAIServer(list(MODEL_SAYS)).start()
     environment = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "not-a-key"}
     try:
-        done = subprocess.run(
+        done = processes.run(
+            ["-c", code],
             # The real endpoint answers with the dated name of a model, which AutoGen's client expects.
-            [sys.executable, "-W", "error", "-W", "ignore:Resolved model mismatch", "-c", code],
+            options=("-W", "error", "-W", "ignore:Resolved model mismatch"),
             cwd=tmp_path,
             env=environment,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
+            new_interpreter=page == "README.md",
         )
     finally:
         server.stop()

@@ -15,7 +15,8 @@ from autogen_core import CancellationToken, Component
 from autogen_core.tools import BaseTool
 from pydantic import BaseModel, Field
 
-from autogen_codeact.sandbox.egress.connector import CONNECT_TIMEOUT_S, Connector, Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress import pinned
+from autogen_codeact.sandbox.egress.connector import Connector, Resolver, resolve_by_system
 from autogen_codeact.sandbox.egress.hosts import normalise, quoted
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 
@@ -131,27 +132,12 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
 
     @contextlib.asynccontextmanager
     async def _get(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
-        """Send a request to an address that has been checked; the transport looks up no name."""
+        """Send a request to an address that has been checked."""
         host, port = _host_and_port(url)
         addresses = await self._connector.addresses(host, port)
         verify = await asyncio.to_thread(ssl.create_default_context) if url.scheme == "https" else False
-        # One for each request: another host may have the same address, and its certificate has to be checked, too.
-        async with httpx.AsyncHTTPTransport(verify=verify, trust_env=False) as transport:
-            timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT_S / len(addresses))
-            requests = [
-                httpx.Request(
-                    "GET",
-                    url.copy_with(host=str(address)),
-                    headers={"Host": url.copy_with(host=host).netloc.decode(), **_HEADERS},
-                    extensions={"sni_hostname": host, "timeout": timeout.as_dict()},
-                )
-                for address in addresses
-            ]
-            response = await _first_connected(transport, requests)
-            try:
-                yield response
-            finally:
-                await response.aclose()
+        async with pinned.request(url, host, addresses, verify=verify, headers=_HEADERS) as response:
+            yield response
 
     async def _read(self, response: httpx.Response) -> bytes:
         body = bytearray()
@@ -168,14 +154,6 @@ class FetchUrlTool(BaseTool[FetchUrlArguments, Any], Component[FetchUrlToolConfi
     @classmethod
     def _from_config(cls, config: FetchUrlToolConfig) -> Self:
         return cls(config.allow_domains, max_bytes=config.max_bytes, timeout=config.timeout)
-
-
-async def _first_connected(transport: httpx.AsyncHTTPTransport, requests: Sequence[httpx.Request]) -> httpx.Response:
-    """Send the requests one after the other until one has a connection."""
-    for request in requests[:-1]:
-        with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
-            return await transport.handle_async_request(request)
-    return await transport.handle_async_request(requests[-1])
 
 
 def _host_and_port(url: httpx.URL) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxUnavailable
 from autogen_codeact.sandbox.host.client import RunnerClient
+from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.options import BubblewrapOptions, DockerOptions, SandboxOptions
 
 Progress = Callable[[str], None]
@@ -32,8 +33,7 @@ def make_client(
         progress: Called with a line for each step that takes long. None to write it to standard error.
         resolve_name: Finds the addresses of the hosts in `allow_domains`, in a thread.
     """
-    domains = options.allow_domains
-    gateway = Gateway(Connector(Policy(domains), resolve_name)) if domains else None
+    gateway = _make_gateway(options, resolve_name)
     if isinstance(options, DockerOptions):
         from autogen_codeact.sandbox.backends.docker import backend as docker
 
@@ -42,6 +42,17 @@ def make_client(
     from autogen_codeact.sandbox.backends.bubblewrap import backend as bubblewrap
 
     return bubblewrap.make_client(options, tools, gateway)
+
+
+def _make_gateway(options: SandboxOptions, resolve_name: Resolver) -> Gateway | None:
+    domains = options.allow_domains
+    connector = Connector(Policy(domains), resolve_name) if domains else None
+    index = None
+    if options.allow_pip:
+        from autogen_codeact.sandbox.packages.index import PackageIndex
+
+        index = PackageIndex(parse_size(options.limits.tmp), resolve=resolve_name)
+    return Gateway(connector, index) if connector is not None or index is not None else None
 
 
 def external_effects(options: SandboxOptions) -> str | None:

@@ -44,6 +44,7 @@ class ConnectionLog:
 
     def __init__(self) -> None:
         self._entries: deque[LogEntry] = deque(maxlen=MAX_ENTRIES)
+        self._remarks: deque[tuple[int, str]] = deque(maxlen=MAX_ENTRIES)
         self._lock = threading.Lock()
         self._count = 0
 
@@ -54,6 +55,18 @@ class ConnectionLog:
             entry = LogEntry(self._count, channel)
             self._entries.append(entry)
         return entry
+
+    def remark(self, sentence: str) -> None:
+        """Add a sentence for whoever reads the result."""
+        with self._lock:
+            self._count += 1
+            self._remarks.append((self._count, sentence))
+
+    def remarks_since(self, mark: int) -> tuple[str, ...]:
+        """Return the remarks since a mark, each one once, at most `MAX_NOTES`."""
+        with self._lock:
+            found = [sentence for number, sentence in self._remarks if number > mark]
+        return tuple(dict.fromkeys(found))[:MAX_NOTES]
 
     def mark(self) -> int:
         """Return the argument for `since` that stands for now."""

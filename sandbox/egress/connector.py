@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import zip_longest
+from typing import TypeVar
 
 from autogen_codeact.sandbox.egress.hosts import Address, is_address, with_port
 from autogen_codeact.sandbox.egress.policy import Policy, Refused, address_refused
@@ -18,6 +19,8 @@ CONNECT_TIMEOUT_S = 10.0
 MAX_ADDRESSES = 4
 Resolver = Callable[[str], Sequence[str]]
 """Finds the IP addresses of a name; it may block, and raises OSError if there are none."""
+A = TypeVar("A")
+R = TypeVar("R")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -93,36 +96,61 @@ class Connector:
         """
         # A name that is not on the list is not looked up either: the query itself would carry data out.
         self._policy.find(host, port)
-        addresses = await self._look_up(host, port)
+        addresses = await look_up(self._resolve, host, port)
         self._policy.check_addresses(host, port, addresses)
         for address in addresses:
-            if not self._policy.names_network_of(host, port, address) and _is_own_address(address):
+            if not self._policy.names_network_of(host, port, address) and is_own_address(address):
                 raise address_refused(host, port, address, "is the host's own")
-        return _alternating(addresses)[:MAX_ADDRESSES]
-
-    async def _look_up(self, host: str, port: int) -> list[Address]:
-        if is_address(host):
-            return [ipaddress.ip_address(host)]
-        try:
-            async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-                addresses = [ipaddress.ip_address(text) for text in await _in_thread(self._resolve, host)]
-        except TimeoutError:
-            raise _unreachable(host, port, f"its address was not found in {RESOLVE_TIMEOUT_S:g} s", 504) from None
-        except (OSError, ValueError) as error:
-            raise _unreachable(host, port, f"its address was not found ({_short(error)})") from None
-        if not addresses:
-            raise _unreachable(host, port, "it has no address")
-        return addresses
+        return in_order(addresses)
 
 
-async def _in_thread(resolve: Resolver, host: str) -> Sequence[str]:
-    """Call a resolver in a daemon thread: unlike asyncio's own threads, nothing waits for it when the program ends."""
-    future: Future[Sequence[str]] = Future()
+async def look_up(resolve: Resolver, host: str, port: int) -> list[Address]:
+    """Find the addresses of a host; they are not checked.
+
+    Args:
+        resolve: Finds the addresses of names.
+        host: Normalised.
+        port: The port, for messages.
+
+    Returns:
+        At least one.
+
+    Raises:
+        Refused: No address is found.
+    """
+    if is_address(host):
+        return [ipaddress.ip_address(host)]
+    try:
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+            addresses = [ipaddress.ip_address(text) for text in await in_daemon_thread(resolve, host)]
+    except TimeoutError:
+        raise _unreachable(host, port, f"its address was not found in {RESOLVE_TIMEOUT_S:g} s", 504) from None
+    except (OSError, ValueError) as error:
+        raise _unreachable(host, port, f"its address was not found ({_short(error)})") from None
+    if not addresses:
+        raise _unreachable(host, port, "it has no address")
+    return addresses
+
+
+async def in_daemon_thread(function: Callable[[A], R], argument: A) -> R:
+    """Call a function in a daemon thread: unlike asyncio's own threads, nothing waits for it when the program ends.
+
+    Args:
+        function: The function.
+        argument: Its argument.
+
+    Returns:
+        Its result.
+
+    Raises:
+        OSError: It has raised an exception that is neither this nor a ValueError.
+    """
+    future: Future[R] = Future()
     future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            future.set_result(resolve(host))
+            future.set_result(function(argument))
         except (OSError, ValueError) as error:
             future.set_exception(error)
         except Exception as error:  # noqa: BLE001 - a resolver may be the user's own
@@ -132,15 +160,18 @@ async def _in_thread(resolve: Resolver, host: str) -> Sequence[str]:
     return await asyncio.wrap_future(future)
 
 
-def _alternating(addresses: Sequence[Address]) -> list[Address]:
-    """Alternate IPv6 and IPv4 addresses, so that many of a version that does not work here leave room for the other."""
+def in_order(addresses: Sequence[Address]) -> list[Address]:
+    """Return the addresses to try, at most `MAX_ADDRESSES`.
+
+    IPv6 and IPv4 alternate, so that many of a version that does not work here leave room for the other.
+    """
     versions = [[each for each in addresses if each.version == version] for version in (6, 4)]
     if addresses and addresses[0].version == 4:
         versions.reverse()
-    return [each for pair in zip_longest(*versions) for each in pair if each is not None]
+    return [each for pair in zip_longest(*versions) for each in pair if each is not None][:MAX_ADDRESSES]
 
 
-def _is_own_address(address: Address) -> bool:
+def is_own_address(address: Address) -> bool:
     """Whether it is an address of this machine: then what is sent there would come from there."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:

@@ -12,7 +12,8 @@ from typing import Any
 from autogen_codeact.sandbox.egress.channel import WINDOW, Channel
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.connector import Connector
-from autogen_codeact.sandbox.egress.http_proxy import serve
+from autogen_codeact.sandbox.egress.http_proxy import LocalService, serve
+from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host import protocol
 from autogen_codeact.sandbox.host.connection import Connection
@@ -21,8 +22,6 @@ logger = logging.getLogger("autogen_codeact")
 
 MAX_CHANNELS = 64
 STOP_TIMEOUT_S = 5.0
-SETTINGS = {"window": WINDOW, "channels": MAX_CHANNELS}
-"""The settings of the supervisor's end."""
 _OPS = ("open", "data", "credit", "end", "close")
 
 
@@ -30,12 +29,18 @@ class Gateway:
     """Serves the connections of one sandbox.
 
     Args:
-        connector: Connects to the hosts that are allowed.
+        connector: Connects to the hosts that are allowed; None if there are none.
+        index: The package index, or None.
     """
 
-    def __init__(self, connector: Connector) -> None:
+    def __init__(self, connector: Connector | None, index: LocalService | None = None) -> None:
         self.log = ConnectionLog()
-        self._connector = connector
+        self.settings = {
+            "window": WINDOW, "channels": MAX_CHANNELS, "domains": connector is not None, "index": index is not None,
+        }  # fmt: skip
+        """The settings of the supervisor's end."""
+        self._connector = connector or Connector(Policy(()))
+        self._index = index
         self._shut = False
         self._channels: dict[int, Channel] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
@@ -71,6 +76,8 @@ class Gateway:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._index is not None:
+            await self._index.close()
 
     def _hang_up(self) -> None:
         # Once only: a second time would stop the loop while it ends its tasks.
@@ -142,7 +149,7 @@ class Gateway:
     def _open(self, channel: Channel) -> None:
         assert self._loop is not None
         connector = None if self._shut else self._connector
-        task = self._serving[channel.ident] = self._loop.create_task(serve(channel, connector, self.log))
+        task = self._serving[channel.ident] = self._loop.create_task(serve(channel, connector, self.log, self._index))
         task.add_done_callback(lambda _: self._served(channel))
         channel.on_closed = task.cancel
 

@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import h11
 
@@ -54,18 +55,41 @@ class ProxyRequest:
         return with_port(self.host, self.port)
 
 
-async def serve(channel: Channel, connector: Connector | None, log: ConnectionLog) -> None:
+class LocalService(Protocol):
+    """Answers the requests that name no host: those to the port itself, not through it."""
+
+    async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
+        """Answer one request.
+
+        Raises:
+            ChannelClosed: The sandbox reads no more.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close its own connections."""
+        ...
+
+
+async def serve(
+    channel: Channel, connector: Connector | None, log: ConnectionLog, local: LocalService | None = None
+) -> None:
     """Read the request of a connection, and serve or refuse it.
 
     Args:
         channel: The connection.
         connector: Connects to the allowed hosts; None while no host may be reached.
         log: The log to add it to.
+        local: Answers requests that name no host, or None.
     """
     entry = None
     try:
         head = await _read_head(channel)
         if not head:
+            return
+        if local is not None and head.split(b" ", 2)[1:2] and head.split(b" ", 2)[1].startswith(b"/"):
+            parser, message = parse_head(head)
+            await local.serve(channel, message, parser, log)
             return
         entry = log.add(channel)
         parser, message = parse_head(head)

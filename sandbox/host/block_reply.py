@@ -110,7 +110,7 @@ def add_connections(result: Result, gateway: Gateway, mark: int) -> None:
         mark: Position in its connection log before the block.
     """
     result.connections = gateway.log.since(mark)
-    result.notes = (*result.notes, *connection_notes(result.connections))
+    result.notes = (*result.notes, *connection_notes(result.connections), *gateway.log.remarks_since(mark))
 
 
 def combine(results: Sequence[R]) -> R:

@@ -55,7 +55,7 @@ class RunnerSettings:
         rlimits: Resource limits of everything in the sandbox but the supervisor, by the name behind `RLIMIT_`.
         rlimit_without_cgroup: Further resource limits, for a sandbox that no control group limits.
         concurrency: Blocks that run at the same time in process mode; further blocks wait.
-        proxy: Settings of the supervisor's proxy (`gateway.SETTINGS`), or None for no network at all.
+        proxy: Settings of the supervisor's proxy (`Gateway.settings`), or None for no network at all.
         lease_s: Seconds without a byte from the host after which the runner exits, for a stream that crosses a network; other
             streams choose their own (`ByteStream.lease_s`). None for no such limit.
         tools: Host tools for the code: `sources` of their stubs by name, `in_flight` and `call_bytes`; None for none.

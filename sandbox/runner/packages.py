@@ -22,6 +22,19 @@ RUN_PIP = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
     "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 )
+# Pip's settings that name other sources of packages, or how to reach them.
+OTHER_SOURCES = (
+    "PIP_CERT", "PIP_CLIENT_CERT", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_PROXY", "PIP_TRUSTED_HOST",
+)  # fmt: skip
+PIP_SETTINGS = {
+    "PIP_CONFIG_FILE": os.devnull,
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_CACHE_DIR": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_PROGRESS_BAR": "off",
+    "PIP_ROOT_USER_ACTION": "ignore",
+}
 HOW_TO = (
     "In this sandbox only a shell block that contains nothing but one `pip install ...` command can install packages; "
     "later blocks can import them."
@@ -48,6 +61,20 @@ def prepare_folder(config):
         os.environ["PYTHONUSERBASE"] = found
     if not config["trusted"]:
         os.environ["PYTHONNOUSERSITE"] = "1"
+
+
+def use_index(url, folder):
+    """Set the variables by which pip uses the host's package index, and programs that it installs are found.
+
+    Args:
+        url: The index.
+        folder: The folder of packages, or None.
+    """
+    for name in OTHER_SOURCES:
+        os.environ.pop(name, None)
+    os.environ.update(PIP_SETTINGS, PIP_INDEX_URL=url)
+    if folder:
+        os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + os.path.join(folder, "bin")
 
 
 def prepare(request, code, config):

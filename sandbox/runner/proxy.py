@@ -1,4 +1,4 @@
-"""A port on the sandbox's loopback, whose connections travel to the host's proxy as channels over the stream.
+"""A port on the sandbox's loopback, whose connections travel to the host as channels over the stream.
 
 The bytes are forwarded unread: the host parses them, and decides what is allowed.
 """
@@ -8,7 +8,7 @@ import os
 import selectors
 import socket
 
-from . import wire
+from . import packages, wire
 
 MAX_PIECE = 64 * 1024
 BACKLOG = 256
@@ -26,13 +26,15 @@ class Proxy:
 
     Args:
         supervisor: The `Supervisor`.
-        config: `window`, bytes that each side of a channel may send ahead, and `channels`, how many there may be at once.
+        config: `window`, bytes that each side of a channel may send ahead; `channels`, how many there may be at once;
+            `domains`, whether it is a proxy to other hosts; `index`, whether it serves packages.
     """
 
     def __init__(self, supervisor, config):
         self.supervisor = supervisor
         self.window = config["window"]
         self._max_channels = config["channels"]
+        self._domains, self._index = config["domains"], config["index"]
         self._channels = {}
         self._count = 0
         self._stalled = collections.deque()
@@ -46,8 +48,12 @@ class Proxy:
 
     def set_environment(self):
         """Set the variables by which processes that are started from now on find the port; no other proxy can be reached."""
-        os.environ.update(dict.fromkeys(PROXY_VARIABLES, "http://127.0.0.1:%d" % self.port))
-        os.environ.update(NO_PROXY=NO_PROXY, no_proxy=NO_PROXY)
+        address = "http://127.0.0.1:%d" % self.port
+        if self._domains:
+            os.environ.update(dict.fromkeys(PROXY_VARIABLES, address))
+            os.environ.update(NO_PROXY=NO_PROXY, no_proxy=NO_PROXY)
+        if self._index:
+            packages.use_index(address + "/simple/", self.supervisor.config["packages"])
 
     def listen(self):
         """Accept connections while there are fewer channels than allowed."""

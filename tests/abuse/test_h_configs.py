@@ -66,6 +66,7 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
         ("network", "host", "gives the code a network"),
         ("network", "container:other", "gives the code a network"),
         ("allow_domains", ["evil.example"], "lets the code reach hosts"),
+        ("allow_pip", True, "lets the code read the package indexes of this machine"),
         ("extra_hosts", {"api.example.com": "198.51.100.1"}, "gives hosts other addresses"),
         ("environment", {"K": "${AWS_SECRET_ACCESS_KEY}"}, "reads variables of this process's environment"),
         ("environment", {"K": "${HOME:-x}"}, "reads variables of this process's environment"),

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests import processes
+from tests.processes import Process
 
 COMMAND = Path(sys.executable).with_name("codeact")
 _SECRETS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY")
@@ -38,29 +40,41 @@ class Finished:
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of the tests, without keys of models and with a fixed width."""
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
-    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+    for name in processes.COLOR:
         kept.pop(name, None)
     return {**kept, "COLUMNS": "100", "TERM": "xterm-256color", **(more or {})}
 
 
-def start(*arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Start the command and leave it running."""
-    return subprocess.Popen(
-        [str(COMMAND), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(env),
-        cwd=cwd,
-    )
+def start(
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    new_interpreter: bool = False,
+    terminal: int | None = None,
+) -> Process:
+    """Start the command and leave it running.
+
+    Args:
+        arguments: Its arguments.
+        env: Variables beside those of the tests.
+        cwd: Its folder.
+        new_interpreter: Whether it imports everything itself, as a user's does. Slow: see `tests/processes.py`.
+        terminal: File descriptor of a terminal for its output and errors; it then has no input.
+    """
+    streams = {} if terminal is None else {"stdin": subprocess.DEVNULL, "stdout": terminal}
+    command = [str(COMMAND), *map(str, arguments)]
+    return processes.start(command, env=environment(env), cwd=cwd, new_interpreter=new_interpreter, **streams)
 
 
 def codeact(
-    *arguments: object, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *arguments: object,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    new_interpreter: bool = False,
 ) -> Finished:
     """Run the command to its end, and assert that it leaves no container and prints no traceback."""
-    process = start(*arguments, env=env, cwd=cwd)
+    process = start(*arguments, env=env, cwd=cwd, new_interpreter=new_interpreter)
     with process:
         try:
             out, err = process.communicate(stdin, timeout=50)
@@ -69,20 +83,14 @@ def codeact(
             raise
     assert "Traceback" not in err
     assert containers_of(process) == []
+    assert process.returncode is not None
     return Finished(process.returncode, out, err)
 
 
-def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
+def on_terminal(*arguments: object, cwd: Path | None = None, new_interpreter: bool = False) -> str:
     """Run the command on a terminal and return its output."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [str(COMMAND), *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.STDOUT,
-        env=environment(),
-        cwd=cwd,
-    )
+    process = start(*arguments, cwd=cwd, new_interpreter=new_interpreter, terminal=theirs)
     os.close(theirs)
     written = b""
     with process, open(ours, "rb", buffering=0) as terminal:
@@ -95,7 +103,7 @@ def on_terminal(*arguments: object, cwd: Path | None = None) -> str:
     return written.decode().replace("\r\n", "\n")
 
 
-def containers_of(process: subprocess.Popen[Any]) -> list[str]:
+def containers_of(process: Process) -> list[str]:
     """Return the names of the containers that a process has started and not removed."""
     owner = f"org.autogen-codeact.owner={socket.gethostname()}:{process.pid}"
     try:

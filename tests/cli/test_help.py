@@ -8,10 +8,15 @@ import pytest
 
 from tests.cli.support import codeact
 
+SANDBOX = [
+    *("--sandbox", "--image", "--timeout", "--work-dir", "--data", "--package", "--memory", "--disk", "--network"),
+    *("--allow-domain", "--env", "--option"),
+]
 OPTIONS = {
     (): ["--version", "demo", "exec", "run", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
-    ("exec",): ["FILE.md", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--allow-domain", "--json"],
+    ("exec",): ["FILE.md", "--mode", "--json", *SANDBOX],
+    ("mcp",): SANDBOX,
     ("run",): [
         *(
             "TASK",
@@ -25,7 +30,7 @@ OPTIONS = {
             "--steps",
             "--stream",
         ),
-        *("--json", "--mode", "--sandbox", "--image", "--timeout", "--work-dir", "--allow-domain"),
+        *("--json", "--mode", *SANDBOX),
     ],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],

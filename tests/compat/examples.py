@@ -89,8 +89,10 @@ def _docstrings() -> Iterator[tuple[str, str]]:
         assert spec is not None
         assert spec.submodule_search_locations
         for path in sorted(Path(spec.submodule_search_locations[0]).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            for node in ast.walk(tree):
+            source = path.read_text(encoding="utf-8")
+            if not any(name in source for name in CLASSES):
+                continue
+            for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     text = ast.get_docstring(node) or ""
                     if any(name in text for name in CLASSES):

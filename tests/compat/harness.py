@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
+
+from tests import processes
 
 from .examples import swap_imports
 from .replies import Answer, scripted_model
@@ -58,20 +58,11 @@ def run(
     """
     program = folder / "example.py"
     program.write_text(code if CONTROL_IMAGE else swap_imports(code, keep), encoding="utf-8")
-    command = [sys.executable, str(program)]
-    if CONTROL_IMAGE:
-        command = [sys.executable, "-c", _CONTROL, CONTROL_IMAGE, str(program)]
+    command = ["-c", _CONTROL, CONTROL_IMAGE, str(program)] if CONTROL_IMAGE else [str(program)]
     model = scripted_model(replies).start()
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env=_environment(model.base_url),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=50,
-            check=False,
+        done = processes.run(
+            command, cwd=folder, env=_environment(model.base_url), text=stdin, new_interpreter=bool(CONTROL_IMAGE)
         )
     finally:
         model.stop()

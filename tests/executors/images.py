@@ -35,14 +35,18 @@ def run(client: APIClient, image: str, *command: str, user: str = "65534") -> tu
         client.remove_container(container, force=True)
 
 
-def make_wheel(folder: Path, body: str, *, name: str = "tinywheel", needs: str = "numpy") -> Path:
-    """A wheel by hand: a module and the three files of metadata."""
+def make_wheel(
+    folder: Path, body: str, *, name: str = "tinywheel", needs: str = "numpy", version: str = "1.0", scripts: str = ""
+) -> Path:
+    """A wheel by hand: a module, the three files of metadata, and the commands that it brings, as `name = module:function`."""
     folder.mkdir(exist_ok=True)
-    wheel = folder / f"{name}-1.0-py3-none-any.whl"
-    info = f"{name}-1.0.dist-info"
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    requires = f"Requires-Dist: {needs}\n" if needs else ""
     files = {
         f"{name}.py": body,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: {needs}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}",
+        **({f"{info}/entry_points.txt": f"[console_scripts]\n{scripts}\n"} if scripts else {}),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: by-hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     hashes = {path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()) for path, text in files.items()}

@@ -4,7 +4,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pytest
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests import processes
 from tests.openai_server import OpenAIServer
 from tests.samples.expected import EXPECTED, RECORDED, SAMPLES, SHARED, assigned, messages
 
@@ -28,6 +28,10 @@ EXPECTED_WARNINGS = {
     "error_recovery.py": "AutoGen's client logs the answer to a retry decision, and pydantic warns about its type",
 }
 """Samples that cause warnings with a model server, and the reason."""
+
+
+IN_NEW_INTERPRETERS = {"standalone.py", "codeact_tools.py", "coder_executor_team.py", "save_and_load.py"}
+"""Samples that also import everything themselves in a test: see `tests/processes.py`."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +52,29 @@ class Run:
 
 
 def run(
-    sample: str, folder: Path, *arguments: str, strict: bool = True, stdin: str | None = None, **environment: str
+    sample: str,
+    folder: Path,
+    *arguments: str,
+    strict: bool = True,
+    stdin: str | None = None,
+    new_interpreter: bool = False,
+    **environment: str,
 ) -> Run:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    process = subprocess.Popen(
-        [sys.executable, *(["-W", "error"] if strict else []), str(SAMPLES / sample), *arguments],
+    process = processes.start(
+        [str(SAMPLES / sample), *arguments],
+        options=("-W", "error") if strict else (),
         cwd=folder,
         env=inherited | environment,
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        new_interpreter=new_interpreter,
     )
-    try:
-        out, err = process.communicate(stdin, timeout=DEADLINE_S)
-    finally:
-        process.kill()
-        process.wait()
+    with process:
+        try:
+            out, err = process.communicate(stdin, timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert process.returncode is not None
     messages_on_stderr = [line for line in err.splitlines() if not line.startswith("codeact: ")]
     return Run(process.returncode, out, "\n".join(messages_on_stderr), left_by(process.pid))
 
@@ -102,7 +112,7 @@ def assert_in_order(wanted: list[str], lines: list[str]) -> None:
 def test_sample_prints_the_expected_lines_and_leaves_no_container(sample: str, tmp_path: Path) -> None:
     expected = EXPECTED[sample]
 
-    done = run(sample, tmp_path, stdin=expected.stdin)
+    done = run(sample, tmp_path, stdin=expected.stdin, new_interpreter=sample in IN_NEW_INTERPRETERS)
 
     assert (done.status, done.err, done.left) == (0, "", [])
     shown = messages(done.out)

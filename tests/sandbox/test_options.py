@@ -88,7 +88,7 @@ def test_texts_of_a_command_line_become_arguments() -> None:
     assert parse_options(DockerOptions, arguments).limits.memory == "2g"
     for wrong in ("network", "colour=red"):
         with pytest.raises(
-            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, auto_remove"
+            ValueError, match="is not NAME=VALUE with the name of an option: allow_domains, allow_pip, auto_remove"
         ):
             parse_texts([wrong])
 
@@ -108,7 +108,7 @@ import asyncio, inspect
 from autogen_codeact.sandbox import AsyncSandbox
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor as Executor, SandboxPool
 from autogen_codeact.cli.mcp import sandbox_of
-from autogen_codeact.cli.sandbox import SandboxChoice
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_core.code_executor import CodeExecutor
 
 assert inspect.signature(Executor).parameters["dummy"].default == 3

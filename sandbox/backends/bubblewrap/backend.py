@@ -9,7 +9,7 @@ from typing import Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.backends.bubblewrap import launcher
-from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
 from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
@@ -23,7 +23,7 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
     Args:
         options: The sandbox's options.
         tools: Settings of the host tools, for the runner.
-        gateway: Its proxy, or None without network.
+        gateway: Its proxy, or None without network and package index.
     """
     name = f"codeact-{uuid.uuid4().hex[:12]}"
     limits = options.limits
@@ -43,7 +43,7 @@ def make_client(options: BubblewrapOptions, tools: Mapping[str, Any], gateway: G
         output_limit=limits.output,
         split_streams=options.split_streams,
         checkpoint=options.checkpoint,
-        proxy=SETTINGS if gateway is not None else None,
+        proxy=gateway.settings if gateway is not None else None,
         tools=tools,
         memory_bytes=parse_size(limits.memory),
         # There is no engine that sets them.

@@ -13,7 +13,7 @@ from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.backends.docker.image import Progress
 from autogen_codeact.sandbox.backends.docker.launcher import ContainerOptions, DockerLauncher
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
-from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.host import environment
@@ -34,7 +34,7 @@ def make_client(
     Args:
         options: The sandbox's options.
         tools: Settings of the host tools, for the runner.
-        gateway: Its proxy, or None without network.
+        gateway: Its proxy, or None without network and package index.
         progress: Called with a line for each step that takes long. None to write it to standard error.
     """
     # Imported late: it takes a tenth of a second, and only GPUs need it.
@@ -66,7 +66,7 @@ def make_client(
         output_limit=options.limits.output,
         split_streams=options.split_streams,
         checkpoint=options.checkpoint,
-        proxy=SETTINGS if gateway is not None else None,
+        proxy=gateway.settings if gateway is not None else None,
         tools=tools,
         memory_bytes=parse_size(options.limits.memory),
         rlimits={"NOFILE": options.limits.nofile},

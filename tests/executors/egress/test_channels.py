@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from autogen_codeact.executors import SandboxError, SandboxProtocolError
+from autogen_codeact.sandbox.egress import channel
 from autogen_codeact.sandbox.egress.connector import Connector
-from autogen_codeact.sandbox.egress.gateway import SETTINGS, Gateway
+from autogen_codeact.sandbox.egress.gateway import MAX_CHANNELS, Gateway
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.host import protocol
 from tests.executors.local_runner import LocalRunner, find_python
@@ -80,7 +81,9 @@ def proxy_runner(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pro
     python = find_python(request.param)
     if python is None:
         pytest.skip(f"no Python {request.param} on this machine")
-    with LocalRunner(python, tmp_path, proxy={"window": WINDOW, "channels": 2}) as runner:
+    with LocalRunner(
+        python, tmp_path, proxy={"window": WINDOW, "channels": 2, "domains": True, "index": False}
+    ) as runner:
         made = ProxyRunner(runner)
         try:
             yield made
@@ -219,8 +222,8 @@ class TestTheHost:
             OPEN + raw(b"N", 1, message({"op": "credit", "bytes": 1.5})),
             OPEN + raw(b"N", 1, message({"op": "credit", "bytes": 10**9})),
             OPEN + raw(b"N", 1, message({"op": "close"})) * 2,
-            OPEN + raw(b"N", 1, message({"op": "data"}, bytes(SETTINGS["window"] + 1))),
-            b"".join(raw(b"N", 1 + number, message({"op": "open"})) for number in range(SETTINGS["channels"] + 1)),
+            OPEN + raw(b"N", 1, message({"op": "data"}, bytes(channel.WINDOW + 1))),
+            b"".join(raw(b"N", 1 + number, message({"op": "open"})) for number in range(MAX_CHANNELS + 1)),
         ],
     )  # fmt: skip
     async def test_ends_the_sandbox_after_an_invalid_frame(self, sent: bytes) -> None:

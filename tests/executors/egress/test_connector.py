@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.sandbox.egress import connector
-from autogen_codeact.sandbox.egress.connector import Connector, _alternating, _is_own_address
+from autogen_codeact.sandbox.egress.connector import Connector, in_order, is_own_address
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from tests.abuse.canaries import host_addresses
 
@@ -21,18 +21,18 @@ def addresses(*texts: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def test_ipv6_and_ipv4_addresses_alternate() -> None:
-    assert _alternating(addresses("2606::1", "2606::2", "2606::3", "1.1.1.1")) == addresses(
+    assert in_order(addresses("2606::1", "2606::2", "2606::3", "1.1.1.1")) == addresses(
         "2606::1", "1.1.1.1", "2606::2", "2606::3"
     )
-    assert _alternating(addresses("1.1.1.1", "1.1.1.2", "2606::1")) == addresses("1.1.1.1", "2606::1", "1.1.1.2")
-    assert _alternating([]) == []
+    assert in_order(addresses("1.1.1.1", "1.1.1.2", "2606::1")) == addresses("1.1.1.1", "2606::1", "1.1.1.2")
+    assert in_order([]) == []
 
 
 def test_this_machines_own_addresses_are_recognised() -> None:
     own = [ipaddress.ip_address(text) for text in host_addresses() if not text.startswith("127.")]
     assert own
-    assert all(map(_is_own_address, own))
-    assert not any(map(_is_own_address, addresses("1.1.1.1", "8.8.8.8", "192.0.2.1", "2606:4700:4700::1111")))
+    assert all(map(is_own_address, own))
+    assert not any(map(is_own_address, addresses("1.1.1.1", "8.8.8.8", "192.0.2.1", "2606:4700:4700::1111")))
 
 
 async def test_the_next_address_is_tried_after_a_failure(tmp_path: Path) -> None:

@@ -1,0 +1,100 @@
+"""The options of a sandbox on the command line; nothing here is slow to import."""
+
+# ruff: noqa: PLC0415 - `codeact --help` must not wait for pydantic
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MEMORY_BESIDE_DISK = "1g"
+
+
+@dataclass(frozen=True)
+class SandboxChoice:
+    """What the user chose.
+
+    Args:
+        kind: `auto`, `docker`, `bubblewrap` or `none`.
+        image: Docker image; None for the default one.
+        mode: `process` or `session`.
+        timeout: Seconds for one block.
+        work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
+        allow_domains: Hosts that the code may reach.
+        others: Further options as `NAME=VALUE`.
+        packages: Python packages for the sandbox.
+        data: Files and folders that the code can read in /data.
+        memory: Memory limit; None for the default one.
+        disk: Size of the workspace; None for the default one.
+        network: Docker network; None for the default one.
+        environment: Variables for the code: `NAME` of this process, or `NAME=VALUE`.
+    """
+
+    kind: str = "auto"
+    image: str | None = None
+    mode: str = "process"
+    timeout: float = 60
+    work_dir: Path | None = None
+    allow_domains: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    data: tuple[Path, ...] = ()
+    memory: str | None = None
+    disk: str | None = None
+    network: str | None = None
+    environment: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of the executor.
+
+        Raises:
+            TypeError: A limit has a wrong type.
+            ValueError: One of `others` is not the name of an option with a value, or a value can't be right.
+        """
+        from autogen_codeact.sandbox.options import parse_texts
+
+        options: dict[str, Any] = {"timeout": self.timeout, "work_dir": self.work_dir, "mode": self.mode}
+        if self.kind != "none":
+            # The folder is the user's: what the code made belongs there, the code itself does not.
+            options["delete_tmp_files"] = True
+        options |= {name: value for name in ("image", "network") if (value := getattr(self, name)) is not None}
+        options |= parse_texts(self.others)
+        for name in ("allow_domains", "packages", "data"):
+            if given := getattr(self, name):
+                options[name] = [*options.get(name, ()), *given]
+        if self.memory is not None or self.disk is not None:
+            options["limits"] = self._limits(options.get("limits"))
+        if self.environment:
+            options["environment"] = {**_as_mapping(options.get("environment")), **_as_mapping(self.environment)}
+        return options
+
+    def _limits(self, others: Any) -> Any:
+        from autogen_codeact.sandbox.limits import Limits, parse_size
+        from autogen_codeact.sandbox.options import WRONG_LIMITS, parse_options
+
+        if others is not None and not isinstance(others, Limits):
+            raise TypeError(WRONG_LIMITS.format(others))
+        given = others.model_dump(include=others.model_fields_set) if others is not None else {}
+        if self.memory is not None:
+            given["memory"] = self.memory
+        if self.disk is not None:
+            given["workspace"] = self.disk
+            disk = parse_size(self.disk)
+            if "memory" not in given:
+                given["memory"] = disk + parse_size(MEMORY_BESIDE_DISK)
+            elif disk >= parse_size(given["memory"]):
+                raise ValueError(
+                    f"--disk {self.disk} needs more than memory={given['memory']!r}: files in the workspace count as memory. "
+                    "Leave the memory out, or give more"
+                )
+        return parse_options(Limits, given)
+
+
+def _as_mapping(environment: Any) -> Mapping[str, str]:
+    """Return variables as a mapping: a name alone refers to the variable of this process."""
+    if isinstance(environment, Mapping):
+        return environment
+    pairs = (str(text).partition("=") for text in environment or ())
+    return {name: value if equals else f"${{{name}}}" for name, equals, value in pairs}

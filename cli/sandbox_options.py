@@ -1,0 +1,155 @@
+"""The options that every command with a sandbox has, in one place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from autogen_codeact.cli.sandbox_choice import MEMORY_BESIDE_DISK, SandboxChoice
+
+sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
+
+
+class SandboxKind(StrEnum):
+    """Where blocks run."""
+
+    AUTO = "auto"
+    DOCKER = "docker"
+    BUBBLEWRAP = "bubblewrap"
+    NONE = "none"
+
+
+SandboxOption = Annotated[
+    SandboxKind,
+    sandbox_option(
+        metavar="KIND",
+        help="auto, docker, bubblewrap or none. auto: Docker if an engine answers, else bubblewrap. "
+        "none: directly on this machine, without any protection.",
+    ),
+]
+IsolatedSandboxOption = Annotated[
+    SandboxKind,
+    sandbox_option(
+        metavar="KIND", help="auto, docker or bubblewrap. auto: Docker if an engine answers, else bubblewrap."
+    ),
+]
+ImageOption = Annotated[
+    str | None,
+    sandbox_option(metavar="IMAGE", help="Docker image, instead of the one that `codeact image build` makes."),
+]
+
+
+def _options(
+    *,
+    sandbox: SandboxOption = SandboxKind.AUTO,
+    image: ImageOption = None,
+    timeout: Annotated[float, sandbox_option(metavar="SECONDS", help="Time limit of one code block.")] = 60,
+    work_dir: Annotated[
+        Path | None,
+        sandbox_option(
+            metavar="FOLDER",
+            help="Folder whose files are copied into the sandbox; files that the code writes are copied back.",
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        sandbox_option(
+            metavar="PATH",
+            help="File or folder that the code can read in /data, of any size; it is not copied. Can be repeated.",
+        ),
+    ] = None,
+    package: Annotated[
+        list[str] | None,
+        sandbox_option(
+            metavar="NAME",
+            help="Python package to install into the image, such as polars or 'polars>=1'; can be repeated.",
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        sandbox_option(metavar="SIZE", help="Memory of the sandbox, such as 2g; its files count.", show_default="1g"),
+    ] = None,
+    disk: Annotated[
+        str | None,
+        sandbox_option(
+            metavar="SIZE",
+            help=f"Size of the workspace, such as 4g. Without --memory the sandbox has {MEMORY_BESIDE_DISK} of memory beside it.",
+            show_default="256m",
+        ),
+    ] = None,
+    network: Annotated[
+        str | None,
+        sandbox_option(
+            metavar="NAME", help="Docker network: bridge reaches the internet. See --allow-domain.", show_default="none"
+        ),
+    ] = None,
+    allow_domain: Annotated[
+        list[str] | None,
+        sandbox_option(
+            metavar="HOST",
+            help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        sandbox_option(
+            metavar="NAME[=VALUE]",
+            help="Variable for the code. NAME alone takes the value from this process, which no process list shows. "
+            "Can be repeated.",
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        sandbox_option(
+            metavar="NAME=VALUE",
+            help="Any other option of the sandbox, such as preload=numpy or limits='{\"cpus\": 2}'; can be repeated.",
+        ),
+    ] = None,
+) -> SandboxChoice:
+    return SandboxChoice(
+        kind=sandbox.value,
+        image=image,
+        timeout=timeout,
+        work_dir=work_dir,
+        data=tuple(data or ()),
+        packages=tuple(package or ()),
+        memory=memory,
+        disk=disk,
+        network=network,
+        allow_domains=tuple(allow_domain or ()),
+        environment=tuple(env or ()),
+        others=tuple(option or ()),
+    )
+
+
+def takes_sandbox(*, isolated: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a sandbox; they reach it as its argument `choice`, a `SandboxChoice`.
+
+    Args:
+        isolated: Whether it does not run code outside a sandbox. Default False.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        shared = dict(inspect.signature(_options, eval_str=True).parameters)
+        del own["choice"]
+        if isolated:
+            shared["sandbox"] = shared["sandbox"].replace(annotation=IsolatedSandboxOption)
+
+        def run(**given: Any) -> None:
+            choice = _options(**{name: given.pop(name) for name in shared})
+            command(choice=choice, **given)
+
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
+        run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in every}
+        run.__doc__ = command.__doc__
+        return run
+
+    return decorate

@@ -1,0 +1,233 @@
+"""The package index that a sandbox sees: read-only, on its own loopback, made of what the host's pip is configured for.
+
+The code names a project and a file name, never a URL: only what the pages of the configured sources list is fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import h11
+
+from autogen_codeact.sandbox.egress.channel import Channel
+from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
+from autogen_codeact.sandbox.egress.connector import Resolver, resolve_by_system
+from autogen_codeact.sandbox.egress.hosts import quoted
+from autogen_codeact.sandbox.egress.policy import Refused
+from autogen_codeact.sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
+from autogen_codeact.sandbox.packages.pages import (
+    HTML_TYPE,
+    JSON_TYPE,
+    ProjectFile,
+    canonical_name,
+    write_html,
+    write_json,
+)
+from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from autogen_codeact.sandbox.packages.sources import Download, Source, download, make_sources
+
+TOTAL_LIMIT = 4 * 1024**3
+"""Bytes of files that one sandbox may fetch."""
+METADATA_LIMIT = 16 * 1024 * 1024
+FILE_TIMEOUT_S = 1800.0
+CACHE_S = 120.0
+CACHED_PROJECTS = 64
+PAGES_AT_ONCE = 8
+METADATA = ".metadata"
+_PROJECT = re.compile(r"/simple/([^/]*)/?")
+_FILE = re.compile(r"/files/([^/]*)/([^/]*)")
+
+
+@dataclass(frozen=True)
+class Body:
+    """A whole response."""
+
+    status: int
+    content: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+class PackageIndex:
+    """Answers the requests of one sandbox.
+
+    Args:
+        file_limit: Bytes that a file may have: there is no room for more in the sandbox.
+        config: Where packages come from. Default: what the host's pip is configured for.
+        resolve: Finds the addresses of hosts that pages link to.
+    """
+
+    def __init__(self, file_limit: int, config: PipConfig | None = None, resolve: Resolver = resolve_by_system) -> None:
+        config = PipConfig.of_host() if config is None else config
+        self._file_limit = file_limit
+        self._left = TOTAL_LIMIT
+        self._fetcher = Fetcher(config, resolve)
+        self._sources: list[Source] = make_sources(config, self._fetcher)
+        self._cache: OrderedDict[str, tuple[float, dict[str, ProjectFile]]] = OrderedDict()
+        self._reading = asyncio.Semaphore(PAGES_AT_ONCE)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._fetcher.close()
+
+    async def serve(self, channel: Channel, request: h11.Request, parser: h11.Connection, log: ConnectionLog) -> None:
+        """Answer one request.
+
+        Args:
+            channel: The connection.
+            request: What has been parsed of it.
+            parser: Has parsed it, and writes the response.
+            log: For remarks to whoever reads the result.
+
+        Raises:
+            ChannelClosed: The sandbox reads no more.
+            h11.LocalProtocolError: A file was not as long as its source said; the response is incomplete.
+        """
+        answer = Answer(channel, parser, head_only=request.method == b"HEAD")
+        try:
+            await self._answer(answer, request, log)
+        except Refused as refusal:
+            await answer.send(Body(refusal.status, f"{refusal}\n".encode()))
+        except NotFoundError:
+            await answer.send(Body(404, b"the package index has no such project or file\n"))
+        except FetchError as error:
+            log.remark(f"The package index could not serve a request: {error}.")
+            await answer.send(Body(502, f"{error}\n".encode("utf-8", "replace")))
+
+    async def _answer(self, answer: Answer, request: h11.Request, log: ConnectionLog) -> None:
+        if request.method not in (b"GET", b"HEAD"):
+            raise Refused("the package index is read-only: it takes GET and HEAD", 405)
+        target = request.target.decode("latin-1").partition("?")[0]
+        if match := _PROJECT.fullmatch(target):
+            project = _project(match[1])
+            files = (await self._files(project, log)).values()
+            accept = dict(request.headers).get(b"accept", b"").decode("latin-1")
+            write, kind = (write_json, JSON_TYPE) if JSON_TYPE in accept else (write_html, HTML_TYPE)
+            kind = kind if kind in accept else "text/html; charset=utf-8"
+            await answer.send(Body(200, await asyncio.to_thread(write, project, files), kind))
+        elif match := _FILE.fullmatch(target):
+            await self._send_file(answer, _project(match[1]), unquote(match[2]), log)
+        else:
+            raise Refused(f"the package index has no page {quoted(target)}: it serves /simple/PROJECT/", 404)
+
+    async def _files(self, project: str, log: ConnectionLog) -> dict[str, ProjectFile]:
+        """Return the files of a project by name: of several with one name, the first source's."""
+        made, files = self._cache.get(project, (0.0, {}))
+        if files and time.monotonic() < made + CACHE_S:
+            return files
+        async with self._reading:
+            found = await asyncio.gather(*(each.files(project) for each in self._sources), return_exceptions=True)
+        files, problems = {}, []
+        for each in found:
+            if isinstance(each, NotFoundError):
+                continue
+            if isinstance(each, FetchError):
+                problems.append(each)
+            elif isinstance(each, BaseException):
+                raise each
+            else:
+                files = {**{file.filename: file for file in reversed(each)}, **files}
+        if not files:
+            raise problems[0] if problems else NotFoundError(project)
+        for problem in problems:
+            log.remark(f"Packages were taken from other sources than this one: {problem}.")
+        self._cache[project] = time.monotonic(), files
+        while len(self._cache) > CACHED_PROJECTS:
+            self._cache.popitem(last=False)
+        return files
+
+    async def _send_file(self, answer: Answer, project: str, filename: str, log: ConnectionLog) -> None:
+        is_metadata = filename.endswith(METADATA)
+        file = (await self._files(project, log)).get(filename.removesuffix(METADATA))
+        if file is None or (is_metadata and file.metadata is None):
+            raise NotFoundError(filename)
+        url = file.url + METADATA if is_metadata else file.url
+        limit = METADATA_LIMIT if is_metadata else self._file_limit
+        method = "HEAD" if answer.head_only else "GET"
+        try:
+            async with asyncio.timeout(FILE_TIMEOUT_S), download(url, file.base, self._fetcher, method) as opened:
+                await self._pass_on(answer, opened, filename, limit)
+        except TimeoutError:
+            raise FetchError(f"{filename} was not complete after {FILE_TIMEOUT_S:g} s") from None
+
+    async def _pass_on(self, answer: Answer, opened: Download, filename: str, limit: int) -> None:
+        if (opened.size or 0) > min(limit, self._left):
+            raise FetchError(self._too_large(filename, opened.size))
+        await answer.begin(200, "application/octet-stream", opened.size)
+        sent = 0
+        if not answer.head_only:
+            async for piece in opened.pieces:
+                sent += len(piece)
+                self._left -= len(piece)
+                if sent > limit or self._left < 0:
+                    raise FetchError(self._too_large(filename, None))
+                await answer.write(piece)
+        await answer.end()
+
+    def _too_large(self, filename: str, size: int | None) -> str:
+        if self._left < self._file_limit:
+            return f"{filename} is not fetched: this sandbox may fetch {TOTAL_LIMIT:,} bytes of packages in all"
+        length = "more" if size is None else f"{size:,} bytes"
+        return (
+            f"{filename} has {length}, and the sandbox has room for {self._file_limit:,} bytes: give it larger limits, "
+            "Limits(memory=..., tmp=...), or an image with the package"
+        )
+
+
+def _project(name: str) -> str:
+    project = canonical_name(name)
+    if project is None:
+        raise Refused(f"{quoted(name)} is not the name of a project", 404)
+    return project
+
+
+class Answer:
+    """Writes one response.
+
+    Args:
+        channel: The connection.
+        parser: Has read the request.
+        head_only: Whether the request was HEAD.
+    """
+
+    def __init__(self, channel: Channel, parser: h11.Connection, *, head_only: bool) -> None:
+        self.head_only = head_only
+        self._channel = channel
+        self._parser = parser
+        self._begun = False
+
+    async def send(self, body: Body) -> None:
+        """Send a whole response; nothing if another one has begun, which is then incomplete."""
+        if self._begun:
+            return
+        await self.begin(body.status, body.content_type, len(body.content))
+        if not self.head_only:
+            await self.write(body.content)
+        await self.end()
+
+    async def begin(self, status: int, content_type: str, size: int | None) -> None:
+        """Send the head of a response."""
+        self._begun = True
+        headers = [("Content-Type", content_type), ("Connection", "close")]
+        if size is not None:
+            headers.append(("Content-Length", str(size)))
+        await self._send(h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b"")))
+
+    async def write(self, content: bytes) -> None:
+        """Send a part of the body."""
+        await self._send(h11.Data(data=content))
+
+    async def end(self) -> None:
+        """Send the end of the body."""
+        await self._send(h11.EndOfMessage())
+        self._channel.end()
+
+    async def _send(self, event: h11.Event) -> None:
+        await self._channel.write(self._parser.send(event) or b"")
+
+
+_REASONS = {200: b"OK", 404: b"Not Found", 405: b"Method Not Allowed", 502: b"Bad Gateway"}

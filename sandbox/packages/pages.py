@@ -1,0 +1,203 @@
+"""Project pages of the simple API: read from HTML (PEP 503) or JSON (PEP 691), and written anew with links of our own."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote, unquote, urljoin, urlsplit
+
+JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+HTML_TYPE = "application/vnd.pypi.simple.v1+html"
+ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tbz", ".tar.xz", ".tar")
+MAX_FILENAME = 255
+MAX_TEXT = 1000
+"""Characters that are kept of a reason or a version specifier."""
+_HASH = re.compile(r"([a-z0-9]{2,10})=([0-9a-fA-F]{16,128})")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class ProjectFile:
+    """One file of a project.
+
+    Args:
+        filename: Its name; never a path.
+        url: Where the host finds it.
+        base: URL of the page that lists it.
+        hashes: Digests in hexadecimal, by algorithm.
+        requires_python: Version specifier, or None.
+        yanked: Whether it is yanked, or the reason.
+        metadata: Digests of its metadata file, possibly none; None if there is no such file.
+    """
+
+    filename: str
+    url: str
+    base: str
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    requires_python: str | None = None
+    yanked: bool | str = False
+    metadata: Mapping[str, str] | None = None
+
+
+def canonical_name(name: str) -> str | None:
+    """Return the normalised name of a project (PEP 503), or None if it can't be a project's name."""
+    return re.sub(r"[-_.]+", "-", name).lower() if _NAME.fullmatch(name) else None
+
+
+def belongs_to(filename: str, project: str) -> bool:
+    """Return whether a file's name says that it is of a project.
+
+    Args:
+        filename: Name of a wheel or a source distribution.
+        project: Normalised name.
+    """
+    dashes = [place for place, letter in enumerate(filename) if letter == "-"]
+    return any(
+        canonical_name(filename[:place]) == project and filename[place + 1 : place + 2].isdigit() for place in dashes
+    )
+
+
+def file_name(url: str) -> str | None:
+    """Return the name of the package that a URL leads to, or None if it does not lead to a package."""
+    name = unquote(urlsplit(url).path.rpartition("/")[2])
+    is_safe = name.isprintable() and not re.search(r"[/\\]", name) and len(name) <= MAX_FILENAME
+    return name if is_safe and name.endswith(ARCHIVES) else None
+
+
+def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]:
+    """Read the files that a page lists; entries that are malformed are left out.
+
+    Args:
+        content: The page.
+        content_type: Its media type.
+        url: Its URL, from which relative links are resolved.
+
+    Raises:
+        ValueError: It is JSON and not a project page.
+    """
+    if content_type.partition(";")[0].strip().lower() == JSON_TYPE:
+        return _parse_json(content, url)
+    parser = _Links(url)
+    parser.feed(content.decode("utf-8", "replace"))
+    parser.close()
+    return parser.files
+
+
+def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
+    try:
+        page = json.loads(content)
+        entries = page["files"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError("it is not a project page in JSON") from None
+    found = (_from_json(entry, url) for entry in entries if isinstance(entry, dict))
+    return [file for file in found if file is not None]
+
+
+def _from_json(entry: Mapping[str, Any], base: str) -> ProjectFile | None:
+    link, yanked = entry.get("url"), entry.get("yanked", False)
+    if not isinstance(link, str):
+        return None
+    metadata = entry.get("core-metadata", entry.get("dist-info-metadata", False))
+    return _make_file(
+        link,
+        base,
+        hashes=_checked_hashes(entry.get("hashes")),
+        requires_python=entry.get("requires-python"),
+        yanked=yanked[:MAX_TEXT] or True if isinstance(yanked, str) else bool(yanked),
+        metadata=_checked_hashes(metadata) if metadata else None,
+    )
+
+
+def _make_file(link: str, base: str, **fields: Any) -> ProjectFile | None:
+    try:
+        url = urljoin(base, link.strip())
+        split = urlsplit(url)
+        _ = split.port
+    except ValueError:
+        return None
+    filename = file_name(url)
+    if filename is None:
+        return None
+    requires = fields.pop("requires_python")
+    requires = requires if isinstance(requires, str) and len(requires) <= MAX_TEXT else None
+    clean = split._replace(fragment="").geturl()
+    return ProjectFile(filename, clean, base, requires_python=requires, **fields)
+
+
+def _checked_hashes(hashes: Any) -> dict[str, str]:
+    if not isinstance(hashes, dict):
+        return {}
+    return {str(name): str(value) for name, value in hashes.items() if _HASH.fullmatch(f"{name}={value}")}
+
+
+class _Links(HTMLParser):
+    """Collects the links of a page."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.files: list[ProjectFile] = []
+        self._base = self._url = url
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect one link."""
+        given = dict(attrs)
+        link = given.get("href")
+        if tag == "base" and link:
+            self._base = urljoin(self._url, link)
+        if tag != "a" or not link:
+            return
+        metadata = given.get("data-core-metadata", given.get("data-dist-info-metadata", "false"))
+        file = _make_file(
+            urljoin(self._base, link.strip()),
+            self._url,
+            hashes=dict(_HASH.findall(urlsplit(link).fragment)),
+            requires_python=given.get("data-requires-python"),
+            yanked=(given["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in given else False,
+            metadata=dict(_HASH.findall(metadata or "")) if metadata != "false" else None,
+        )
+        if file is not None:
+            self.files.append(file)
+
+
+def _link(file: ProjectFile, project: str) -> str:
+    return f"../../files/{project}/{quote(file.filename)}"
+
+
+def write_json(project: str, files: Iterable[ProjectFile]) -> bytes:
+    """Return a project's page as JSON (PEP 691)."""
+    entries = []
+    for file in files:
+        entry: dict[str, Any] = {"filename": file.filename, "url": _link(file, project), "hashes": dict(file.hashes)}
+        if file.requires_python is not None:
+            entry["requires-python"] = file.requires_python
+        if file.metadata is not None:
+            entry["core-metadata"] = entry["dist-info-metadata"] = dict(file.metadata) or True
+        entries.append({**entry, "yanked": file.yanked})
+    return json.dumps({"meta": {"api-version": "1.0"}, "name": project, "files": entries}).encode()
+
+
+def write_html(project: str, files: Iterable[ProjectFile]) -> bytes:
+    """Return a project's page as HTML (PEP 503)."""
+    lines = [f"<!DOCTYPE html><html><head><title>{project}</title></head><body>"]
+    lines += [_anchor(file, project) for file in files]
+    return "\n".join([*lines, "</body></html>\n"]).encode("utf-8", "replace")
+
+
+def _anchor(file: ProjectFile, project: str) -> str:
+    best = sorted(file.hashes.items(), key=lambda each: each[0] != "sha256")
+    fragment = f"#{best[0][0]}={best[0][1]}" if best else ""
+    attributes = {"href": _link(file, project) + fragment}
+    if file.requires_python is not None:
+        attributes["data-requires-python"] = file.requires_python
+    if file.yanked:
+        attributes["data-yanked"] = file.yanked if isinstance(file.yanked, str) else ""
+    if file.metadata is not None:
+        digest = next((f"{name}={value}" for name, value in file.metadata.items()), "true")
+        attributes["data-core-metadata"] = attributes["data-dist-info-metadata"] = digest
+    written = "".join(f' {name}="{html.escape(value)}"' for name, value in attributes.items())
+    return f"<a{written}>{html.escape(file.filename)}</a><br>"

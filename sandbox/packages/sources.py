@@ -1,0 +1,245 @@
+"""Sources of packages: indexes over HTTP or in folders, and find-links; each lists the files of a project."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO, Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from autogen_codeact.sandbox.packages.credentials import shown
+from autogen_codeact.sandbox.packages.fetching import Fetcher, FetchError, NotFoundError
+from autogen_codeact.sandbox.packages.pages import (
+    HTML_TYPE,
+    JSON_TYPE,
+    ProjectFile,
+    belongs_to,
+    file_name,
+    parse_page,
+)
+from autogen_codeact.sandbox.packages.pip_config import PipConfig
+
+ACCEPT = f"{JSON_TYPE}, {HTML_TYPE};q=0.2, text/html;q=0.01"
+PAGE_LIMIT = 64 * 1024 * 1024
+PAGE_TIMEOUT_S = 60.0
+PIECE = 256 * 1024
+_HTML = ("text/html", HTML_TYPE)
+
+
+class Source(Protocol):
+    """Lists files."""
+
+    async def files(self, project: str) -> list[ProjectFile]:
+        """Return the files of a project, by its normalised name.
+
+        Raises:
+            NotFoundError: It has none.
+            FetchError: The source can't be read.
+        """
+        ...
+
+
+def make_sources(config: PipConfig, fetcher: Fetcher) -> list[Source]:
+    """Return the sources that pip is configured for, in the order in which pip prefers them."""
+    links = [_find_links(entry, fetcher) for entry in config.find_links]
+    return [*links, *(_index(url, fetcher) for url in config.indexes)]
+
+
+def _index(url: str, fetcher: Fetcher) -> Source:
+    folder = _local_path(url)
+    return HttpIndex(url, fetcher) if folder is None else FolderIndex(folder)
+
+
+def _find_links(entry: str, fetcher: Fetcher) -> Source:
+    path = _local_path(entry)
+    return HttpLinks(entry, fetcher) if path is None else LocalLinks(path)
+
+
+def _local_path(entry: str) -> Path | None:
+    """Return the path of a file URL or of a plain path; None for other URLs."""
+    if entry.startswith("file:"):
+        return Path(urllib.request.url2pathname(urlsplit(entry).path))
+    return None if "://" in entry else Path(entry).expanduser()
+
+
+class HttpIndex:
+    """An index in the simple layout, over HTTP."""
+
+    def __init__(self, url: str, fetcher: Fetcher) -> None:
+        self._url = url.rstrip("/")
+        self._fetcher = fetcher
+
+    async def files(self, project: str) -> list[ProjectFile]:
+        """Return the files of a project."""
+        return await _fetch_page(f"{self._url}/{project}/", self._fetcher)
+
+
+class HttpLinks:
+    """A page over HTTP with links to files of any projects."""
+
+    def __init__(self, url: str, fetcher: Fetcher) -> None:
+        self._url = url
+        self._fetcher = fetcher
+
+    async def files(self, project: str) -> list[ProjectFile]:
+        """Return the files of a project."""
+        try:
+            found = await _fetch_page(self._url, self._fetcher)
+        except NotFoundError as error:
+            raise FetchError(str(error)) from None
+        return [file for file in found if belongs_to(file.filename, project)]
+
+
+class FolderIndex:
+    """An index in the simple layout, in a folder of the host."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def files(self, project: str) -> list[ProjectFile]:
+        """Return the files of a project."""
+        return await asyncio.to_thread(self._read, project)
+
+    def _read(self, project: str) -> list[ProjectFile]:
+        folder = self._folder / project
+        page = folder / "index.html"
+        with _local_errors(folder):
+            return _read_page(page) if page.is_file() else list(_in_folder(folder))
+
+
+class LocalLinks:
+    """A folder of files, or a page with links to files, on the host."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def files(self, project: str) -> list[ProjectFile]:
+        """Return the files of a project."""
+        found = await asyncio.to_thread(self._read)
+        return [file for file in found if belongs_to(file.filename, project)]
+
+    def _read(self) -> list[ProjectFile]:
+        try:
+            with _local_errors(self._path):
+                return list(_in_folder(self._path)) if self._path.is_dir() else _read_page(self._path)
+        except NotFoundError:
+            return []  # as pip does
+
+
+async def _fetch_page(url: str, fetcher: Fetcher) -> list[ProjectFile]:
+    try:
+        async with asyncio.timeout(PAGE_TIMEOUT_S), fetcher.open(url, accept=ACCEPT) as (response, final):
+            content = await _read_response(response, url)
+            content_type = response.headers.get("Content-Type", "text/html")
+    except TimeoutError:
+        raise FetchError(f"{shown(url)} can't be fetched: not complete after {PAGE_TIMEOUT_S:g} s") from None
+    if content_type.partition(";")[0].strip().lower() not in (JSON_TYPE, *_HTML):
+        raise FetchError(f"{shown(url)} is not a page of a package index")
+    try:
+        found = await asyncio.to_thread(parse_page, content, content_type, final)
+    except ValueError as error:
+        raise FetchError(f"{shown(url)} can't be read: {error}") from None
+    return [file for file in found if urlsplit(file.url).scheme in ("http", "https")]
+
+
+async def _read_response(response: httpx.Response, url: str) -> bytes:
+    content = bytearray()
+    # Not decompressed: a small page could become a very large one.
+    async for piece in response.aiter_raw():
+        content += piece
+        if len(content) > PAGE_LIMIT:
+            raise FetchError(f"{shown(url)} has more than {PAGE_LIMIT:,} bytes, too many for a page")
+    return bytes(content)
+
+
+@contextlib.contextmanager
+def _local_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"{path} does not exist") from None
+    except OSError as error:
+        raise FetchError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _read_page(path: Path) -> list[ProjectFile]:
+    with open_file(path) as file:
+        content = file.read(PAGE_LIMIT + 1)
+    if len(content) > PAGE_LIMIT:
+        raise FetchError(f"{path} has more than {PAGE_LIMIT:,} bytes, too many for a page")
+    return parse_page(content, "text/html", path.absolute().as_uri())
+
+
+def _in_folder(folder: Path) -> Iterator[ProjectFile]:
+    base = folder.absolute().as_uri() + "/"
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            url = Path(entry.path).absolute().as_uri()
+            if file_name(url) is not None and entry.is_file():
+                yield ProjectFile(entry.name, url, base)
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a regular file for reading.
+
+    Raises:
+        OSError: It can't be opened, or is something else, such as a device.
+    """
+    # A named pipe would block without a writer.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = os.fdopen(fd, "rb")
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        file.close()
+        raise OSError(f"{path} is not a regular file")
+    return file
+
+
+class Download:
+    """A file that is being read.
+
+    Args:
+        size: Its bytes, or None if that is not known.
+        pieces: Its content.
+    """
+
+    def __init__(self, size: int | None, pieces: AsyncIterator[bytes]) -> None:
+        self.size = size
+        self.pieces = pieces
+
+
+@contextlib.asynccontextmanager
+async def download(url: str, base: str, fetcher: Fetcher, method: str = "GET") -> AsyncIterator[Download]:
+    """Open a file that a source has listed.
+
+    Args:
+        url: Its URL.
+        base: URL of the page that lists it.
+        fetcher: Sends requests.
+        method: GET, or HEAD for its size only.
+
+    Raises:
+        NotFoundError: It does not exist.
+        FetchError: It can't be had.
+    """
+    path = _local_path(url)
+    if path is None:
+        async with fetcher.open(url, base, method=method) as (response, _):
+            length = response.headers.get("Content-Length", "")
+            yield Download(int(length) if length.isdigit() else None, response.aiter_raw(PIECE))
+        return
+    with _local_errors(path):
+        file = await asyncio.to_thread(open_file, path)
+    with file:
+        yield Download(os.fstat(file.fileno()).st_size, _pieces(file))
+
+
+async def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, PIECE):
+        yield piece

@@ -1,0 +1,77 @@
+"""Options of the sandbox on the command line: what they become, and what they do in a real one."""
+
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.sandbox.limits import Limits
+from tests.cli.support import code, codeact
+
+BASE = {"timeout": 60, "work_dir": None, "mode": "process", "delete_tmp_files": True}
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (SandboxChoice(), {}),
+        (SandboxChoice(image="i", network="bridge"), {"image": "i", "network": "bridge"}),
+        (
+            SandboxChoice(data=(Path("a.csv"),), packages=("polars",), others=("packages=six", "data=b.csv")),
+            {"data": ["b.csv", Path("a.csv")], "packages": ["six", "polars"]},
+        ),
+        (SandboxChoice(memory="2g"), {"limits": Limits(memory="2g")}),
+        (SandboxChoice(disk="2g"), {"limits": Limits(memory=3 * GIB, workspace="2g")}),
+        (SandboxChoice(disk="2g", memory="5g"), {"limits": Limits(memory="5g", workspace="2g")}),
+        (
+            SandboxChoice(disk="1g", others=('limits={"memory": "2g", "cpus": 2}',)),
+            {"limits": Limits(memory="2g", workspace="1g", cpus=2)},
+        ),
+        (
+            SandboxChoice(environment=("KEY", "PLACE=a=b", "EMPTY="), others=("environment=OTHER",)),
+            {"environment": {"OTHER": "${OTHER}", "KEY": "${KEY}", "PLACE": "a=b", "EMPTY": ""}},
+        ),
+    ],
+)
+def test_options_become_arguments(choice, expected):
+    assert choice.options() == {**BASE, **expected}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["--disk", "2g", "--memory", "1g"],
+            "--disk 2g needs more than memory='1g': files in the workspace count as memory.",
+        ),
+        (["--memory", "512"], "memory='512' is 512 bytes, and a sandbox needs 16m to start; did you mean '512m'?"),
+        (["--disk", "much"], "'much' is not a size: write bytes, or a number with a unit, such as '512m' or '2g'"),
+        (["--data", "none.csv"], "data='none.csv': there is no such file or folder"),
+        (["--env", "A-B=1"], "Entry 1 of `environment` is not the name of a variable"),
+        (
+            ["--network", "on"],
+            "network='on' is not a Docker network: give 'none', 'bridge' (which reaches the internet)",
+        ),
+        (["--package", "six", "--sandbox", "bubblewrap"], "packages= is not for sandbox='bubblewrap'"),
+        (["--data", ".", "--sandbox", "none"], "data= is not for sandbox='none'"),
+        (["--option", "limits=3", "--memory", "1g"], "limits must be Limits(memory='512m', ...), not 3"),
+    ],
+)
+def test_a_wrong_option_is_status_2(docker_engine, tmp_path, arguments, complaint):
+    done = codeact("exec", "-", *arguments, stdin=code("print(1)"), cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
+
+
+def test_exec_with_data_variables_and_a_larger_disk(docker_engine, tmp_path):
+    (tmp_path / "sales.csv").write_text("42")
+    page = code(
+        "import os, shutil",
+        "print(open('/data/sales.csv').read(), os.environ['FROM_HERE'], os.environ['GIVEN'])",
+        "print(shutil.disk_usage('/workspace').total)",
+    )
+    options = ["--data", "sales.csv", "--env", "FROM_HERE", "--env", "GIVEN=x=y", "--disk", "300m", "--json"]
+    done = codeact("exec", "-", *options, stdin=page, cwd=tmp_path, env={"FROM_HERE": "here"})
+    assert (done.status, done.err) == (0, "")
+    assert done.objects[0]["output"] == f"42 here x=y\n{300 * 1024**2}\n"

@@ -1,0 +1,87 @@
+"""With `allow_pip`, pip installs packages into a sandbox without network."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import SandboxCodeExecutor
+from tests.executors.contract.conftest import BACKENDS, Backend
+from tests.executors.sandboxes import out, run, told
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each of the executors in turn."""
+    found = BACKENDS[request.param]
+    request.getfixturevalue(found.fixture)
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor(backend: Backend, configured: pytest.MonkeyPatch) -> AsyncIterator[SandboxCodeExecutor]:
+    """One with `allow_pip`."""
+    async with backend.make(allow_pip=True, timeout=30) as started:
+        yield started
+
+
+async def test_pip_installs_a_package_and_what_it_needs(backend: Backend, executor: SandboxCodeExecutor) -> None:
+    if backend.session:
+        assert (await run(executor, "import tinywheel")).exit_code == 1
+        assert await out(executor, "mark = 1") == ""
+    result = await run(executor, "pip install 'otherwheel<2' TinyWheel", "sh")
+    shown = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", result.output).splitlines()
+    assert "Looking in indexes: http://ADDRESS/simple/" in shown
+    assert result.exit_code == 0
+    assert re.fullmatch("Successfully installed (TinyWheel-1.0 otherwheel-1.0|otherwheel-1.0 tinywheel-1.0)", shown[-1])
+    assert (result.notes, result.connections) == ((), ())
+    assert (
+        await out(executor, "import otherwheel, tinywheel\ntinywheel.main()\nprint(otherwheel.value)") == "hello\n1\n"
+    )
+    assert await out(executor, "tiny", "sh") == "hello\n"
+    assert await out(executor, "python3 -c 'import tinywheel; tinywheel.main()'", "sh") == "hello\n"
+    if backend.session:
+        assert await out(executor, "mark") == "1\n"
+
+
+async def test_packages_survive_a_timeout(backend: Backend, executor: SandboxCodeExecutor) -> None:
+    executor.sandbox.timeout = 0.5
+    assert (await run(executor, "while True: pass")).outcome == "timeout"
+    executor.sandbox.timeout = 30
+    assert await out(executor, "import tinywheel\ntinywheel.main()") == "hello\n"
+
+
+async def test_an_installed_package_is_upgraded(backend: Backend, executor: SandboxCodeExecutor) -> None:
+    assert (await run(executor, "pip install --upgrade otherwheel", "sh")).exit_code == 0
+    assert await out(executor, "python3 -c 'import otherwheel; print(otherwheel.value)'", "sh") == "2\n"
+
+
+async def test_nothing_else_can_be_reached(backend: Backend, executor: SandboxCodeExecutor) -> None:
+    code = """
+    import os, urllib.request
+    print({name for name in os.environ if "proxy" in name.lower()})
+    index = os.environ["PIP_INDEX_URL"]
+    for url in ("http://example.com/", "http://127.0.0.1/"):
+        request = urllib.request.Request(url)
+        request.set_proxy(index.split("/")[2], "http")
+        try:
+            print(urllib.request.urlopen(request).read())
+        except OSError as error:
+            print(error)
+    """
+    refused = (
+        "HTTP Error 403: {0} is not in allow_domains; to allow it, the user of this sandbox adds '{0}' to allow_domains"
+    )
+    result = await run(executor, code)
+    assert told(result) == (
+        "ok", 0, "set()\n" + "".join(refused.format(f"{host}:80") + "\n" for host in ("example.com", "127.0.0.1"))
+    )  # fmt: skip
+
+
+async def test_without_the_option_pip_finds_nothing(request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue("bubblewrap")
+    async with BACKENDS["bubblewrap-process"].make() as executor:
+        assert await out(executor, "import os; print('PIP_INDEX_URL' in os.environ)") == "False\n"

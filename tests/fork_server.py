@@ -1,0 +1,129 @@
+"""Imports what most of our programs import, then forks a process for each program that it is asked to run.
+
+`tests/processes.py` starts it and says what it is for. Run as `python [OPTIONS] fork_server.py FD`, where FD is a socket.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import types
+
+MODULES = (
+    "autogen_agentchat.conditions",
+    "autogen_agentchat.teams",
+    "autogen_agentchat.ui",
+    "autogen_codeact.cli.demo",
+    "autogen_codeact.cli.doctor",
+    "autogen_codeact.cli.image",
+    "autogen_codeact.cli.leftovers",
+    "autogen_codeact.cli.main",
+    "autogen_codeact.cli.models",
+    "autogen_codeact.cli.run",
+    "autogen_codeact.cli.run_blocks",
+    "autogen_codeact.executors",
+    "autogen_codeact.sandbox.backends.bubblewrap.backend",
+    "autogen_codeact.sandbox.backends.docker.backend",
+    "autogen_codeact.teams",
+    "autogen_ext.models.openai",
+    "autogen_ext.models.replay",
+    "docker",
+    "typer.rich_utils",
+)
+REQUEST_BYTES = 1 << 18
+
+
+def serve(requests):
+    """Fork a process for each request, and report its number and then its exit status.
+
+    Args:
+        requests: The socket that requests come from. Its end ends the server.
+
+    Returns:
+        The request to carry out, in the new process only.
+    """
+    running = {}
+    while True:
+        for ready in select.select([requests, *running], [], [])[0]:
+            if ready is requests:
+                message, received, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
+                if not message:
+                    os._exit(0)
+                *streams, status = received
+                pid = os.fork()
+                if pid == 0:
+                    requests.detach()
+                    for number, stream in enumerate(streams):
+                        os.dup2(stream, number)
+                    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+                    return json.loads(message)
+                for stream in streams:
+                    os.close(stream)
+                report(status, pid)
+                running[os.pidfd_open(pid)] = (pid, status)
+            else:
+                pid, status = running.pop(ready)
+                _, ended = os.waitpid(pid, 0)
+                os.close(ready)
+                report(status, os.waitstatus_to_exitcode(ended))
+                os.close(status)
+
+
+def report(status, number):
+    """Write a number to the one who has requested a process."""
+    with contextlib.suppress(OSError):  # nobody waits for it any more
+        os.write(status, str(number).encode())
+
+
+def become(request):
+    """Set what a new interpreter takes from its surroundings.
+
+    Args:
+        request: `arguments`, the command line from the program on; `environment`; `folder`, the one to run in.
+
+    Returns:
+        The program's code and the module to run it in.
+    """
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.stdout.reconfigure(line_buffering=os.isatty(1) and not sys.stdout.write_through)
+    program, *arguments = request["arguments"]
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    if program == "-c":
+        source, *arguments = arguments
+        name, folder = "<string>", ""
+    else:
+        with open(program, encoding="utf-8") as file:
+            source = file.read()
+        name, folder = program, os.path.dirname(os.path.realpath(program))
+        main.__file__ = program
+    sys.argv = [program, *arguments]
+    sys.path.insert(0, folder)
+    return compile(source, name, "exec", dont_inherit=True), main
+
+
+def load():
+    """Import the modules, and check that a fork copies all that they have made."""
+    del sys.path[0]
+    for name in MODULES:
+        importlib.import_module(name)
+    assert len(os.listdir("/proc/self/task")) == 1, "a module has started a thread, which a fork does not copy"
+    assert tempfile.tempdir is None, "a module has read TMPDIR"
+    gc.collect()
+    gc.freeze()  # the garbage collector of each process would write to this memory, and so copy it
+
+
+if __name__ == "__main__":
+    load()
+    # A Ctrl-C is for the programs. One that comes early waits until its program can take it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    code, main_module = become(serve(socket.socket(fileno=int(sys.argv[1]))))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    exec(code, main_module.__dict__)  # at the top level, so that the interpreter itself ends the program
