@@ -191,8 +191,10 @@ def closing_answer(
         answer = from_text(text, output_type)
     except ValueError as error:
         answer, misfit = Answer(text), str(error)
-    if answer.value is None and find_code([text], languages).blocks:
-        answer = Answer(f"{text}\n\n{prompt.NOT_RUN.format(why=why)}")
+    code = find_code([text], languages)
+    if answer.value is None and (code.blocks or code.cut_off):
+        note = prompt.CUT_OFF_ANSWER if code.cut_off else prompt.NOT_RUN
+        answer = Answer(f"{text}\n\n{note.format(why=why)}")
     return answer, misfit
 
 

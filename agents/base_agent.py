@@ -83,7 +83,7 @@ class BaseCodeAgent(BaseChatAgent):
         self._model_client_stream = model_client_stream
         self._system_message = system_message
         self._supported_languages = list(supported_languages) if supported_languages is not None else None
-        languages = self.DEFAULT_SUPPORTED_LANGUAGES if supported_languages is None else supported_languages
+        languages = self._default_languages() if supported_languages is None else supported_languages
         self._languages = runnable_languages(languages)
         self._options = replace(options, tools=tuple(options.tools))
         self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
@@ -107,6 +107,9 @@ class BaseCodeAgent(BaseChatAgent):
     def model_client(self) -> ChatCompletionClient | None:
         """The model client that writes the code, or None."""
         return self._model_client
+
+    def _default_languages(self) -> Sequence[str]:
+        return self.DEFAULT_SUPPORTED_LANGUAGES
 
     # Turns
 

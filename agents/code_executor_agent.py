@@ -24,14 +24,16 @@ from autogen_codeact.agents.code_runner import RunEnded, RunOptions
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import Decided, RetryDecider
-from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
+from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code, is_cut_off
 from autogen_codeact.agents.journal import RedactResult
+from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
+CODE_IN_THREAD = "Code in the thread was not run:"
 CODE_OF_OTHERS = (
     "There is code in the thread, but it was not run, because only code in a message of {sources} is run. "
     "Please send the code to run in such a message."
@@ -146,24 +148,32 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> TextMessage:
         """Generate, extract, approve, execute, decide, again or reflect."""
+        notes = NotRunNotes()
+        ran: list[str] = []
         for attempt in range(self._max_retries_on_error + 1):
             is_last = attempt == self._max_retries_on_error
             generated = await conversation.generate(token, emit)
             code = find_code([str(generated.content)], self._languages)
-            if code.cut_off:
-                await conversation.notify(CUT_OFF)
-            if not code.blocks and (is_last or not code.cut_off):
-                return self._answer(generated, note=CUT_OFF_NOTE if code.cut_off else None)
-            await emit(self._generation_event(attempt, generated, code))
-            if code.cut_off:
+            if not code.blocks:
+                problem = self._problem(code, notes, is_last=is_last)
+                if problem is not None:
+                    await conversation.notify(problem)
+                if is_last or problem is None:
+                    return self._answer(generated, ran)
+                await emit(self._generation_event(attempt, generated, code, problem))
                 continue
+            await emit(self._generation_event(attempt, generated, code))
 
             ended = await self._run_blocks(code.blocks, token, emit)
             # A block that broke its sandbox is never sent again by itself: the model decides.
             if ended.error is not None and is_last:
                 raise ended.error
             result, session = ended.result, self._runner.in_session
-            await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session)
+            if outcome_of(result) != "denied":
+                ran += [block.code for block in code.blocks]
+            to_name = notes.news(code.not_run)
+            remarks = [describe_not_run(to_name, self._languages)] if to_name else []
+            await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session, remarks=remarks)
             await emit(self._execution_event(attempt, result))
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
                 break
@@ -175,7 +185,16 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             await conversation.add_plan(decided.decision.reason)
             await conversation.notify(CARRY_ON)
 
-        return self._answer(await conversation.generate(token, emit))
+        return self._answer(await conversation.generate(token, emit), ran)
+
+    def _problem(self, code: FoundCode, notes: NotRunNotes, *, is_last: bool) -> str | None:
+        """Return why a message that runs nothing is not the answer, as a message to the model; None if it is."""
+        if code.cut_off:
+            return CUT_OFF
+        # AutoGen's agent answers with such a message: only attempts that are left are used to ask again.
+        if not is_last and (to_name := notes.to_name(code.not_run)):
+            return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
+        return None
 
     async def _run_blocks(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> RunEnded:
         if type(self).execute_code_block is not CodeExecutorAgent.execute_code_block:
@@ -190,7 +209,10 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         if code.cut_off:
             return TextMessage(content=CUT_OFF_BY_OTHERS, source=self.name)
         if not code.blocks:
-            return TextMessage(content=self._nothing_to_run(messages), source=self.name)
+            content, metadata = self._nothing_to_run(messages), as_metadata(code.not_run)
+            if code.not_run:
+                content = f"{content} {describe_not_run(code.not_run, self._languages, CODE_IN_THREAD)}"
+            return TextMessage(content=content, source=self.name, metadata=metadata)
         if (replayed := await self._runner.rebuild(token)) is not None:
             await emit(replayed.event(self.name))
         ended = await self._run_blocks(code.blocks, token, emit)
@@ -198,7 +220,10 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             raise ended.error
         result, session = ended.result, self._runner.in_session
         content = describe(result, limit=self.MAX_OUTPUT_CHARS, session=session, vision=False)
-        return TextMessage(content=content, source=self.name, metadata=metadata_of(result))
+        if code.not_run:
+            content = f"{content.rstrip()}\n\n{describe_not_run(code.not_run, self._languages, CODE_IN_THREAD)}"
+        metadata = metadata_of(result) | as_metadata(code.not_run)
+        return TextMessage(content=content, source=self.name, metadata=metadata)
 
     def _nothing_to_run(self, messages: Sequence[BaseChatMessage]) -> str:
         texts = [message.content for message in messages if isinstance(message, TextMessage)]
@@ -250,14 +275,19 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
 
     # Events
 
-    def _generation_event(self, attempt: int, generated: CreateResult, code: FoundCode) -> CodeGenerationEvent:
+    def _generation_event(
+        self, attempt: int, generated: CreateResult, code: FoundCode, sent_back: str | None = None
+    ) -> CodeGenerationEvent:
+        metadata = {"cut_off": "true"} if code.cut_off else as_metadata(code.not_run)
+        if not code.cut_off and sent_back is not None:
+            metadata["sent_back"] = sent_back
         return CodeGenerationEvent(
             retry_attempt=attempt,
             content=str(generated.content),
             code_blocks=code.blocks,
             source=self.name,
             models_usage=generated.usage,
-            metadata={"cut_off": "true"} if code.cut_off else {},
+            metadata=metadata,
         )
 
     def _execution_event(self, attempt: int, result: CodeResult) -> CodeExecutionEvent:
@@ -276,9 +306,16 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             metadata={"retry": "true" if retry else "false"},
         )
 
-    def _answer(self, generated: CreateResult, note: str | None = None) -> TextMessage:
-        content = str(generated.content) if note is None else f"{generated.content}\n\n{note}"
-        return TextMessage(content=content, source=self.name, models_usage=generated.usage)
+    def _answer(self, generated: CreateResult, ran: Sequence[str]) -> TextMessage:
+        """Make the answer of the model's message, of which nothing is run; `ran` is the code that this turn has run."""
+        content = str(generated.content)
+        metadata = as_metadata(code_in_answer(content, self._languages, ran))
+        cut_off = is_cut_off(content)
+        if cut_off or generated.finish_reason == "length":
+            metadata["cut_off"] = "true"
+        if cut_off:
+            content = f"{content}\n\n{CUT_OFF_NOTE}"
+        return TextMessage(content=content, source=self.name, models_usage=generated.usage, metadata=metadata)
 
     # Configuration
 

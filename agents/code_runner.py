@@ -55,6 +55,8 @@ INTERRUPTED = (
     "An earlier attempt at this was interrupted, and its messages are not in this conversation. Its code had already made these "
     "calls to host tools; don't repeat what was done:"
 )
+LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
+NOT_REACHED = "Blocks after one that fails are not run."
 OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
 MANY_CALLS = 100
@@ -229,7 +231,8 @@ class CodeRunner:
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
-            return await self._execute(blocks, token, emit, final_answer)
+            result = await self._execute(blocks, token, emit, final_answer)
+            return _with_note(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
         for block in blocks:
@@ -242,7 +245,12 @@ class CodeRunner:
             results.append(result)
             if result.exit_code != 0 or final_answer.called:
                 break
-        return combine(results)
+        whole = combine(results)
+        left = len(blocks) - len(results)
+        if not left:
+            return whole
+        verb = "gave the answer" if final_answer.called else "failed"
+        return _with_note(whole, LEFT_BLOCKS.format(count=f"{left} blocks" if left > 1 else "1 block", verb=verb))
 
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, final_answer: FinalAnswerTool
@@ -261,7 +269,8 @@ class CodeRunner:
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if isinstance(item, OutputChunk):
-                    emit(OutputWritten(item.text))
+                    if item.text:
+                        emit(OutputWritten(item.text))
                 else:
                     result = item
         return result
@@ -415,3 +424,7 @@ class CodeRunner:
                 known.remove(call)
             else:
                 self._interrupted.append(call.call())
+
+
+def _with_note(result: ExecutionResult, note: str) -> ExecutionResult:
+    return replace(result, notes=(*result.notes, note))

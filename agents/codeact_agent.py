@@ -14,7 +14,7 @@ from autogen_agentchat.messages import (
     TextMessage,
 )
 from autogen_core import CancellationToken, Component
-from autogen_core.code_executor import CodeBlock, CodeExecutor
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
 from pydantic import BaseModel
@@ -28,8 +28,9 @@ from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
 from autogen_codeact.agents.conversation import Conversation, Emit
-from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, find_code
+from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code
 from autogen_codeact.agents.journal import RedactResult
+from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
 from autogen_codeact.executors import ApproveTool, HostTool, ToolLike, capabilities_of
 
@@ -40,7 +41,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     """Writes and runs code, step by step in one live session, until the task is done.
 
     In each step the model writes a message, its code runs, and the result goes back to the model. A message without code
-    is the answer, and so is the value that code passes to `final_answer`, a function that the agent adds to the session. The
+    is the answer, and so is the value that code passes to `final_answer`, a function that the agent adds to the session. Code
+    that can't run here (another language, no label, cut off) is named to the model; if its next message runs no code either,
+    that is the answer, with the languages and reasons as `not_run` in its metadata. A message cut off in code is none. The
     session continues after the answer: variables and functions are still there in the next run. A turn (one call of `run` or
     `on_messages`) that raises or is cancelled leaves the conversation as it was before; what its code did in the session stays
     done.
@@ -56,7 +59,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         description: Describes the agent to a team.
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
         prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
-        supported_languages: Languages that are run. Default: Python.
+        supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
         output_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it. What
             does not fit is sent back to the model. Default: the answer is text.
         tools: Functions of this process that code can call, in addition to those of the executor: typed functions, AutoGen
@@ -85,7 +88,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     DEFAULT_DESCRIPTION: ClassVar[str] = "Solves tasks by writing code and running it, step by step."
     DEFAULT_SYSTEM_MESSAGE: ClassVar[str] = prompt.TASK
-    DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]] = ["python"]
+    DEFAULT_SUPPORTED_LANGUAGES: ClassVar[list[str]] = ["python", "sh", "bash"]
 
     component_config_schema = CodeActAgentConfig
     component_provider_override: ClassVar[str | None] = "autogen_codeact.agents.CodeActAgent"
@@ -146,12 +149,20 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         self._max_seconds = max_seconds
         self._max_output_chars = max_output_chars
 
+    def _default_languages(self) -> Sequence[str]:
+        # AutoGen's Jupyter executors run each block as Python, whatever its label says, and list no languages.
+        known = getattr(self._code_executor, "SUPPORTED_LANGUAGES", ("python",))
+        if capabilities_of(self._code_executor).tools is not None:
+            return self.DEFAULT_SUPPORTED_LANGUAGES
+        return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
+
     def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
         if self._system_message is None:
             return None
         return prompt.system_message(
             self._system_message,
             style=self._prompt_style,
+            languages=self._languages,
             tools=tools,
             setup=self._options.setup,
             output_type=self._options.output_type,
@@ -171,6 +182,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         """Take steps until there is an answer or a limit is reached."""
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
         self._sandbox_broke = False
+        self._notes = NotRunNotes()
+        self._was_too_long = False
         while (limit := budget.reached_limit) is None:
             try:
                 with budget.timed(token) as inner:
@@ -193,31 +206,55 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         budget.steps += 1
         generated = await conversation.generate(token, emit)
         budget.count(generated.usage)
-        text = str(generated.content)
-        code = find_code([text], self._languages, tags_only=self._prompt_style == "execute")
+        code = find_code([str(generated.content)], self._languages, tags_only=self._tags_only)
         if code.blocks:
             await emit(self._generation_event(budget.steps, generated, code, None))
-            return await self._run_step(conversation, budget.steps, code.blocks, token, emit)
-        problem = CUT_OFF if code.cut_off else problem_of_answer(text, self._options.output_type)
+            return await self._run_step(conversation, budget.steps, code, token, emit)
+        problem = self._problem(generated, code)
         if problem is None:
-            answer = from_text(text, self._options.output_type)
-            return answer.message(self.name, usage=generated.usage, metadata={"steps": str(budget.steps)})
+            answer = from_text(str(generated.content), self._options.output_type)
+            metadata = {"steps": str(budget.steps)} | as_metadata(code.not_run) | self._length_in_metadata(generated)
+            return answer.message(self.name, usage=generated.usage, metadata=metadata)
         await conversation.notify(problem)
         await emit(self._generation_event(budget.steps, generated, code, problem))
         return None
 
+    @property
+    def _tags_only(self) -> bool:
+        return self._prompt_style == "execute"
+
+    def _problem(self, generated: CreateResult, code: FoundCode) -> str | None:
+        """Return why a message that runs nothing is not the answer, as a message to the model; None if it is."""
+        if code.cut_off:
+            return CUT_OFF
+        if generated.finish_reason == "length" and not self._was_too_long:
+            self._was_too_long = True
+            return prompt.CUT_OFF_TEXT
+        if to_name := self._notes.to_name(code.not_run):
+            return f"{describe_not_run(to_name, self._languages)}\n{ANSWER_NOT_RUN}"
+        return problem_of_answer(str(generated.content), self._options.output_type)
+
+    @staticmethod
+    def _length_in_metadata(generated: CreateResult) -> dict[str, str]:
+        return {"cut_off": "true"} if generated.finish_reason == "length" else {}
+
     async def _run_step(
-        self, conversation: Conversation, step: int, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
+        self, conversation: Conversation, step: int, code: FoundCode, token: CancellationToken, emit: Emit
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
-        ended, answer = await self._run(blocks, token, emit)
+        ended, answer = await self._run(code.blocks, token, emit)
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
         self._sandbox_broke = ended.error is not None
         result, whole, session = ended.result, None, self._runner.in_session
         if len(result.output) > self._max_output_chars:
             whole = await self._runner.keep_output(result)
-        await conversation.add_result(result, limit=self._max_output_chars, whole=whole, session=session)
+        # Untagged code beside tagged code is there to be read, as the prompt says.
+        to_name = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
+        remarks = [describe_not_run(to_name, self._languages)] if to_name else []
+        await conversation.add_result(
+            result, limit=self._max_output_chars, whole=whole, session=session, remarks=remarks
+        )
         metadata = metadata_of(result) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
         if answer is None:
@@ -229,15 +266,14 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         why = prompt.WHY[limit].format(limit=getattr(self, f"_{limit}"))
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
+        metadata |= as_metadata(code_in_answer(text, self._languages))
         return answer.message(self.name, usage=generated.usage if generated is not None else None, metadata=metadata)
 
     def _generation_event(
         self, step: int, generated: CreateResult, code: FoundCode, sent_back: str | None
     ) -> CodeGenerationEvent:
-        metadata = {"step": str(step)}
-        if code.cut_off:
-            metadata["cut_off"] = "true"
-        elif sent_back is not None:
+        metadata = {"step": str(step)} | ({"cut_off": "true"} if code.cut_off else as_metadata(code.not_run))
+        if not code.cut_off and sent_back is not None:
             metadata["sent_back"] = sent_back
         return CodeGenerationEvent(
             retry_attempt=step - 1,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from pydantic import BaseModel
 
+from autogen_codeact.agents.not_run import listed
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import HostTool
 
@@ -16,11 +17,12 @@ PromptStyle = Literal["markdown", "execute"]
 TASK = "You solve the user's task by acting in code, step by step, until it is done."
 HOW = {
     "markdown": """\
-To act, write one fenced block of code labelled with its language:
+To act, write one fenced block of code labelled with its language, {languages}:
 ```python
 print(6 * 7)
 ```
-It is run as soon as your message ends, and you are shown what it printed.""",
+It is run as soon as your message ends, and you are shown what it printed. Several blocks are run in order, up to the first \
+that fails. Blocks with another label or without one are not run.""",
     "execute": """\
 To act, put code between tags:
 <execute>
@@ -29,20 +31,25 @@ print(6 * 7)
 It is run as soon as your message ends, and you are shown what it printed. Code outside of these tags is not run.""",
 }
 RULES = """\
-- All code runs in one live Python session: variables, functions and imports of earlier code are there in later code. \
+- All Python code runs in one live session: variables, functions and imports of earlier code are there in later code. \
 Reuse what you have; don't write it again.
 - You see what the code prints, and the value of a bare expression on its last line, and nothing else.
 - End your message after the code and wait for its output. Never guess what an output would be.
 - If code fails, find out why, and send what has to be done differently. What ran before the error stays done."""
-ANSWER_IN_WORDS = "When the task is done, give the answer in a message without code to run."
+ANSWER_IN_WORDS = (
+    "When the task is done, give the answer in a message without code to run. If the answer itself is code that could run "
+    "here, put it into a block labelled text."
+)
 ANSWER_BY_CALL = (
     "When the task is done, give the answer: either in a message without code to run, or by calling "
-    "`final_answer(value)` in code, which ends there."
+    "`final_answer(value)` in code, which ends there. If the answer itself is code that could run here, pass it to "
+    "`final_answer` as a string."
 )
 TYPED = "The answer must fit this JSON schema; in a message without code, it is JSON and nothing else:\n{schema}"
 SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
 
 EMPTY = "Your message was empty. Go on: act in code, or give the answer."
+CUT_OFF_TEXT = "Your message was cut off at its maximum length. Send it again in a shorter form."
 MISFIT = "That answer does not fit: {problem}. Give one JSON value that fits the schema and nothing else, or act in code first."
 CLOSING = {
     "max_steps": "That was the last of your {limit} steps.",
@@ -59,12 +66,14 @@ WHY = {
     "max_seconds": "the limit of {limit:g} seconds was reached",
 }
 NOT_RUN = "[The code in this answer was not run: {why}.]"
+CUT_OFF_ANSWER = "[This answer ended inside a code block: {why}.]"
 
 
 def system_message(
     task: str,
     *,
     style: PromptStyle,
+    languages: Collection[str] = ("python",),
     tools: Sequence[HostTool] = (),
     setup: str | None = None,
     output_type: type[BaseModel] | None = None,
@@ -75,12 +84,13 @@ def system_message(
     Args:
         task: What the agent is for, in the user's words.
         style: How code is written.
+        languages: Languages that are run.
         tools: The host tools.
         setup: Code that runs first in each session.
         output_type: What the answer must fit.
         by_call: Whether code can give the answer.
     """
-    parts = [task, HOW[style], RULES, describe_tools(tools)]
+    parts = [task, HOW[style].format(languages=listed(languages)), RULES, describe_tools(tools)]
     if setup is not None:
         parts.append(SETUP.format(setup=setup.strip("\n")))
     parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)

@@ -93,7 +93,13 @@ class Conversation:
             await self._context.add_message(AssistantMessage(content=plan, source=self._source))
 
     async def add_result(
-        self, result: CodeResult, *, limit: int, whole: str | None = None, session: bool = False
+        self,
+        result: CodeResult,
+        *,
+        limit: int,
+        whole: str | None = None,
+        session: bool = False,
+        remarks: Sequence[str] = (),
     ) -> None:
         """Add a message about the result of the model's code.
 
@@ -102,9 +108,12 @@ class Conversation:
             limit: Characters of output to keep.
             whole: File in the sandbox that holds all of the output, or None.
             session: Whether the code ran in a session.
+            remarks: Sentences about the code that follow.
         """
         vision = bool(self._client.model_info.get("vision"))
-        message = await as_message(result, self._source, vision=vision, limit=limit, whole=whole, session=session)
+        message = await as_message(
+            result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
+        )
         await self._context.add_message(message)
 
     async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:

@@ -91,6 +91,7 @@ class ExtractedBlock:
         line: The line, counted from 1, of the first line of code in the text.
         complete: False when the fence or tag was never closed: a truncated answer, which must not be run.
         tagged: Whether it stood in a tag; False for a fence.
+        fence: The character of the fence; "" for a tag.
     """
 
     language: str
@@ -98,6 +99,7 @@ class ExtractedBlock:
     line: int
     complete: bool
     tagged: bool = field(default=False, compare=False)
+    fence: str = field(default="", compare=False)
 
 
 def extract_code_blocks(text: str) -> list[ExtractedBlock]:
@@ -306,7 +308,7 @@ class _Scanner:
 
     def _emit_fence(self, fence: _Fence, end: int, *, complete: bool) -> None:
         code = _dedent(self.text[fence.body : end], fence.columns)
-        self.blocks.append(ExtractedBlock(fence.language, code, self._line(fence.body), complete))
+        self.blocks.append(ExtractedBlock(fence.language, code, self._line(fence.body), complete, fence=fence.mark))
 
     def _emit_unclosed(self, stack: list[_Fence]) -> None:
         for fence, inner in zip_longest(stack, stack[1:]):

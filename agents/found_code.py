@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autogen_core.code_executor import CodeBlock
 
-from autogen_codeact.agents.extraction import OUTPUT_LABELS, extract_code_blocks, normalise_language
+from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks, normalise_language
+from autogen_codeact.agents.not_run import NotRun, looks_like_code, why_not_run
 
 CUT_OFF = (
     "Your answer ended inside a code block, so none of it was run. Send the code again, whole; "
@@ -21,11 +22,13 @@ class FoundCode:
 
     Args:
         blocks: The blocks to run.
-        cut_off: Whether one of them was never closed; then there are none to run.
+        cut_off: Whether there is nothing to run because a block was never closed.
+        not_run: The blocks of code that are not run, with the reasons.
     """
 
     blocks: list[CodeBlock]
     cut_off: bool
+    not_run: tuple[NotRun, ...] = ()
 
 
 def runnable_languages(labels: Iterable[str]) -> frozenset[str]:
@@ -44,6 +47,37 @@ def find_code(texts: Sequence[str], languages: Collection[str], *, tags_only: bo
     found = [block for text in texts for block in extract_code_blocks(text)]
     wanted = [block for block in found if block.language in languages and (block.tagged or not tags_only)]
     # Where one block is cut off none is run: blocks of an answer build on each other.
-    if not all(block.complete for block in wanted):
-        return FoundCode([], cut_off=True)
-    return FoundCode([CodeBlock(code=block.code, language=block.language) for block in wanted], cut_off=False)
+    whole = all(block.complete for block in wanted)
+    blocks = [CodeBlock(code=block.code, language=block.language) for block in wanted] if whole else []
+    reasons = [(block, why_not_run(block, languages, tags_only=tags_only)) for block in found]
+    not_run = tuple(NotRun(block.language, reason, block.code) for block, reason in reasons if reason is not None)
+    return FoundCode(blocks, not blocks and any(map(_is_cut_off, found)), not_run)
+
+
+def code_in_answer(text: str, languages: Collection[str], ran: Collection[str] = ()) -> tuple[NotRun, ...]:
+    """Find the code in a message that is an answer, of which nothing is run.
+
+    Args:
+        text: The message.
+        languages: What would be run.
+        ran: Code that has been run before; an answer may repeat it.
+    """
+    known = {code.strip() for code in ran}
+    found = []
+    for block in extract_code_blocks(text):
+        reason = why_not_run(block, languages)
+        if reason is None and block.language in languages:
+            reason = "answer"
+        if reason is not None and block.code.strip() not in known:
+            found.append(NotRun(block.language, reason, block.code))
+    return tuple(found)
+
+
+def is_cut_off(text: str) -> bool:
+    """Return whether a message ended inside a block."""
+    return any(map(_is_cut_off, extract_code_blocks(text)))
+
+
+def _is_cut_off(block: ExtractedBlock) -> bool:
+    """Return whether a block was never closed. A line of tildes may be an underline instead of a fence."""
+    return not block.complete and (bool(block.language) or block.fence != "~" or looks_like_code(block.code))

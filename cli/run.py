@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
 from collections.abc import AsyncGenerator
@@ -14,7 +15,8 @@ from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.agents.code_executor_agent import CUT_OFF_NOTE
+from autogen_codeact.agents.found_code import is_cut_off
+from autogen_codeact.agents.not_run import COULD_RUN
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
 from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
 from autogen_codeact.cli.output import print_json
@@ -28,6 +30,8 @@ from autogen_codeact.teams import FinalWordTermination, coder_executor_team
 
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
+LANGUAGES = ("python", "sh", "bash")
+"""Run by default, with and without --act."""
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
@@ -65,7 +69,8 @@ def run_task(job: Job, *, as_json: bool) -> int:
         as_json: Print one AutoGen message per line instead of text, and a `TaskResult` at the end.
 
     Returns:
-        0 with a final answer; 1 without one, or if the last code failed; 130 after Ctrl-C.
+        0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could have been run
+        and was not, or ends inside a block; 130 after Ctrl-C.
 
     Raises:
         CommandError: The options are invalid, or the model failed.
@@ -121,6 +126,10 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
         await client.close()
     if outcome.empty_answer:
         say("the model's answer is empty")
+    if outcome.cut_off:
+        say("the model's answer ends inside a block of code")
+    elif outcome.not_run:
+        say(f"the model's answer has {' and '.join(outcome.not_run)} code in it that was not run")
     if files:
         say(f"gone with the sandbox: {', '.join(map(printable, sorted(files)))}. --work-dir FOLDER keeps files.")
     return outcome.status
@@ -134,7 +143,10 @@ def _events(
     job: Job, client: ChatCompletionClient, executor: CodeExecutor
 ) -> AsyncGenerator[Message | TaskResult, None]:
     if job.team:
-        return coder_executor_team(client, executor, model_client_stream=job.stream).run_stream(task=job.task)
+        team = coder_executor_team(
+            client, executor, model_client_stream=job.stream, supported_languages=list(LANGUAGES)
+        )
+        return team.run_stream(task=job.task)
     agent: CodeActAgent | CodeExecutorAgent
     if job.act:
         steps = DEFAULT_STEPS if job.steps is None else job.steps
@@ -142,7 +154,12 @@ def _events(
     else:
         retries = DEFAULT_RETRIES if job.retries is None else job.retries
         agent = CodeExecutorAgent(
-            "coder", executor, model_client=client, model_client_stream=job.stream, max_retries_on_error=retries
+            "coder",
+            executor,
+            model_client=client,
+            model_client_stream=job.stream,
+            max_retries_on_error=retries,
+            supported_languages=list(LANGUAGES),
         )
     return agent.run_stream(task=job.task)
 
@@ -166,11 +183,15 @@ class RunOutcome:
         self._answered = False
         self.empty_answer = False
         """Whether the last message is an empty text."""
+        self.not_run: list[str] = []
+        """Languages of code in the answer that could have been run, and was not."""
+        self.cut_off = False
+        """Whether the answer ends inside a block of code."""
 
     @property
     def status(self) -> int:
         """The exit status."""
-        return 0 if self._answered and not self._failed else 1
+        return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
 
     async def update(self, event: Message | TaskResult) -> None:
         """Take the next event into account."""
@@ -179,6 +200,10 @@ class RunOutcome:
             if isinstance(last, TextMessage) and last.source != "user":
                 self.empty_answer = not last.content.strip()
                 self._answered = not self.empty_answer and await self._is_final(last)
+                if "answered_by" not in last.metadata:  # code can give code as its answer
+                    blocks = json.loads(last.metadata.get("not_run", "[]"))
+                    self.not_run = sorted({each["language"] for each in blocks if each["reason"] in COULD_RUN})
+                    self.cut_off = is_cut_off(last.content)
         elif isinstance(event, CodeExecutionEvent):
             self._failed = event.result.exit_code != 0
         elif isinstance(event, TextMessage) and "exit_code" in event.metadata:
@@ -186,5 +211,6 @@ class RunOutcome:
 
     async def _is_final(self, last: TextMessage) -> bool:
         if self._team:
-            return await FinalWordTermination("TERMINATE", sources=["coder"])([last]) is not None
-        return "stopped" not in last.metadata and not last.content.endswith(CUT_OFF_NOTE)
+            final_word = FinalWordTermination("TERMINATE", sources=["coder"], languages=LANGUAGES)
+            return await final_word([last]) is not None
+        return "stopped" not in last.metadata

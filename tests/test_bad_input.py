@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CUT_OFF, CUT_OFF_BY_OTHERS
+from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
 from tests.bench import ALONE, EVERYBODY, PAIR, WITH_MODEL, Bench
 from tests.openai_server import OpenAIServer, Reply, structured
@@ -89,7 +90,11 @@ async def test_unclosed_fence_is_not_run_and_reported_to_the_model(executor: Any
         (CUT, CUT_OFF_BY_OTHERS),
         ("I will think about it.", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE),
         ("```text\nprint(1)\n```", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE),
-        ("```\x00\x01\nprint(1)\n```", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE),
+        (
+            "```\x00\x01\nprint(1)\n```",
+            f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} Code in the thread was not run:\n"
+            "- a block labelled ??: only python or sh is run here",
+        ),
     ],
     ids=["unclosed", "no block", "not code", "binary label"],
 )
@@ -102,12 +107,24 @@ async def test_coder_receives_a_message_if_there_is_no_code_to_run(executor: Any
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)
-@pytest.mark.parametrize("answer", ["42, I think.", "```text\nprint(1)\n```", "```\x00\x01\nprint(1)\n```", "\x00"])
+@pytest.mark.parametrize("answer", ["42, I think.", "```text\nprint(1)\n```", "\x00"])
 async def test_answer_without_code_is_the_final_answer(executor: Any, kind: str, answer: str) -> None:
     async with OpenAIServer([]) as server:
         bench = Bench(kind, server, executor)
         result = await bench.run(answer)
         assert said(result.messages) == [("user", "Print 42."), ("coder", answer)]
+        await bench.works()
+
+
+@pytest.mark.parametrize("kind", WITH_MODEL)
+async def test_code_with_a_binary_label_is_named_to_the_model(executor: Any, kind: str) -> None:
+    answer = "```\x00\x01\nprint(1)\n```"
+    async with OpenAIServer([]) as server:
+        bench = Bench(kind, server, executor)
+        result = await bench.run(answer, answer)
+        named = "Code in your message was not run:\n- a block labelled ??: only python or sh is run here\n"
+        assert received_messages(server)[1][2:] == [model(answer), by("coder", named + ANSWER_NOT_RUN)]
+        assert said(result.messages) == [("user", "Print 42."), ("coder", answer), ("coder", answer)]
         await bench.works()
 
 

@@ -1,20 +1,19 @@
-"""Running Python code: as a script (process mode), or as a cell that may end in an expression (session mode)."""
+"""Running Python code, and how it ended; `cells` runs that of sessions."""
 
-import ast
 import builtins
 import os
 import sys
 import traceback
 import types
 
-from . import code_file, display, figures
+from . import figures
 
 VALUE_LIMIT = 64 * 1024
 MESSAGE_LIMIT = 16 * 1024
 NAME_LIMIT = 200
 CHAIN_LIMIT = 20
 # Files whose lines are left out of tracebacks: the author of the code can change nothing there.
-_OWN_FILES = ("<codeact ", "<host_tools.")
+_own_files = ("<codeact ", "<host_tools.")
 
 
 class Outcome:
@@ -48,6 +47,25 @@ def new_main():
     return module.__dict__
 
 
+def hide_folders(*folders):
+    """Leave functions of files in these folders out of tracebacks, too.
+
+    Args:
+        folders: Paths.
+    """
+    global _own_files  # noqa: PLW0603
+    _own_files += tuple(folder + "/" for folder in folders)
+
+
+def public_trace(error):
+    """Return the traceback of an exception, without the functions that are left out.
+
+    Args:
+        error: The exception.
+    """
+    return _without_own_entries(error.__traceback__)
+
+
 def run_script(code, filename, namespace):
     """Run code as `python file` would.
 
@@ -59,48 +77,23 @@ def run_script(code, filename, namespace):
     Returns:
         The `Outcome`.
     """
-    return _run_guarded(filename, lambda: _run_all(code, filename, namespace))
-
-
-def run_cell(code, filename, namespace):
-    """Run code as an interactive prompt does: the value of a last bare expression is printed.
-
-    Args:
-        code: The text, as bytes.
-        filename: Name in tracebacks; its lines are kept so that later tracebacks can show them.
-        namespace: The session's namespace.
-
-    Returns:
-        The `Outcome`.
-    """
-    code_file.show_lines(filename, code)
-    return _run_guarded(filename, lambda: _run_and_show(code, filename, namespace))
+    return run_guarded(filename, lambda: _run_all(code, filename, namespace))
 
 
 def _run_all(code, filename, namespace):
     exec(compile(code, filename, "exec", dont_inherit=True), namespace)
 
 
-def _run_and_show(code, filename, namespace):
-    tree = ast.parse(code, filename)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    if tree.body:
-        exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
-    if last is None:
-        return None
-    shown = eval(compile(ast.Expression(last.value), filename, "eval", dont_inherit=True), namespace)
-    if shown is None:
-        return None
-    text = "".join(repr(shown))
-    namespace["_"] = shown
-    text = display.show_value(shown, text)
-    if text is None:
-        return None
-    sys.stdout.write(text + "\n")
-    return text[:VALUE_LIMIT]
+def run_guarded(filename, run):
+    """Run code; whatever it raises is its outcome.
 
+    Args:
+        filename: The code's name in tracebacks.
+        run: Runs it, and returns the text of its value or None.
 
-def _run_guarded(filename, run):
+    Returns:
+        The `Outcome`.
+    """
     outcome = _run_to_end(filename, run)
     if figures.Settings.pending:
         # An error in it is printed; the code itself has ended before.
@@ -164,7 +157,7 @@ def _without_own_entries(trace):
     """Remove the entries of this package and of the functions of host tools."""
     entries = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        if not trace.tb_frame.f_code.co_filename.startswith(_own_files):
             entries.append(trace)
         trace = trace.tb_next
     for entry, following in zip(entries, entries[1:] + [None]):

@@ -4,7 +4,7 @@ import builtins
 import os
 import sys
 
-from . import code_file, display, execution, stdio, tools, wire
+from . import cells, code_file, display, execution, questions, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
 WARM_UP_CODE = b"x = str(1)\nx and None"
@@ -54,6 +54,8 @@ class SessionInterpreter:
         builtins.display = display.display
         self.namespace = execution.new_main()
         self.namespace.update(tools.public())
+        self.cells = cells.Cells(self.namespace)
+        questions.replace(lambda: self.cells.shell.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
         self._builtins = dict(vars(builtins))
@@ -88,11 +90,11 @@ class SessionInterpreter:
                 on_not_saved()
         except OSError as error:
             return cannot_save(request["path"], error)
-        return execution.run_cell(code, request["path"] or "<block %d>" % request["number"], self.namespace)
+        return self.cells.run(code, request["path"] or "<block %d>" % request["number"])
 
     def warm_up(self):
         """Write to the memory that any block writes to, so that what a checkpoint shares is copied before the block."""
-        execution.run_cell(WARM_UP_CODE, WARM_UP_NAME, {"__builtins__": builtins})
+        cells.Cells({"__builtins__": builtins}).run(WARM_UP_CODE, WARM_UP_NAME)
         code_file.hide_lines(WARM_UP_NAME)
         wire.unpack(wire.pack(wire.RUN_BLOCK, 0, {"": [None, 0]})[wire.HEADER.size :])
 

@@ -1,5 +1,6 @@
 """One turn of the agent: which events there are, and exactly what the model was told."""
 
+import json
 import subprocess
 import sys
 
@@ -73,8 +74,8 @@ def ran(exit_code: int, output: str, metadata: dict[str, str], attempt: int = 0)
     return CodeExecutionEvent(retry_attempt=attempt, result=result, source="coder", metadata=metadata)
 
 
-def answered(text: str, cost: int = 1) -> TextMessage:
-    return TextMessage(content=text, source="coder", models_usage=spent(cost))
+def answered(text: str, cost: int = 1, **metadata: str) -> TextMessage:
+    return TextMessage(content=text, source="coder", models_usage=spent(cost), metadata=metadata)
 
 
 async def test_code_that_works_is_run_and_reflected_on(executor: CodeExecutor) -> None:
@@ -270,19 +271,33 @@ async def test_a_cut_off_answer_with_no_attempt_left_is_the_answer_with_a_note(e
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages[1:]) == bare([answered(f"{cut}\n\n{CUT_OFF_NOTE}", cost=2)])
+    not_run = '[{"language": "python", "reason": "truncated"}]'
+    expected = answered(f"{cut}\n\n{CUT_OFF_NOTE}", cost=2, not_run=not_run, cut_off="true")
+    assert bare(result.messages[1:]) == bare([expected])
     await agent.run(task=[TASK])
     assert told(client)[1] == [SYSTEM, TOLD_TASK, model(cut), me(CUT_OFF), TOLD_TASK]
 
 
-@pytest.mark.parametrize("label", ["", "output", "text", "javascript", "bash"])
-async def test_what_is_not_labelled_as_a_supported_language_is_not_run(executor: CodeExecutor, label: str) -> None:
+@pytest.mark.parametrize(
+    ("label", "not_run"),
+    [
+        ("output", []),
+        ("text", []),
+        ("", [{"language": "", "reason": "unlabelled"}]),
+        ("javascript", [{"language": "javascript", "reason": "language"}]),
+        ("bash", [{"language": "bash", "reason": "language"}]),
+    ],
+)
+async def test_what_is_not_labelled_as_a_supported_language_is_not_run(
+    executor: CodeExecutor, label: str, not_run: list[dict[str, str]]
+) -> None:
     text = f"It prints\n```{label}\nprint(42)\n```\n"
     agent = CodeExecutorAgent("coder", executor, model_client=scripted(text))
 
     result = await agent.run(task=[TASK])
 
-    assert bare(result.messages[1:]) == bare([answered(text)])
+    metadata = {"not_run": json.dumps(not_run)} if not_run else {}
+    assert bare(result.messages[1:]) == bare([answered(text, **metadata)])
 
 
 async def test_output_is_not_run_even_where_it_is_called_a_language(executor: CodeExecutor) -> None:
@@ -391,7 +406,7 @@ async def test_a_block_of_others_that_is_cut_off_is_not_run(executor: CodeExecut
     assert result.messages[-1].to_text() == CUT_OFF_BY_OTHERS
 
 
-@pytest.mark.parametrize("task", ["", "no code here", "```\nprint(1)\n```"])
+@pytest.mark.parametrize("task", ["", "no code here", "```\n1 | 2\n```"])
 async def test_missing_code_is_reported_with_autogens_message(executor: CodeExecutor, task: str) -> None:
     result = await CodeExecutorAgent("runner", executor).run(task=task)
 

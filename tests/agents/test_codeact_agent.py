@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from autogen_codeact.agents import ApprovalResponse, CodeActAgent
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.found_code import CUT_OFF
+from autogen_codeact.agents.not_run import ANSWER_NOT_RUN
 from autogen_codeact.executors import (
     BubblewrapCommandLineCodeExecutor,
     DockerCommandLineCodeExecutor,
@@ -165,13 +166,26 @@ async def test_a_cut_off_or_empty_message_is_no_answer(session: SandboxCodeExecu
 async def test_with_tags_only_tags_are_run(session: SandboxCodeExecutor) -> None:
     acts = "First:\n<execute>\nprint(6 * 7)\n</execute>\nlike\n```python\nprint('shown')\n```"
     final = "It is 42:\n```python\nprint('shown too')\n```"
-    agent = CodeActAgent("actor", session, model_client=scripted(acts, final), prompt_style="execute")
+    client = scripted(acts, final, final)
+    agent = CodeActAgent("actor", session, model_client=client, prompt_style="execute")
 
     result = await agent.run(task=[TASK])
 
-    assert seen(result.messages[1:]) == seen(
-        [wrote(1, acts, "print(6 * 7)"), ran(1, "42\n"), answered(final, steps="2")]
+    named = (
+        "Code in your message was not run:\n- a block labelled python: only code between <execute> and </execute> is run\n"
+        f"{ANSWER_NOT_RUN}"
     )
+    untagged = '[{"language": "python", "reason": "untagged"}]'
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, acts, "print(6 * 7)", not_run=untagged),
+            ran(1, "42\n"),
+            wrote(2, final, not_run=untagged, sent_back=named),
+            answered(final, steps="3", not_run=untagged),
+        ]
+    )
+    assert told(client)[1][-1] == me("42\n")
+    assert told(client)[2][-1] == me(named)
     assert "<execute>" in str(system(agent).content)
     assert "```python" not in str(system(agent).content)
 

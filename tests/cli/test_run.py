@@ -153,7 +153,33 @@ def test_retries_limits_the_repairs(tmp_path, retries):
 
 def test_cut_off_answer_is_status_1(tmp_path):
     done = codeact("run", "task", "--model", replay(tmp_path, "```python\nprint("), "--retries", "0")
-    assert done.status == 1
+    assert (done.status, done.err) == (1, "codeact: the model's answer ends inside a block of code\n")
+    done = codeact("run", "task", "--model", replay(tmp_path, code("print(1)"), "```sql\nSELECT"))
+    assert (done.status, done.err) == (1, "codeact: the model's answer ends inside a block of code\n")
+
+
+def test_answer_with_code_that_could_have_run_is_status_1(tmp_path):
+    model = replay(tmp_path, code("print(1)"), "I ran\n" + code("print(1)"))
+    assert codeact("run", "task", "--model", model).status == 0
+    model = replay(tmp_path, code("print(1)"), "Better:\n" + code("print(2)", language="bash"))
+    done = codeact("run", "task", "--model", model)
+    assert (done.status, done.err) == (1, "codeact: the model's answer has bash code in it that was not run\n")
+
+
+def test_answer_in_another_language_is_named_once_and_status_0(tmp_path):
+    model = replay(tmp_path, *[code("SELECT 1;", language="sql")] * 2)
+    done = codeact("run", "task", "--model", model)
+    assert (done.status, done.err) == (0, "")
+    assert "== The model's answer is sent back ==" in done.out
+    assert "- a block labelled sql: only bash, python or sh is run here" in done.out
+
+
+@pytest.mark.parametrize("options", [(), ("--act",), ("--team",)])
+def test_bash_runs(tmp_path, options):
+    answers = [code("[[ a ]] && echo $((6 * 7))", language="bash"), "It is 42. TERMINATE"]
+    done = codeact("run", "task", "--model", replay(tmp_path, *answers), *options)
+    assert (done.status, done.err) == (0, "")
+    assert "\n42\n" in done.out
 
 
 @pytest.mark.parametrize("task", ["", " \n "])
@@ -189,7 +215,7 @@ def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
 def test_mode_timeout_and_image_reach_the_sandbox(tmp_path):
     slow = "\n".join((code("x = 5"), code("x"), code("import time", "time.sleep(60)")))
     model = replay(tmp_path, slow, "Slow.")
-    options = ["--mode", "session", "--timeout", "0.5", "--image", "autogen-codeact/sandbox:0.1", "--retries", "0"]
+    options = ["--mode", "session", "--timeout", "0.5", "--image", "autogen-codeact/sandbox:0.2", "--retries", "0"]
     done = codeact("run", "task", "--model", model, "--json", *options)
     assert done.status == 1
     event = done.objects[2]

@@ -1,0 +1,221 @@
+"""The cells of a session: Python code as a notebook runs it, with `await`, commands, magics, and the values of earlier cells."""
+
+import ast
+import builtins
+import sys
+
+from . import cell_loop, cell_text, code_file, display, execution, ipython_standin, values
+
+# A cell that calls one of these outside of a function needs a loop that runs.
+_NEEDS_LOOP = ("create_task", "ensure_future", "get_running_loop")
+_NEEDS_LOOP_BYTES = tuple(name.encode() for name in _NEEDS_LOOP)
+_MAX_VALUES = 1000
+_CO_COROUTINE = 0x80  # the module inspect takes milliseconds to import
+
+
+class Cell:
+    """A compiled cell.
+
+    Args:
+        body: Code of all statements but a last expression that is shown, or None.
+        last: Code of that expression, or None.
+        in_loop: Whether the event loop has to run meanwhile.
+    """
+
+    def __init__(self, body, last, in_loop):
+        self.body = body
+        self.last = last
+        self.in_loop = in_loop
+
+
+class Cells:
+    """Runs the cells of one session.
+
+    Args:
+        namespace: Where they run.
+    """
+
+    def __init__(self, namespace):
+        self.namespace = namespace
+        self.inputs = [""]
+        self.values = {}
+        self.loop = cell_loop.CellLoop()
+        self.shell = ipython_standin.ShellLoader(self)
+        self._last_values = ["", "", ""]
+        namespace.update(self.history(), _="", __="", ___="", _i="", _ii="", _iii="")
+
+    def history(self):
+        """Return the variables by which cells read the inputs and values of earlier ones."""
+        return {"In": self.inputs, "_ih": self.inputs, "Out": self.values, "_oh": self.values}
+
+    @property
+    def number(self):
+        """The number of the current cell; its input is `In[number]`."""
+        return len(self.inputs) - 1
+
+    def run(self, code, filename):
+        """Run a cell; the value of a last expression is printed.
+
+        Args:
+            code: The text, as bytes.
+            filename: Name in tracebacks; its lines are kept so that later tracebacks can show them.
+
+        Returns:
+            The `execution.Outcome`.
+        """
+        code_file.show_lines(filename, code)
+        self._remember_input(code)
+        return execution.run_guarded(filename, lambda: self._run_and_show(code, filename))
+
+    def evaluate(self, text, filename):
+        """Run code inside a cell, such as the body of a magic.
+
+        Args:
+            text: The code; magics are allowed.
+            filename: Name in tracebacks.
+
+        Returns:
+            The value of its last expression, or None.
+        """
+        code = text.encode("utf-8", "replace")
+        code_file.show_lines(filename, code)
+        return self._execute(self.compile(code, filename))
+
+    def show(self, value):
+        """Print a value as a notebook does, and keep it.
+
+        Args:
+            value: The value of a last expression.
+
+        Returns:
+            The text.
+        """
+        text = None if self.shell.is_loaded else values.text_like_repr(value)
+        if text is None:
+            text = self.shell.load().text_of(value)
+        self._remember_value(value)
+        line = None if text is None else display.show_value(value, text)
+        if line is None:
+            return None
+        sys.stdout.write(line + "\n")
+        return text[: execution.VALUE_LIMIT]
+
+    def _run_and_show(self, code, filename):
+        if b"IPython" in code:
+            self.shell.load()  # what the cell imports is to find it
+        value = self._execute(self.compile(code, filename))
+        return None if value is None else self.show(value)
+
+    def _execute(self, cell):
+        if cell.body is not None:
+            self._evaluate(cell.body, cell.in_loop)
+        return None if cell.last is None else self._evaluate(cell.last, cell.in_loop)
+
+    def _evaluate(self, code, in_loop):
+        if in_loop and not code.co_flags & _CO_COROUTINE:
+            return self.loop.call(lambda: eval(code, self.namespace))
+        result = eval(code, self.namespace)
+        return self.loop.run(result) if code.co_flags & _CO_COROUTINE else result
+
+    # From the text to code
+
+    def compile(self, code, filename):
+        """Compile a cell.
+
+        Args:
+            code: The text, as bytes.
+            filename: Name in tracebacks.
+
+        Returns:
+            The `Cell`.
+
+        Raises:
+            SyntaxError: It is neither Python nor what a notebook accepts.
+        """
+        if not cell_text.is_command(code, self.namespace, vars(builtins)):
+            try:
+                return _compiled(ast.parse(code, filename), code, filename)
+            except SyntaxError:
+                text = code.decode("utf-8", "replace")
+                if not cell_text.is_special(text):
+                    raise
+        return self._compile_special(code.decode("utf-8", "replace"), filename)
+
+    def _compile_special(self, text, filename):
+        text = text.replace("\r\n", "\n")
+        translated = self.shell.load().translate(text)
+        blank = len(text) - len(text.lstrip("\n"))
+        if not translated.startswith("\n" * blank):
+            translated = "\n" * blank + translated.lstrip("\n")
+        code = translated.encode("utf-8", "replace")
+        tree = ast.parse(code, filename)
+        cell_text.align(tree, text, translated)
+        return _compiled(tree, code, filename)
+
+    # What cells can read
+
+    def _remember_input(self, code):
+        text = code.decode("utf-8", "replace")
+        namespace = self.namespace
+        namespace["_iii"], namespace["_ii"], namespace["_i"] = (
+            namespace.get("_ii"),
+            namespace.get("_i"),
+            self.inputs[-1],
+        )
+        self.inputs.append(text)
+        namespace["_i%d" % self.number] = text
+
+    def _remember_value(self, value):
+        namespace, last = self.namespace, self._last_values
+        if value is self.values:
+            return
+        # As in IPython: a name that the cells use for something else stays theirs.
+        if all(namespace.get(name, old) is old for name, old in zip(("_", "__", "___"), last)):
+            namespace.update(_=value, __=last[0], ___=last[1])
+        self._last_values = [value, last[0], last[1]]
+        if len(self.values) >= _MAX_VALUES:
+            oldest = next(iter(self.values))
+            self.values.pop(oldest)
+            namespace.pop("_%s" % oldest, None)
+        self.values[self.number] = namespace["_%d" % self.number] = value
+
+
+def _compiled(tree, code, filename):
+    last = tree.body[-1] if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if last is not None and cell_text.is_silenced(code, last):
+        last = None
+    in_loop = any(name in code for name in _NEEDS_LOOP_BYTES) and _needs_loop(tree)
+    if last is not None:
+        tree.body.pop()
+    # Both before anything runs: what can't be compiled has no effect.
+    try:
+        return Cell(*_code_of(tree, last, filename, 0), in_loop)
+    except SyntaxError:
+        if b"await" not in code and b"async" not in code:
+            raise
+        try:
+            return Cell(*_code_of(tree, last, filename, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), in_loop)
+        except SyntaxError:
+            pass
+        raise
+
+
+def _code_of(tree, last, filename, flags):
+    body = compile(tree, filename, "exec", flags, dont_inherit=True) if tree.body else None
+    if last is None:
+        return body, None
+    return body, compile(ast.Expression(last.value), filename, "eval", flags, dont_inherit=True)
+
+
+def _needs_loop(node):
+    """Return whether code outside of functions starts a task."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        if isinstance(child, ast.Call):
+            name = getattr(child.func, "attr", None) or getattr(child.func, "id", None)
+            if name in _NEEDS_LOOP:
+                return True
+        if _needs_loop(child):
+            return True
+    return False

@@ -1,0 +1,148 @@
+"""Commands of cells: `!command`, `x = !command` and scripts such as `%%bash`."""
+
+import os
+import signal
+import string
+import sys
+
+SHELLS = ("/bin/bash", "/usr/bin/bash")
+
+
+def run(command):
+    """Run a command line; its output appears as it is written.
+
+    Args:
+        command: The command line, for bash if there is one, else for sh.
+
+    Returns:
+        The exit status; negative for the number of a signal.
+    """
+    status = _run([_shell(), "-c", command])
+    _tell(status)
+    return status
+
+
+def output(command):
+    """Run a command line.
+
+    Args:
+        command: The command line.
+
+    Returns:
+        Its output and errors as text, and its exit status.
+    """
+    import subprocess
+
+    sys.stdout.flush()
+    done = subprocess.run([_shell(), "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    _tell(done.returncode)
+    return done.stdout.decode("utf-8", "replace"), done.returncode
+
+
+def run_script(words, text, capture=()):
+    """Run a program that reads a script from its standard input.
+
+    Args:
+        words: The program and its arguments.
+        text: The script.
+        capture: Which of `out` and `err` are returned instead of shown.
+
+    Returns:
+        The exit status, the captured output, and the captured errors (None where nothing was captured).
+    """
+    import subprocess
+
+    direct = _is_direct()
+    sys.stdout.flush()
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if "out" in capture or not direct else None,
+        stderr=subprocess.PIPE if "err" in capture or not direct else None,
+    )
+    parts = [None if part is None else part.decode("utf-8", "replace") for part in process.communicate(text.encode())]
+    for index, (name, stream) in enumerate((("out", sys.stdout), ("err", sys.stderr))):
+        if parts[index] is not None and name not in capture:
+            stream.write(parts[index])
+            parts[index] = None
+    return process.returncode, parts[0], parts[1]
+
+
+def expand(text, namespace):
+    """Replace `{expression}`, `$name` and `$$` in a command line, as IPython does.
+
+    Args:
+        text: The command line.
+        namespace: Variables.
+
+    Returns:
+        The command line; unchanged if an expression fails.
+    """
+    try:
+        return _Formatter().vformat(text, (), namespace)
+    except Exception:  # as in IPython: the shell gets what is there, for example the braces of awk
+        return text
+
+
+class _Formatter(string.Formatter):
+    """Evaluates whole expressions in braces."""
+
+    def vformat(self, format_string, args, kwargs):
+        parts = []
+        for literal, name, spec, conversion in self.parse(format_string):
+            parts.append(_expand_dollars(literal, kwargs))
+            if name is not None:
+                value = eval(name + (":" + spec if spec else ""), dict(kwargs))
+                parts.append(self.format_field(self.convert_field(value, conversion), ""))
+        return "".join(parts)
+
+
+def _expand_dollars(text, namespace):
+    import re
+
+    def value(match):
+        if match.group(1) is None:
+            return "$"
+        name, _, attributes = match.group(1).partition(".")
+        if name not in namespace:
+            return match.group(0)
+        found = namespace[name]
+        for attribute in attributes.split(".") if attributes else ():
+            found = getattr(found, attribute)
+        return str(found)
+
+    return re.sub(r"\$\$|\$([^\W\d]\w*(?:\.[^\W\d]\w*)*)", value, text)
+
+
+def _run(words):
+    import subprocess
+
+    sys.stdout.flush()
+    if _is_direct():
+        return subprocess.call(words)
+    # The cell has replaced its streams, for example with `%%capture`.
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        for line in process.stdout:
+            sys.stdout.write(line.decode("utf-8", "replace"))
+    return process.returncode
+
+
+def _is_direct():
+    """Return whether the streams are the session's own, to which a child process can write itself."""
+    return sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
+
+
+def _shell():
+    return next(filter(os.path.exists, SHELLS), "/bin/sh")
+
+
+def _tell(status):
+    """Name a failure: unlike in a script, it does not end the cell."""
+    if status > 0:
+        sys.stderr.write("the command ended with exit status %d\n" % status)
+    elif status < 0:
+        sys.stderr.write("the command was ended by %s\n" % _signal_name(-status))
+
+
+def _signal_name(number):
+    return signal.Signals(number).name if number in set(signal.Signals) else "signal %d" % number

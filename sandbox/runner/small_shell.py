@@ -1,0 +1,172 @@
+"""The shell of a session where IPython is not installed: the magics and commands that code needs most."""
+
+import sys
+
+from . import cell_text, commands, magics, values
+
+UNKNOWN = "there is no magic %s here, because IPython is not installed; there are %s"
+
+
+class Lines(list):  # type: ignore[type-arg]
+    """The lines that a command has written.
+
+    Attributes as in IPython: `n` and `s` are the text, joined by line breaks and by spaces.
+    """
+
+    @property
+    def n(self):
+        """The lines, joined by line breaks."""
+        return "\n".join(self)
+
+    @property
+    def s(self):
+        """The lines, joined by spaces."""
+        return " ".join(self)
+
+
+class SmallShell:
+    """Translates and runs what is special in a cell.
+
+    Args:
+        cells: The session's `Cells`.
+    """
+
+    is_loaded = True
+
+    def __init__(self, cells):
+        self.public = PublicShell(cells)
+
+    def load(self):
+        """Return this shell."""
+        return self
+
+    def translate(self, text):
+        """Translate a cell to Python.
+
+        Args:
+            text: The cell.
+        """
+        first = "".join(text.split(None, 1)[:1])
+        is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
+        return cell_text.translate("%" + text.lstrip() if is_command else text)
+
+    def text_of(self, value):
+        """Return the text by which a value is shown.
+
+        Args:
+            value: The value.
+        """
+        return values.own_text(value)
+
+
+class PublicShell:
+    """What `get_ipython()` returns without IPython: the part of its interface that translated cells use.
+
+    Args:
+        cells: The session's `Cells`.
+    """
+
+    kernel = None
+
+    def __init__(self, cells):
+        self._cells = cells
+        self.magics = magics.Magics(cells)
+
+    @property
+    def user_ns(self):
+        """The cells' variables."""
+        return self._cells.namespace
+
+    def run_line_magic(self, name, line):
+        """Run a line magic.
+
+        Args:
+            name: Its name, without `%`.
+            line: The rest of the line.
+
+        Returns:
+            Its value, or None.
+        """
+        if name in ("pinfo", "pinfo2"):
+            return self._describe(line, source=name == "pinfo2")
+        function = getattr(self.magics, "line_" + name, None)
+        if function is None:
+            raise self._unknown("%" + name)
+        if name not in ("time", "timeit"):
+            line = commands.expand(line, self._visible())
+        return function(line)
+
+    def run_cell_magic(self, name, line, cell):
+        """Run a cell magic.
+
+        Args:
+            name: Its name, without `%%`.
+            line: The rest of the first line.
+            cell: The other lines.
+
+        Returns:
+            Its value, or None.
+        """
+        if name in magics.SCRIPTS:
+            return magics.script_magic(name, self.user_ns)(commands.expand(line, self._visible()), cell)
+        function = getattr(self.magics, "cell_" + name, None)
+        if function is None:
+            raise self._unknown("%%" + name)
+        return function(line, cell)
+
+    def system(self, command):
+        """Run a command line.
+
+        Args:
+            command: The command line.
+        """
+        self.user_ns["_exit_code"] = commands.run(commands.expand(command, self._visible()))
+
+    def getoutput(self, command):
+        """Run a command line.
+
+        Args:
+            command: The command line.
+
+        Returns:
+            The lines that it has written.
+        """
+        text, self.user_ns["_exit_code"] = commands.output(commands.expand(command, self._visible()))
+        return Lines(text.splitlines())
+
+    def run_cell(self, text):
+        """Run a cell inside a cell, and show the value of its last expression.
+
+        Args:
+            text: The cell.
+        """
+        value = self._cells.evaluate(text, "<cell in a cell>")
+        if value is not None:
+            self._cells.show(value)
+
+    def _visible(self):
+        """Return the variables that the code of the calling cell sees."""
+        caller = sys._getframe(2)
+        return dict(self.user_ns, **caller.f_locals) if caller.f_locals is not self.user_ns else self.user_ns
+
+    def _unknown(self, name):
+        return magics.UsageError(UNKNOWN % (name, " ".join(self.magics.names())))
+
+    def _describe(self, name, source):
+        """Print what is known about an object: its signature, documentation or source."""
+        import inspect  # rarely needed
+
+        try:
+            thing = eval(name.lstrip("%"), self.user_ns)
+        except Exception:
+            print("Object `%s` not found." % name)
+            return
+        print("Type: %s" % type(thing).__name__)
+        try:
+            print("Signature: %s%s" % (name, inspect.signature(thing)))
+        except (TypeError, ValueError):
+            pass  # it can't be called
+        try:
+            print(inspect.getsource(thing) if source else "Docstring: %s" % inspect.getdoc(thing))
+        except (OSError, TypeError):
+            print("Docstring: %s" % inspect.getdoc(thing))

@@ -1,0 +1,323 @@
+"""Code in a model's message that is not run: what it is, and what the model and the caller are told."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import CreateResult, RequestUsage
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.agents import codeact_prompt as prompt
+from autogen_codeact.agents.found_code import CUT_OFF, code_in_answer, find_code, runnable_languages
+from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, MAX_NAMED, describe_not_run, looks_like_code
+from autogen_codeact.executors import ErrorInfo, SandboxCodeExecutor
+from tests.agents.codeact import answered, me, python, ran, seen, wrote
+from tests.agents.support import bare, said, scripted, told
+
+LANGUAGES = runnable_languages(CodeActAgent.DEFAULT_SUPPORTED_LANGUAGES)
+SQL = "```sql\nSELECT 1;\n```"
+NAMED_SQL = "Code in your message was not run:\n- a block labelled sql: only bash, python or sh is run here"
+SQL_IN_METADATA = '[{"language": "sql", "reason": "language"}]'
+
+
+def fenced(label: str, code: str = "print(1)\n") -> str:
+    return f"```{label}\n{code}```"
+
+
+def cut(text: str) -> CreateResult:
+    """An answer that ended at the maximum length."""
+    usage = RequestUsage(prompt_tokens=0, completion_tokens=1)
+    return CreateResult(finish_reason="length", content=text, usage=usage, cached=False)
+
+
+def found(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    code = find_code([text], LANGUAGES)
+    return [block.language for block in code.blocks], [(each.language, each.reason) for each in code.not_run]
+
+
+# What is run, what is named, and what is data
+
+
+@pytest.mark.parametrize(
+    ("label", "language"),
+    [
+        *((label, "python") for label in ("python", "py", "python3", "ipython", "ipython3", "Python", "{python}")),
+        ("sh", "sh"),
+        ("shell", "sh"),
+        ("bash", "bash"),
+    ],
+)
+def test_labels_of_python_and_shells_are_run(label: str, language: str) -> None:
+    assert found(fenced(label)) == ([language], [])
+
+
+@pytest.mark.parametrize(
+    ("label", "code", "reason"),
+    [
+        ("zsh", "ls\n", "language"),
+        ("powershell", "Get-Date\n", "language"),
+        ("js", "console.log(1)\n", "language"),
+        ("sql", "SELECT 1;\n", "language"),
+        ("rust", "fn main() {}\n", "language"),
+        ("made-up", "anything\n", "language"),
+        ("", "print(1)\n", "unlabelled"),
+        ("", "pip install pandas\n", "unlabelled"),
+        ("pycon", ">>> 1 + 1\n2\n", "transcript"),
+        ("console", "$ ls\na.txt\n", "transcript"),
+        ("terminal", ">>> 1 + 1\n2\n", "transcript"),
+        ("console", "pip install pandas\n", "language"),
+    ],
+)
+def test_other_code_is_named(label: str, code: str, reason: str) -> None:
+    name = {"js": "javascript"}.get(label, label)
+    assert found(fenced(label, code)) == ([], [(name, reason)])
+    assert found(python("x") + "\n" + fenced(label, code)) == (["python"], [(name, reason)])
+
+
+@pytest.mark.parametrize(
+    ("label", "content"),
+    [
+        ("json", '{"a": 1}\n'),
+        ("text", "print(1)\n"),
+        ("output", "print(1)\n"),
+        ("traceback", "import os\n"),
+        ("yaml", "a: 1\n"),
+        ("html", "<p>\n"),
+        ("bibtex", "@article{x}\n"),
+        ("markdown", "# Title\n"),
+        ("console", "a.txt  b.txt\n"),
+        ("", "42\n"),
+        ("", "| a | b |\n|---|---|\n"),
+        ("", "name  age\nBob    3\n"),
+        ("", '{"a": 1}\n'),
+        ("", "E = mc^2\n"),
+        ("", "Traceback (most recent call last):\nValueError: f(x)\n"),
+    ],
+)
+def test_data_and_output_are_not_code(label: str, content: str) -> None:
+    assert found(fenced(label, content)) == ([], [])
+
+
+@pytest.mark.parametrize("label", ["", "sql", "json", "text", "python", "markdown"])
+def test_a_fence_that_is_not_closed_cuts_a_message_off_whatever_its_label(label: str) -> None:
+    text = f"So:\n```{label}\nprint(1)\nprint(2"
+    assert find_code([text], LANGUAGES).cut_off
+    # With other code, that code runs; only a cut block of a language that runs prevents it.
+    assert find_code([f"{python('x')}\n{text}"], LANGUAGES).cut_off == (label == "python")
+
+
+def test_a_line_of_tildes_is_no_cut_fence() -> None:
+    assert not find_code(["Title\n~~~~~\nThe answer is 42.\n"], LANGUAGES).cut_off
+    assert find_code(["~~~\nprint(1)\n"], LANGUAGES).cut_off
+
+
+def test_code_in_an_answer_is_not_run_unless_it_was_before() -> None:
+    text = f"{python('x = 1')}\n{SQL}\n{fenced('json', '1')}"
+    assert [(each.language, each.reason) for each in code_in_answer(text, LANGUAGES)] == [
+        ("python", "answer"),
+        ("sql", "language"),
+    ]
+    assert [each.language for each in code_in_answer(text, LANGUAGES, ["x = 1\n\n"])] == ["sql"]
+
+
+def test_names_of_languages_are_printable_and_short_and_few() -> None:
+    text = "\n".join(fenced(f"x\x07{number}{'y' * 100}") for number in range(50))
+    lines = describe_not_run(find_code([text], LANGUAGES).not_run, LANGUAGES).split("\n")
+    assert len(lines) == 1 + MAX_NAMED
+    assert lines[1] == f"- a block labelled x?0{'y' * 36}…: only bash, python or sh is run here"
+
+
+def test_recorded_messages_hold_no_code_that_is_dropped_in_silence(shared_data: Path) -> None:
+    with gzip.open(shared_data / "autogen-notebooks/messages.jsonl.gz", "rt", encoding="utf-8") as lines:
+        messages = [json.loads(line)["content"] for line in lines]
+    counts: dict[tuple[str, str], int] = {}
+    for message in messages:
+        code = find_code([message], LANGUAGES)
+        for language in [block.language for block in code.blocks]:
+            counts[language, "run"] = counts.get((language, "run"), 0) + 1
+        for each in code.not_run:
+            counts[each.language, each.reason] = counts.get((each.language, each.reason), 0) + 1
+    assert counts == {
+        ("python", "run"): 109,
+        ("python", "truncated"): 1,  # so the 6 blocks before it are not run either
+        ("sh", "run"): 9,
+        ("bash", "run"): 2,
+        ("language", "language"): 12,  # from a program's own instructions
+    }
+
+
+def test_recorded_sessions_hold_no_code_that_is_dropped_in_silence(shared_data: Path) -> None:
+    counts: Counter[object] = Counter()
+    with gzip.open(shared_data / "mint/sessions.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for step in (step for line in lines for step in json.loads(line)["steps"]):
+            code = find_code([step["assistant"]], LANGUAGES, tags_only=True)
+            assert code.blocks or code.cut_off or not step["code"]
+            counts.update({"run": len(code.blocks), "cut off": code.cut_off})
+            counts.update((each.language, each.reason) for each in code.not_run)
+    assert counts == {
+        "run": 2653,
+        "cut off": 4,
+        ("python", "truncated"): 4,
+        ("python", "untagged"): 2,
+        ("", "unlabelled"): 1,  # a dict of Python
+    }
+
+
+@pytest.mark.parametrize("text", [" " * 10**6, "a." * 10**6, "f(\n" * 10**6, "if " * 10**6, "x = " * 10**6])
+def test_a_long_block_without_a_label_is_read(text: str) -> None:
+    looks_like_code(text)
+
+
+# CodeActAgent
+
+
+async def test_python_and_shells_run_in_order(session: SandboxCodeExecutor) -> None:
+    text = "\n".join(
+        [
+            python("open('made', 'w').write('1')"),
+            fenced("sh", "echo sh $(cat made); echo 2 > made\n"),
+            fenced("bash", "[[ -e made ]] && echo bash $(cat made)\n"),
+            fenced("shell", "echo shell\n"),
+            *(fenced(label, f"print('{label}')\n") for label in ("py", "python3", "ipython", "ipython3")),
+        ]
+    )
+    agent = CodeActAgent("actor", session, model_client=scripted(text, "Done."))
+    result = await agent.run(task="Go.")
+    output = "1\nsh 1\nbash 2\nshell\npy\npython3\nipython\nipython3\n"
+    assert result.messages[2].result.output == output  # type: ignore[union-attr]
+    assert "labelled with its language, bash, python or sh:" in str(agent._whole_system_message(()))
+
+
+async def test_code_in_another_language_is_named_once_and_then_the_answer(session: SandboxCodeExecutor) -> None:
+    again = f"As I said:\n{SQL}"
+    client = scripted(SQL, again)
+    result = await CodeActAgent("actor", session, model_client=client).run(task="Write SQL.")
+    named = f"{NAMED_SQL}\n{ANSWER_NOT_RUN}"
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, SQL, not_run=SQL_IN_METADATA, sent_back=named),
+            answered(again, steps="2", not_run=SQL_IN_METADATA),
+        ]
+    )
+    assert told(client)[1][-1] == me(named)
+
+
+async def test_code_beside_code_that_runs_is_named_once_in_the_observation(session: SandboxCodeExecutor) -> None:
+    text = f"{python('print(1)')}\n{SQL}"
+    client = scripted(text, text, SQL, SQL)
+    result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
+    generated = {"not_run": SQL_IN_METADATA}
+    assert seen(result.messages[1:]) == seen(
+        [
+            wrote(1, text, "print(1)\n", **generated),
+            ran(1, "1\n"),
+            wrote(2, text, "print(1)\n", **generated),
+            ran(2, "1\n"),
+            answered(SQL, steps="3", not_run=SQL_IN_METADATA),
+        ]
+    )
+    assert [call[-1] for call in told(client)[1:]] == [me(f"1\n\n{NAMED_SQL}"), me("1\n")]
+
+
+async def test_blocks_after_one_that_fails_are_counted(session: SandboxCodeExecutor) -> None:
+    text = "\n".join([python("1 / 0"), python("2"), python("3")])
+    client = scripted(text, "No.")
+    result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
+    note = "Not run: 2 blocks after the one that failed."
+    execution = result.messages[2].result  # type: ignore[union-attr]
+    assert execution.notes == (note,)
+    assert execution.error == ErrorInfo("ZeroDivisionError", "division by zero", 1)
+    assert str(told(client)[1][-1].content).endswith(note)
+
+
+async def test_a_message_that_reached_its_maximum_length_is_asked_for_again(session: SandboxCodeExecutor) -> None:
+    client = scripted(cut("It is"), cut("It is 4"))
+    result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
+    assert seen(result.messages[1:]) == seen(
+        [wrote(1, "It is", sent_back=prompt.CUT_OFF_TEXT), answered("It is 4", steps="2", cut_off="true")]
+    )
+
+
+async def test_a_message_that_ends_in_a_block_is_never_the_answer(session: SandboxCodeExecutor) -> None:
+    texts = [f"```{label}\nSELECT" for label in ("sql", "json", "", "text")]
+    client = scripted(*texts, "It is 42.")
+    result = await CodeActAgent("actor", session, model_client=client).run(task="Go.")
+    assert seen(result.messages[1:]) == seen(
+        [
+            *(wrote(step, text, cut_off="true") for step, text in enumerate(texts, 1)),
+            answered("It is 42.", steps="5"),
+        ]
+    )
+    assert told(client)[4][-1] == me(CUT_OFF)
+
+
+async def test_a_closing_answer_that_ends_in_a_block_says_so(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("print(1)"), "```python\nprint(")
+    result = await CodeActAgent("actor", session, model_client=client, max_steps=1).run(task="Go.")
+    text = "```python\nprint(\n\n[This answer ended inside a code block: the limit of 1 steps was reached.]"
+    not_run = '[{"language": "python", "reason": "truncated"}]'
+    assert seen(result.messages[-1:]) == seen([answered(text, steps="1", stopped="max_steps", not_run=not_run)])
+
+
+async def test_code_as_the_answer_goes_through_final_answer(session: SandboxCodeExecutor) -> None:
+    client = scripted(python("final_answer('```python\\nprint(1)\\n```')"))
+    result = await CodeActAgent("actor", session, model_client=client).run(task="Write code.")
+    assert seen(result.messages[-1:]) == seen(
+        [answered("```python\nprint(1)\n```", cost=None, steps="1", answered_by="final_answer")]
+    )
+    assert "pass it to `final_answer` as a string" in prompt.ANSWER_BY_CALL
+
+
+async def test_executor_that_lists_no_languages_gets_python_only(executor: CodeExecutor) -> None:
+    class Kernel(type(executor)):  # type: ignore[misc]
+        SUPPORTED_LANGUAGES = ("python",)
+
+    client = scripted("42")
+    agent = CodeActAgent("actor", executor, model_client=client)
+    assert agent._languages == {"python", "sh", "bash"}
+    executor.__class__ = Kernel
+    assert CodeActAgent("actor", executor, model_client=client)._languages == {"python"}
+
+
+# CodeExecutorAgent
+
+
+async def test_repairing_agent_names_code_while_attempts_are_left(executor: CodeExecutor) -> None:
+    client = scripted(SQL, SQL)
+    agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=2)
+    result = await agent.run(task="Go.")
+    named = f"{NAMED_SQL.replace('bash, ', '')}\n{ANSWER_NOT_RUN}"
+    assert [(message.to_text().strip(), message.metadata) for message in result.messages[1:]] == [
+        (SQL, {"not_run": SQL_IN_METADATA, "sent_back": named}),
+        (SQL, {"not_run": SQL_IN_METADATA}),
+    ]
+    assert told(client)[1][-1].content == named
+
+
+async def test_repairing_agent_names_code_beside_code_that_ran(executor: CodeExecutor) -> None:
+    client = scripted(f"{python('print(1)')}\n{SQL}", "One.")
+    result = await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
+    assert told(client)[1][-1].content == f"1\n\n{NAMED_SQL.replace('bash, ', '')}"
+    assert result.messages[-1].metadata == {}
+
+
+async def test_reflection_with_new_code_says_that_it_was_not_run(executor: CodeExecutor) -> None:
+    text = f"I ran\n{python('print(1)')}\nBetter:\n{python('print(2)')}"
+    client = scripted(python("print(1)"), said(text))
+    result = await CodeExecutorAgent("coder", executor, model_client=client).run(task="Go.")
+    assert result.messages[-1].metadata == {"not_run": '[{"language": "python", "reason": "answer"}]'}
+
+
+async def test_executor_without_a_model_names_code_that_it_does_not_run(executor: CodeExecutor) -> None:
+    agent = CodeExecutorAgent("runner", executor)
+    named = NAMED_SQL.replace("bash, ", "").replace("your message", "the thread")
+    nothing = await agent.run(task=SQL)
+    some = await agent.run(task=f"{python('print(1)')}\n{SQL}")
+    assert [bare(result.messages)[-1]["content"] for result in (nothing, some)] == [
+        f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} {named}",
+        f"1\n\n{named}",
+    ]
+    assert nothing.messages[-1].metadata == {"not_run": SQL_IN_METADATA}
