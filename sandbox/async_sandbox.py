@@ -254,6 +254,8 @@ class AsyncSandbox(SandboxLifecycle):
             shown = await in_thread(display_files.store, reply.displays.values(), folder if replay is None else None)
             artifacts, displays = display_files.merged(artifacts, shown.artifacts), tuple(shown.displays)
             notes = (*notes, *shown.notes, *reply.displays.notes())
+            if workspace is not None and shown.artifacts and client.alive:
+                await sync.before_block(workspace, client, options.limits)  # the code can read them, too
         result = to_result(
             reply,
             split_streams=options.split_streams,
