@@ -26,7 +26,7 @@ from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.found_code import runnable_languages
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.executors import HostTool
+from autogen_codeact.executors import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}
@@ -175,7 +175,7 @@ class BaseCodeAgent(BaseChatAgent):
             return await self._solve(conversation, token, emit)
 
     @abstractmethod
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         """Return the system message, with a description of the host tools."""
 
     @abstractmethod

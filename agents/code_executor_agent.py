@@ -29,7 +29,7 @@ from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
+from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
@@ -134,7 +134,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         """The type of the agent's answers."""
         return (TextMessage,)
 
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         if self._system_message is None or not tools:
             return self._system_message
         return f"{self._system_message}\n\n{describe_tools(tools)}"

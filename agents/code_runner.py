@@ -33,7 +33,7 @@ from autogen_codeact.executors import (
     WORKSPACE,
     ApproveTool,
     ExecutionResult,
-    HostTool,
+    HostToolProtocol,
     OutputChunk,
     RunContext,
     SandboxDied,
@@ -165,7 +165,7 @@ class CodeRunner:
                 "DockerCommandLineCodeExecutor, or omit tools and approve_tool."
             )
 
-    async def list_tools(self) -> Sequence[HostTool]:
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer`."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
 

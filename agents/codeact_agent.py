@@ -32,7 +32,7 @@ from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
-from autogen_codeact.executors import ApproveTool, HostTool, ToolLike, capabilities_of
+from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike, capabilities_of
 
 CLOSING_DEADLINE_S = 120.0
 
@@ -156,7 +156,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return self.DEFAULT_SUPPORTED_LANGUAGES
         return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
 
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         if self._system_message is None:
             return None
         return prompt.system_message(
