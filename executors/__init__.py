@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.cancellation import CancelScope
     from autogen_codeact.executors.capabilities import (
         Capabilities,
+        KnowsSandbox,
         ReplaySandbox,
         SessionExecutor,
         ToolExecutor,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         SandboxTimeout,
         SandboxUnavailable,
     )
+    from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
     from autogen_codeact.sandbox.host.block_reply import combine
@@ -88,6 +90,7 @@ _HOME = {
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
+    "KnowsSandbox": "autogen_codeact.executors.capabilities",
     "Limits": "autogen_codeact.sandbox.limits",
     "MAX_FILES": "autogen_codeact.sandbox.files.manifest",
     "Manifest": "autogen_codeact.sandbox.files.manifest",
@@ -102,7 +105,9 @@ _HOME = {
     "SandboxCodeExecutor": "autogen_codeact.executors.executor",
     "SandboxDied": "autogen_codeact.sandbox.errors",
     "SandboxError": "autogen_codeact.sandbox.errors",
+    "SandboxFacts": "autogen_codeact.sandbox.facts",
     "SandboxFileError": "autogen_codeact.sandbox.errors",
+    "SandboxFiles": "autogen_codeact.sandbox.facts",
     "SandboxNameInUse": "autogen_codeact.sandbox.errors",
     "SandboxNotStarted": "autogen_codeact.sandbox.errors",
     "SandboxPool": "autogen_codeact.executors.pool",
@@ -159,6 +164,7 @@ __all__ = [
     "ExecutionResult",
     "ExternalEffectsError",
     "HostTool",
+    "KnowsSandbox",
     "Limits",
     "Manifest",
     "NetworkConnection",
@@ -172,7 +178,9 @@ __all__ = [
     "SandboxCodeExecutor",
     "SandboxDied",
     "SandboxError",
+    "SandboxFacts",
     "SandboxFileError",
+    "SandboxFiles",
     "SandboxNameInUse",
     "SandboxNotStarted",
     "SandboxPool",
