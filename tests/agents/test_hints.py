@@ -50,7 +50,8 @@ def failed(output: str) -> CodeResult:
         ),
         (
             "sh: 1: jq: not found",
-            "Hint: the command jq is not in the sandbox. Commands that are there: bash, git. image= can name an image that has it.",
+            "Hint: the command jq is not in the sandbox. Commands that are there: bash, git. image= can name an image that "
+            "has it.",
         ),
         (
             "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'",
