@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Most tests wait for something, so more of them run at once than there are cores.
 TEST_JOBS ?= 4
 PYTEST_ARGS ?=
+# Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help notice-demo notice-engine demo test test-fast check lint format types engine image bench bench-quick clean
 .DEFAULT_GOAL := help

@@ -17,6 +17,9 @@ supervisor   supervisor (requests of the host), scheduler (which block runs when
              files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind)
 zygote       zygote
 worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
+             cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
+             ipython_standin, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
+             questions (what would wait for somebody),
              displays, mime (what code shows, on its way), display, bundles, time_limit (`display()` and `_repr_*_` methods),
              figures (matplotlib), imports, stand_in (what is done when code imports matplotlib, IPython or plotly),
              tools, tool_values, tool_client (host tools), checkpoint_fork, hidden_children, landlock
@@ -31,7 +34,7 @@ supervisor   Supervisor._on_host_data       reads RUN_BLOCK
              Block.send_request             sends RUN_BLOCK with the pipes for the output; starts the deadline
 worker       Worker.serve                   reads RUN_BLOCK
              Worker._run_script             process mode; or _run_cell in a session, _run_command for other languages
-             execution.run_script, run_cell executes the code
+             execution.run_script           executes the code; in a session Cells.run
              Worker._report                 sends BLOCK_DONE
 supervisor   Block.on_frame                 keeps the report; or on_worker_exit, kill (deadline, cancel)
              Block.finish                   sends BLOCK_RESULT with the tail of the output and the changed files

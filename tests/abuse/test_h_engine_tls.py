@@ -131,6 +131,7 @@ async def test_h19_a_stream_over_tls_ends_with_its_engine(secured: TlsEngine, un
         secured.running = False
 
 
+WITHIN_S = 15
 FAULTS = {
     "another authority": ("wrong_authority", "127.0.0.1", "No TLS connection.*DOCKER_CERT_PATH"),
     "another client": ("wrong_client", "127.0.0.1", "No TLS connection.*DOCKER_CERT_PATH"),
@@ -149,7 +150,7 @@ async def test_h19_a_wrong_certificate_is_reported_in_time(
     began = time.monotonic()
     with pytest.raises(SandboxUnavailable, match=words):
         await DockerCommandLineCodeExecutor().start()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < WITHIN_S
 
 
 @pytest.mark.parametrize("missing", ["cert.pem", "key.pem", "ca.pem", "all"])
@@ -166,7 +167,7 @@ async def test_h19_a_missing_certificate_is_reported_in_time(
     began = time.monotonic()
     with pytest.raises(SandboxUnavailable, match=r"No TLS connection.*DOCKER_CERT_PATH"):
         await DockerCommandLineCodeExecutor().start()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < WITHIN_S
 
 
 async def test_h19_a_port_that_requires_tls_is_reported_in_time(
@@ -178,7 +179,7 @@ async def test_h19_a_port_that_requires_tls_is_reported_in_time(
     began = time.monotonic()
     with pytest.raises(SandboxUnavailable, match="DOCKER_TLS_VERIFY=1"):
         await DockerCommandLineCodeExecutor().start()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < WITHIN_S
 
 
 async def test_h19_a_port_that_never_answers_a_tls_handshake_is_reported_in_time(
@@ -190,7 +191,7 @@ async def test_h19_a_port_that_never_answers_a_tls_handshake_is_reported_in_time
         began = time.monotonic()
         with pytest.raises(SandboxUnavailable, match=r"does not answer in time|No TLS connection"):
             await DockerCommandLineCodeExecutor().start()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < WITHIN_S
         with suppress(TimeoutError, OSError):
             silent.settimeout(0.1)
             silent.accept()[0].close()

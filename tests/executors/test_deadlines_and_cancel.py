@@ -73,7 +73,7 @@ class TestADeadline:
         partial = "echo partial\n" if language != "python" else "print('partial', end='', flush=True)\n"
         result = await run(executor, partial + code, language)
         assert (result.outcome, result.exit_code, result.output.split()) == ("timeout", 124, ["partial", "Timeout"])
-        assert 1 <= result.duration_s < 3
+        assert 1 <= result.duration_s < 1 + 5
         assert await out(executor, ALIVE) == "False\n"
 
     async def test_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:

@@ -181,11 +181,11 @@ class TestPayloads:
 
     def test_with_a_number_of_a_million_digits_take_no_time(self) -> None:
         payload = struct.pack("!I", 1_000_006) + b'{"a":' + b"9" * 1_000_000 + b"}"
-        began = time.monotonic()
+        began = time.thread_time()
         for unpack, error in ((protocol.unpack, SandboxProtocolError), (wire.unpack, wire.ProtocolError)):
             with pytest.raises(error):
                 unpack(payload)
-        assert time.monotonic() - began < 1
+        assert time.thread_time() - began < 1
 
 
 class SocketStream:

@@ -248,7 +248,7 @@ class TestFromOutside:
             await asyncio.to_thread(client.stop, name, timeout=10)
         with pytest.raises(SandboxDied, match=r"exit code is 137"):
             await running
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 9  # of the 10 s after which `stop` kills
         result = await run(executor, "print('x' in globals(), open('kept.txt').read())")
         assert (result.outcome, result.output, result.state) == ("ok", "False kept\n", "lost")
         assert "had ended since the last block" in result.notes[0]
@@ -375,7 +375,7 @@ class TestWhatIsMissing:
         began = time.monotonic()
         with pytest.raises(SandboxUnavailable, match=r"no registry answers|can't be had"):
             await executor.start()
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 15
 
     async def test_python_in_the_image(self, client: APIClient) -> None:
         empty = io.BytesIO()

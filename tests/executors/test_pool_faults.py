@@ -98,7 +98,7 @@ async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_
             began = time.monotonic()
             with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was available within 3 s"):
                 await pool.executor().start()
-            assert time.monotonic() - began < 6
+            assert time.monotonic() - began < 3 + 10
             for name in names:
                 with contextlib.suppress(docker.errors.APIError):  # it has been ended
                     api.unpause(name)

@@ -170,7 +170,7 @@ class TestNoEngine:
             began = time.monotonic()
             with pytest.raises(SandboxTimeout, match=r"within 0\.5 s: 0 of at most 32 are in use, 2 are being started"):
                 await pool.acquire()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 0.5 + 10
 
     async def test_one_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
         proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))

@@ -67,11 +67,11 @@ async def test_external_references_are_not_fetched_and_not_checked(
 
 async def test_patterns_are_left_to_the_tool() -> None:
     schema = {"type": "string", "pattern": "^(a+)+$"}
-    began = time.monotonic()
+    began = time.process_time()
     assert await problems(schema, "a" * 100 + "b") == []
     named = {"patternProperties": {"^(a+)+$": {"type": "null"}}, "additionalProperties": False}
     assert await problems(named, {"a" * 100 + "b": 1}) == []
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 async def test_long_arguments_are_checked_within_bounds() -> None:
@@ -99,11 +99,11 @@ def test_values_that_are_not_json_are_refused() -> None:
 
 
 async def test_odd_identifiers_and_anchors_cost_little() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     many = {"properties": {f"p{n}": {"$ref": f"#a{n}"} for n in range(2000)}}
     anchors = {"$defs": {f"d{n}": {"$anchor": f"a{n}", "type": "string"} for n in range(2000)}}
     checked = ArgumentSchema({**many, **anchors}, "`t` of a test")
     assert await checked.problems({"p7": 1}) == ["p7 must be of type string, not 1"]
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 10
     with pytest.raises(ValueError, match="The JSON schema of `t` is not valid"):
         ArgumentSchema({"$id": "http://[", "$defs": {"a": {"$id": "x"}}, "properties": {}}, "`t`")
