@@ -209,8 +209,7 @@ class AsyncSandbox(SandboxLifecycle):
             client = await self._ready()
             python = client.hello.executable if client.hello is not None else "python3"
             message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False}
-            more = {"scan": False, "cpu_seconds": None, "delete": False}
-            self.blocks += 1
+            more = {"scan": False, "cpu_seconds": None, "delete": False, "aside": True}
             reply = await client.run({**message, **more}, code.encode(), timeout)
         result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
         if result.exit_code != 0:
