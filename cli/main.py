@@ -31,6 +31,13 @@ class Mode(StrEnum):
     SESSION = "session"
 
 
+class ImageVariant(StrEnum):
+    """What a sandbox image contains."""
+
+    DEFAULT = "default"
+    SLIM = "slim"
+
+
 ModeOption = Annotated[Mode, sandbox_option(metavar="MODE", help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
@@ -238,13 +245,25 @@ def _clean(
 
 @image_app.command("build")
 def _image_build(
+    variant: Annotated[
+        ImageVariant,
+        typer.Option(metavar="VARIANT", help="default: with the libraries; slim: Python and pip only."),
+    ] = ImageVariant.DEFAULT,
+    package: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Package that an image derived from it has in addition, such as polars, 'torch>=2' or a local .whl file; "
+            "can be repeated.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build the image even if it exists.")] = False,
 ) -> None:
-    """Build the sandbox image: Python with numpy, pandas, scipy, sympy and matplotlib."""
+    """Build the sandbox image: Python 3.13 with numpy, pandas, scipy, sympy, matplotlib, scikit-learn and more."""
     with clean_exit():
         from autogen_codeact.cli.image import build_image
 
-        raise typer.Exit(build_image(force=force))
+        raise typer.Exit(build_image(force=force, variant=variant.value, packages=package or ()))
 
 
 @image_app.command("list")

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Makes a Debian 12 root file system that holds packages.txt and writes it, as a tar, to standard output:
+# Makes a Debian 13 root file system with the libraries of a variant and writes it, as a tar, to standard output:
 #
-#     sudo docker/build-base.sh | docker import - autogen-codeact/base
+#     sudo docker/build-base.sh [default|slim] | docker import - autogen-codeact/base
 #
 # For machines where no registry answers. Needs root, debootstrap and a Debian mirror: the host's own when the host runs
 # Debian, else debootstrap's default. CODEACT_DEBIAN_MIRROR overrides both.
 set -eu
 
-suite=bookworm
+suite=trixie
+variant=${1:-default}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -44,19 +45,25 @@ chmod 755 "$root"
 mirror=${CODEACT_DEBIAN_MIRROR:-$(host_mirror)}
 use_host_proxy
 
+# An older debootstrap has no script of this suite's name; Debian's suites share one, which it has as `sid`.
+script=
+for folder in "${DEBOOTSTRAP_DIR:-}" /usr/share/debootstrap /usr/local/share/debootstrap; do
+    [ ! -e "$folder/scripts/sid" ] || [ -e "$folder/scripts/$suite" ] || script=$folder/scripts/sid
+done
+
 say "debootstrap of $suite from ${mirror:-its default mirror}"
-# shellcheck disable=SC2086  # an empty mirror must be no argument at all
 debootstrap --variant=minbase --keyring="$keyring" --force-check-gpg --include=ca-certificates \
-    "$suite" "$root" ${mirror:-} >&2 ||
-    fail "debootstrap failed, its log is above. Is the mirror reachable? CODEACT_DEBIAN_MIRROR names another"
+    "$suite" "$root" "$mirror" "$script" >&2 ||
+    fail "debootstrap failed, its log is above. Is the mirror reachable? CODEACT_DEBIAN_MIRROR names another. If the signature" \
+        "is by an unknown key, the host's debian-archive-keyring is older than $suite: install a newer one"
 
 say "installing the packages"
 mkdir "$root/build"
-cp "$here/install.sh" "$here/packages.txt" "$here/placeholders.txt" "$root/build/"
+cp "$here/install.sh" "$here"/*.txt "$root/build/"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 # A clean environment: PYTHONDONTWRITEBYTECODE and the like of the host's shell must not shape the image.
 env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ${http_proxy:+"http_proxy=$http_proxy"} \
-    chroot "$root" sh /build/install.sh >&2 ||
+    chroot "$root" sh /build/install.sh "$variant" >&2 ||
     fail "installing the packages failed, the log is above"
 rm -rf "$root/build" "$root/etc/resolv.conf" "$root/debootstrap"
 

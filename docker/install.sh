@@ -1,11 +1,24 @@
 #!/bin/sh
-# Installs packages.txt into the Debian system that it runs in and makes it fit for a read-only root. Runs twice without harm:
-# what is installed already is not fetched again, so on a base from build-base.sh it needs no network.
+# Installs the libraries of a variant into the Debian system that it runs in and makes it fit for a read-only root:
+#
+#     sh install.sh [default|slim]
+#
+# Where Python is Debian's own, packages.txt or packages-slim.txt are installed with apt; on a base such as python:3.13-slim, which
+# has a Python in /usr/local, requirements.txt with pip. Runs twice without harm: what is installed already is not fetched again, so
+# on a base from build-base.sh it needs no network.
 set -eu
 
+variant=${1:-default}
 here=$(cd "$(dirname "$0")" && pwd)
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 unset PYTHONDONTWRITEBYTECODE
+
+case $variant in
+    default) list=packages.txt libraries="numpy, pandas, scipy, sympy, matplotlib.pyplot, sklearn, seaborn, statsmodels.api, requests,
+        httpx, bs4, lxml.etree, openpyxl, yaml, PIL.Image, networkx, tqdm, tabulate, IPython" ;;
+    slim) list=packages-slim.txt libraries=pip ;;
+    *) echo "install.sh: there is no variant $variant: default or slim" >&2; exit 1 ;;
+esac
 
 entries() { grep -v -e '^#' -e '^$' "$1"; }
 installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
@@ -31,23 +44,31 @@ CONTROL
 }
 
 add_packages() {
-    missing=$(entries "$here/packages.txt" | while read -r name; do installed "$name" || echo "$name"; done)
+    missing=$(entries "$here/$list" | while read -r name; do installed "$name" || echo "$name"; done)
     [ -n "$missing" ] || return 0
     apt-get update
     # shellcheck disable=SC2086  # one argument for each package
     apt-get install -y --no-install-recommends $missing
 }
 
+add_wheels() {
+    [ "$variant" = default ] || return 0
+    # Wheels only: nothing in this image can compile.
+    python3 -m pip install --no-cache-dir --only-binary=:all: --root-user-action=ignore --disable-pip-version-check \
+        -r "$here/requirements.txt" || { echo "install.sh: pip could not install requirements.txt" >&2; exit 1; }
+}
+
 # At run time the root is read-only and HOME is empty: whatever Python would write on first import is written now.
 prepare_python() {
-    [ -e /usr/bin/python ] || ln -s python3 /usr/bin/python
-    # The libraries' own test suites are a fifth of the image.
-    find /usr/lib/python3/dist-packages -depth -type d -name tests -exec rm -rf {} +
+    command -v python >/dev/null || ln -s python3 /usr/bin/python
+    # The libraries' own test suites are a fifth of the image. numpy.testing needs one module of numpy's.
+    for folder in /usr/lib/python3/dist-packages /usr/local/lib/python3.*/site-packages; do
+        [ ! -d "$folder" ] || find "$folder" -depth -type d -name tests ! -path '*/numpy/_core/tests' -exec rm -rf {} +
+    done
     # Files that are no valid Python (templates) are not worth a failure; a missing module shows in the import below.
-    python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.* >/dev/null || true
+    python3 -m compileall -q /usr/lib/python3 /usr/lib/python3.* /usr/local/lib/python3.* >/dev/null || true
     # The sandbox copies /etc/skel into each new HOME, the list of fonts with it.
-    MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib \
-        python3 -c 'import numpy, pandas, scipy, sympy, matplotlib.pyplot'
+    MPLBACKEND=Agg MPLCONFIGDIR=/etc/skel/.cache/matplotlib HOME=/nonexistent python3 -c "import $(echo $libraries)"
     chmod -R a+rX /etc/skel
 }
 
@@ -60,7 +81,9 @@ clean_up() {
     rm -rf /var/lib/apt/lists/* /var/cache/debconf/*-old /var/log/apt /var/log/*.log
 }
 
-add_placeholders
-add_packages
+case $(command -v python3 || true) in
+    /usr/local/*) add_wheels ;;
+    *) add_placeholders; add_packages ;;
+esac
 prepare_python
 clean_up

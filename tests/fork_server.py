@@ -93,7 +93,7 @@ def become(request):
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    sys.stdout.reconfigure(line_buffering=os.isatty(1))
+    sys.stdout.reconfigure(line_buffering=os.isatty(1) and not sys.stdout.write_through)
     program, *arguments = request["arguments"]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if program == "-c":

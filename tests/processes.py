@@ -24,12 +24,19 @@ from threading import Lock, Thread
 from typing import IO, TextIO
 
 SERVER = Path(__file__).with_name("fork_server.py")
+PROXIES = {"all_proxy", "http_proxy", "https_proxy", "no_proxy"}
 READ_LATE = {
-    *("COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TMPDIR"),
+    *("COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
+    *PROXIES,
+    *map(str.upper, PROXIES),
 }
 """Variables that no module reads while it is imported."""
+COLOR = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"}
+"""Variables that most tests remove from the environment of their programs."""
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in READ_LATE | COLOR}
+"""The servers' environment, without what a test sets for itself."""
 
 
 class Forked:
@@ -116,9 +123,15 @@ def _read(stream: TextIO, name: str, read: dict[str, str]) -> None:
         read[name] = stream.read()
 
 
-class _Server:
+class Server:
+    """A process that has imported our dependencies, and forks.
+
+    Args:
+        options: Options of its interpreter.
+        environment: What it may read while it imports.
+    """
+
     def __init__(self, options: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        self.environment = dict(environment)
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -129,15 +142,25 @@ class _Server:
                 stderr=subprocess.PIPE,
                 text=True,
                 pass_fds=[theirs.fileno()],
-                env=self.environment,
+                env=environment,
             )
         atexit.register(self.stop)
 
     def stop(self) -> str:
+        """End it, and return what it has complained of."""
         self._requests.close()
         return self._process.communicate(timeout=10)[1]
 
     def fork(self, request: dict[str, object], streams: list[int]) -> tuple[int, socket.socket]:
+        """Have it fork a process.
+
+        Args:
+            request: What `become` in `fork_server.py` reads.
+            streams: The standard streams of the process.
+
+        Returns:
+            The process's number, and the socket where its exit status will arrive.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
@@ -145,11 +168,13 @@ class _Server:
             pid = ours.recv(64)
         except OSError:
             pid = b""
+        if not pid:
+            ours.close()
         assert pid, f"the fork server has failed: {self.stop()}"
         return int(pid), ours
 
 
-_servers: dict[tuple[str, ...], _Server] = {}
+_servers: dict[tuple[str, ...], Server] = {}
 _starting = Lock()
 
 
@@ -174,11 +199,7 @@ def start(
         stdout: `PIPE`, or a terminal's file descriptor for output and errors.
         new_interpreter: Start a new interpreter in any case.
     """
-    with _starting:
-        server = _servers.get(options)
-        if server is None and not new_interpreter:
-            server = _servers[options] = _Server(options, env)
-    if server is None or new_interpreter or _differ(server.environment, env):
+    if new_interpreter or _early(env) != ENVIRONMENT:
         return subprocess.Popen(
             [sys.executable, *options, *arguments],
             stdin=stdin,
@@ -188,6 +209,9 @@ def start(
             env=env,
             cwd=cwd,
         )
+    with _starting:
+        if (server := _servers.get(options)) is None:
+            server = _servers[options] = Server(options, ENVIRONMENT)
     return _fork(server, arguments, dict(env), str(cwd or Path.cwd()), stdin, stdout)
 
 
@@ -212,11 +236,11 @@ def run(
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
-def _differ(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
-    return not {name for name, _ in first.items() ^ second.items()} <= READ_LATE
+def _early(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in READ_LATE}
 
 
-def _fork(server: _Server, arguments: list[str], env: dict[str, str], folder: str, stdin: int, stdout: int) -> Forked:
+def _fork(server: Server, arguments: list[str], env: dict[str, str], folder: str, stdin: int, stdout: int) -> Forked:
     theirs: list[int] = []
     ours: list[IO[str] | None] = [None, None, None]
 

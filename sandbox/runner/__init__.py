@@ -1,4 +1,5 @@
-"""The program inside the sandbox: standard library only, Python 3.8+, sent over the stream and never imported by the host.
+"""The program inside the sandbox: standard library only, Python 3.8+, sent over the stream and not imported by the host (but for
+value_codec, which both ends need).
 
 Three kinds of processes:
 
@@ -17,9 +18,12 @@ supervisor   supervisor (requests of the host), scheduler (which block runs when
              files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind)
 zygote       zygote
 worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
+             cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
+             ipython_standin, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),
+             questions (what would wait for somebody),
              displays, mime (what code shows, on its way), display, bundles, time_limit (`display()` and `_repr_*_` methods),
              figures (matplotlib), imports, stand_in (what is done when code imports matplotlib, IPython or plotly),
-             tools, tool_values, tool_client (host tools), checkpoint_fork, hidden_children, landlock
+             tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, hidden_children, landlock
 all          wire (frames), system (Linux interfaces)
 
 What one block passes through, from the host's request to the host's result:
@@ -31,7 +35,7 @@ supervisor   Supervisor._on_host_data       reads RUN_BLOCK
              Block.send_request             sends RUN_BLOCK with the pipes for the output; starts the deadline
 worker       Worker.serve                   reads RUN_BLOCK
              Worker._run_script             process mode; or _run_cell in a session, _run_command for other languages
-             execution.run_script, run_cell executes the code
+             execution.run_script           executes the code; in a session Cells.run
              Worker._report                 sends BLOCK_DONE
 supervisor   Block.on_frame                 keeps the report; or on_worker_exit, kill (deadline, cancel)
              Block.finish                   sends BLOCK_RESULT with the tail of the output and the changed files

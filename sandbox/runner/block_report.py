@@ -2,7 +2,7 @@
 
 import signal
 
-from . import execution, session_environment, stdio
+from . import cell_loop, execution, session_environment, stdio
 
 NO_MEMORY = "the kernel killed it because the sandbox's memory limit was reached"
 
@@ -32,6 +32,17 @@ def check(report):
         "too_large": report.get("too_large") is True,
         **session_environment.check(report),
     }
+
+
+def task_names(report):
+    """Return the names of the tasks that were pending when a checkpoint was taken that has been restored.
+
+    Args:
+        report: The message.
+    """
+    names = report.get("cancelled")
+    names = names[: cell_loop.MAX_NAMED_TASKS] if isinstance(names, list) else []
+    return [_text(name, cell_loop.TASK_NAME_LIMIT) for name in names if isinstance(name, str)]
 
 
 def out_of_memory():

@@ -175,7 +175,7 @@ def align(tree, text, translated):
         text: The cell.
         translated: Its translation.
     """
-    before, after = text.split("\n"), translated.split("\n")
+    before, after = text.rstrip("\n").split("\n"), translated.rstrip("\n").split("\n")
     if before == after:
         return
     numbers = _line_numbers(before, after)
@@ -193,9 +193,8 @@ def align(tree, text, translated):
 
 def _line_numbers(before, after):
     """Return (line of the original, whether it is the same) for each translated line, counted from 1."""
-    if len(before) == len(after) or len(after) == len(before) + 1:
-        pairs = zip(after, before + [""])
-        return [(min(index + 1, len(before)), old == new) for index, (new, old) in enumerate(pairs)]
+    if len(before) == len(after):
+        return [(index + 1, old == new) for index, (new, old) in enumerate(zip(after, before))]
     import difflib  # rarely needed
 
     found = []

@@ -94,10 +94,10 @@ class Cells:
         if text is None:
             text = self.shell.load().text_of(value)
         self._remember_value(value)
-        text = None if text is None else display.show_value(value, text)
-        if text is None:
+        line = None if text is None else display.show_value(value, text)
+        if line is None:
             return None
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(line + "\n")
         return text[: execution.VALUE_LIMIT]
 
     def _run_and_show(self, code, filename):

@@ -3,7 +3,7 @@
 import signal
 import socket
 
-from . import system, wire
+from . import block_report, system, wire
 
 CHECKPOINT_TIMEOUT_S = 10.0
 WAKE_TIMEOUT_S = 2.0
@@ -138,8 +138,9 @@ class WakeRequest:
         if self.worker.connection.closed:
             self._end(False)
 
-    def _on_frame(self, kind, _ident, _message):
+    def _on_frame(self, kind, _ident, message):
         if kind == wire.RESUMED:
+            self.session.cancelled_tasks = block_report.task_names(message)
             self._end(True)
 
     def _end(self, awake):

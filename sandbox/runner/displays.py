@@ -51,9 +51,13 @@ class State:
 
 
 class Formatter:
-    """How objects become bundles: `format` is replaced once a shell is loaded that does it."""
+    """How objects become bundles, and who takes them: replaced once a shell is loaded that does it.
+
+    `capture` is called with the bundle and its metadata, and returns whether it has taken them.
+    """
 
     format = None
+    capture = None
 
 
 def begin(send, folder):
@@ -92,6 +96,8 @@ def publish(data, metadata=None, display_id=None, update=False, echo=True):
     Returns:
         The line.
     """
+    if Formatter.capture is not None and Formatter.capture(data, metadata):
+        return ""
     parts, left_out = mime.encoded(data, DISPLAY_BYTES, TEXT_BYTES)
     text = parts.get(mime.TEXT, b"").decode("utf-8", "replace")
     name = None

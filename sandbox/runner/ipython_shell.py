@@ -8,7 +8,7 @@ import sys
 import tempfile
 import traceback
 
-from . import commands, displays, execution, magics, stand_in, tools
+from . import commands, displays, execution, figures, magics, stand_in, tools
 
 _COLORS = re.compile("\x1b\\[[\\d;]*m")
 NO_DEBUGGER = "there is no debugger here, because nobody can type: print the values instead\n"
@@ -60,11 +60,20 @@ class IPythonShell:
             namespace.pop("open", None)
         _register(self.public, cells)
         displays.Formatter.format = self.public.display_formatter.format
+        displays.Formatter.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
 
     def load(self):
         """Return this shell."""
         return self
+
+    def _capture(self, data, metadata):
+        """Give a display to `%%capture`, if that is running; return whether it is."""
+        publisher = self.public.display_pub
+        if isinstance(publisher, SessionPublisher):
+            return False
+        publisher.publish(data, metadata)
+        return True
 
     def translate(self, text):
         """Translate a cell to Python.
@@ -158,6 +167,12 @@ class SessionShell:
         kinds = importlib.import_module("IPython.utils.text")
         return kinds.SList(text.splitlines()) if split else kinds.LSString(text)
 
+    def del_var(self, varname, by_name=False):
+        """Delete a variable, and everything that refers to its value."""
+        # IPython looks there; the result of each cell would be there if IPython had run it.
+        self.last_execution_result = importlib.import_module("IPython.core.interactiveshell").ExecutionResult(None)
+        super().del_var(varname, by_name)
+
     def enable_gui(self, gui=None):
         """Change nothing: there is no window."""
 
@@ -188,6 +203,10 @@ def _register(shell, cells):
         shell.register_magic_function(magics.script_magic(name, cells.namespace), "cell", name)
     for name in ("debug", "pdb"):
         shell.register_magic_function(_no_debugger, "line_cell", name)
+    for name in ("edit", "ed"):
+        shell.register_magic_function(_no_editor, "line", name)
+    # Figures of `%%capture` belong to what it captures.
+    shell.events.register("post_execute", figures.flush)
     # IPython's own asks to restart a kernel.
     shell.register_magic_function(magics.run_pip, "line", "pip")
 
@@ -195,6 +214,10 @@ def _register(shell, cells):
 def _show_page(_shell, data, **_options):
     text = data.get("text/plain", "") if isinstance(data, dict) else data
     sys.stdout.write(_COLORS.sub("", text).rstrip("\n") + "\n")
+
+
+def _no_editor(_line):
+    raise magics.UsageError("there is no editor here, because nobody can type: use %%writefile")
 
 
 def _no_debugger(*_args):

@@ -2,6 +2,8 @@
 
 from . import checkpoint_fork, checkpoints, listener, session_environment, system, wire
 
+CANCELLED = "These tasks of asyncio were pending and have been cancelled, and there is a new event loop: %s."
+
 
 class Session:
     """One interpreter that runs block after block.
@@ -18,6 +20,8 @@ class Session:
         self.environment = session_environment.SessionEnvironment()
         # Whether the last block had no checkpoint.
         self.without_checkpoint = False
+        # Names of the tasks that were pending in the checkpoint that was restored last.
+        self.cancelled_tasks = []
         self._next_checkpoint = None
         # The checkpoint that the host has requested, and the directory and environment at that time.
         self._kept = None
@@ -108,6 +112,11 @@ class Session:
         if self._next_checkpoint is not None:
             self._next_checkpoint.drop()
             self._next_checkpoint = None
+
+    def take_notes(self):
+        """Return, once, what a block's result has to say about the last restored checkpoint."""
+        names, self.cancelled_tasks = self.cancelled_tasks, []
+        return [CANCELLED % ", ".join(names)] if names else []
 
     def wake(self, checkpoint, on_done):
         """Let a checkpoint continue as the session.

@@ -33,6 +33,7 @@ class SessionBlock(block.Block):
             self.session.start()
             self.state = "lost"
             self.notes.append(NEW_SESSION)
+        self.notes += self.session.take_notes()
         self.worker = self.session.worker
         self.worker.resume()
         self.request.update(self.session.environment.changes_for_interpreter())
@@ -132,6 +133,7 @@ class SessionBlock(block.Block):
             self.state = "restored"
             self.restored_before = self.request["number"]
             self.notes.append("Files, threads and subprocesses are not restored.")
+            self.notes += self.session.take_notes()
         else:
             if self.checkpoint is not None:
                 self.checkpoint.drop()

@@ -46,7 +46,9 @@ class SmallShell:
         Args:
             text: The cell.
         """
-        return cell_text.translate(text)
+        first = "".join(text.split(None, 1)[:1])
+        is_command = "\n" not in text.strip() and hasattr(self.public.magics, "line_" + first)
+        return cell_text.translate("%" + text.lstrip() if is_command else text)
 
     def text_of(self, value):
         """Return the text by which a value is shown.
@@ -68,7 +70,7 @@ class PublicShell:
 
     def __init__(self, cells):
         self._cells = cells
-        self._magics = magics.Magics(cells)
+        self.magics = magics.Magics(cells)
 
     @property
     def user_ns(self):
@@ -87,7 +89,7 @@ class PublicShell:
         """
         if name in ("pinfo", "pinfo2"):
             return self._describe(line, source=name == "pinfo2")
-        function = getattr(self._magics, "line_" + name, None)
+        function = getattr(self.magics, "line_" + name, None)
         if function is None:
             raise self._unknown("%" + name)
         if name not in ("time", "timeit"):
@@ -107,7 +109,7 @@ class PublicShell:
         """
         if name in magics.SCRIPTS:
             return magics.script_magic(name, self.user_ns)(commands.expand(line, self._visible()), cell)
-        function = getattr(self._magics, "cell_" + name, None)
+        function = getattr(self.magics, "cell_" + name, None)
         if function is None:
             raise self._unknown("%%" + name)
         return function(line, cell)
@@ -148,7 +150,7 @@ class PublicShell:
         return dict(self.user_ns, **caller.f_locals) if caller.f_locals is not self.user_ns else self.user_ns
 
     def _unknown(self, name):
-        return magics.UsageError(UNKNOWN % (name, " ".join(self._magics.names())))
+        return magics.UsageError(UNKNOWN % (name, " ".join(self.magics.names())))
 
     def _describe(self, name, source):
         """Print what is known about an object: its signature, documentation or source."""

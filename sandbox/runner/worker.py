@@ -261,7 +261,7 @@ class Worker:
         if self.deferred_checkpoint is not None:
             os.close(self.deferred_checkpoint[1])
             self.deferred_checkpoint = None
-        self._send(wire.RESUMED, 0, {})
+        self._send(wire.RESUMED, 0, {"cancelled": self.session.cells.loop.discard()})
 
     def _drop_protection(self):
         """Be an ordinary process from the first request on; until then the previous block could have interfered."""

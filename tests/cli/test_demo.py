@@ -43,7 +43,7 @@ STEPS = [
 
 
 def test_demo_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
-    done = codeact("demo", cwd=tmp_path)
+    done = codeact("demo", cwd=tmp_path, new_interpreter=True)
     assert (done.status, done.err) == (0, "")
     assert titles(done.out) == STEPS
     plot = tmp_path / "codeact-demo" / "revenue.png"

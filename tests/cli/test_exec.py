@@ -179,7 +179,7 @@ def test_work_dir_is_copied_into_the_sandbox_and_back(tmp_path):
 
 def test_sandbox_and_image_options_are_used():
     done = codeact(
-        *("exec", "-", "--sandbox", "docker", "--image", "autogen-codeact/sandbox:0.1", "--json"),
+        *("exec", "-", "--sandbox", "docker", "--image", "autogen-codeact/sandbox:0.2", "--json"),
         stdin=code("print(1)"),
     )
     assert done.status == 0

@@ -1,15 +1,49 @@
 """`codeact image`: build and list."""
 
+from contextlib import closing
+
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE
+from autogen_codeact.sandbox.backends.docker.engine import connect
 from tests.cli.support import codeact
+from tests.executors.images import make_wheel
 
 
 def test_build_leaves_an_image_that_is_there_alone_and_prints_its_name(docker_engine):
     done = codeact("image", "build")
     assert (done.status, done.out) == (0, f"{DEFAULT_IMAGE}\n")
     assert done.err == f"codeact: {DEFAULT_IMAGE} exists already, built from the same files\n"
+
+
+def test_build_with_packages_prints_the_derived_image(docker_engine, tmp_path):
+    wheel = make_wheel(tmp_path, "VALUE = 6")
+    done = codeact("image", "build", "--package", wheel)
+    try:
+        assert done.status == 0
+        assert done.out.startswith("autogen-codeact/derived:")
+        assert done.err.splitlines()[0] == f"codeact: {DEFAULT_IMAGE} exists already, built from the same files"
+        assert codeact("image", "build", "--package", wheel).out == done.out
+    finally:
+        with closing(connect()) as client:
+            client.remove_image(done.out.strip())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["--package", "--index-url=x"],
+            "'--index-url=x' is not a package: give a name such as 'sympy' or 'polars>=1'.",
+        ),
+        (["--package", "missing.whl"], "There is no wheel missing.whl"),
+        (["--variant", "huge"], "Invalid value for '--variant'"),
+    ],
+)
+def test_bad_options_of_build_are_status_2(arguments, words):
+    done = codeact("image", "build", *arguments)
+    assert (done.status, done.out) == (2, "")
+    assert words in done.err
 
 
 def test_list_has_one_image_a_line(docker_engine):

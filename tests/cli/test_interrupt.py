@@ -32,7 +32,8 @@ def finish(process):
 @pytest.mark.parametrize("extra", [[], ["--team"], ["--mode", "session"]])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_while_code_runs(tmp_path, extra, number, status):
-    with start("run", "task", "--model", replay(tmp_path, SLOW), "--json", *extra) as process:
+    arguments = ["--model", replay(tmp_path, SLOW), "--json", *extra]
+    with start("run", "task", *arguments, new_interpreter=not extra) as process:
         read_until(process, "TextMessage" if "--team" in extra else "CodeGenerationEvent")
         process.send_signal(number)
         assert finish(process) == (status, STOPPING)
@@ -61,7 +62,7 @@ def test_ctrl_c_while_the_model_generates(extra):
 
 
 def test_ctrl_c_while_the_sandbox_starts(tmp_path):
-    with start("run", "task", "--model", replay(tmp_path, SLOW)) as process:
+    with start("run", "task", "--model", replay(tmp_path, SLOW), new_interpreter=True) as process:
         wait_until(lambda: containers_of(process), "the container")
         process.send_signal(signal.SIGINT)
         assert finish(process) == (130, STOPPING)
@@ -91,7 +92,7 @@ def test_ctrl_c_during_the_demo(tmp_path):
 def test_ctrl_c_while_the_file_is_read(tmp_path):
     pipe = tmp_path / "pipe.md"
     os.mkfifo(pipe)
-    with start("exec", pipe) as process:
+    with start("exec", pipe, new_interpreter=True) as process:
         writing = os.open(pipe, os.O_WRONLY)  # returns when the command has opened it too
         process.send_signal(signal.SIGINT)
         result = finish(process)

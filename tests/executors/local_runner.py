@@ -104,7 +104,7 @@ class LocalRunner:
             got, ident, payload = self.receive()
             if got == b"!":
                 raise AssertionError(protocol.unpack(payload)[0]["error"])
-            if ident != self._ident:
+            if ident != self._ident or got == b"V":
                 continue
             if got in (b"O", b"E"):
                 output += payload

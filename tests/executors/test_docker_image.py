@@ -72,8 +72,27 @@ def keep_none(client: APIClient) -> Iterator[Callable[[str], str]]:
 
 class TestTheDefaultImage:
     def test_runs_its_libraries_read_only_as_nobody(self, client: APIClient) -> None:
-        code = "import numpy, pandas, scipy, sympy, matplotlib.pyplot as p; print(p.get_backend(), sympy.Integer(2)**3)"
-        assert run(client, DEFAULT_IMAGE, "sh", "-c", f"cp -r /etc/skel $HOME && python -c '{code}'") == (0, "agg 8\n")
+        code = "import sys, matplotlib.pyplot as p, sympy; print(*sys.version_info[:2], p.get_backend(), sympy.Integer(2)**3)"
+        assert run(client, DEFAULT_IMAGE, "sh", "-c", f"cp -r /etc/skel $HOME && python -c '{code}'") == (
+            0,
+            "3 13 Agg 8\n",
+        )
+
+    def test_has_the_libraries_that_it_promises(self, client: APIClient) -> None:
+        wanted = {
+            Requirement(line).name
+            for line in (default_image.SOURCE / "requirements.txt").read_text().splitlines()
+            if "==" in line
+        }
+        code = f"from importlib.metadata import version; print(len([version(name) for name in {sorted(wanted)}]))"
+        assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "19\n")
+
+    def test_a_library_leaves_no_thread_pool(self, client: APIClient) -> None:
+        code = (
+            "import os, numpy as np; from sklearn.cluster import KMeans; a = np.random.rand(600, 600); a @ a;"
+            "KMeans(2, n_init=1).fit(a); print(len(os.listdir('/proc/self/task')))"
+        )
+        assert run(client, DEFAULT_IMAGE, "python", "-c", code) == (0, "1\n")
 
     def test_python_writes_nothing_on_first_import(self, client: APIClient) -> None:
         script = (
@@ -109,6 +128,24 @@ class TestResolving:
     def test_a_name_that_no_image_can_have(self, client: APIClient, name: str) -> None:
         with pytest.raises(ValueError, match="name of"):
             resolve_image(client, name, progress=silent)
+
+    @pytest.mark.parametrize(
+        ("image", "words"),
+        [
+            ("autogen-codeact/sandbox:0.0", r"There is no image autogen-codeact/sandbox:0\.0 here.*leave `image` out"),
+            ("autogen-codeact/sandbox:0.2-none", "There is no image autogen-codeact/sandbox:0.2-none here"),
+        ],
+    )
+    def test_a_missing_image_of_another_version_is_not_pulled(self, client: APIClient, image: str, words: str) -> None:
+        said: list[str] = []
+        with pytest.raises(SandboxUnavailable, match=words):
+            resolve_image(client, image, progress=said.append)
+        assert said == []
+
+    def test_a_missing_slim_image_names_the_command(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(docker_image, "SLIM_IMAGE", "autogen-codeact/sandbox:none")
+        with pytest.raises(SandboxUnavailable, match=r"not built yet. Run `codeact image build --variant slim`\."):
+            resolve_image(client, "autogen-codeact/sandbox:none", progress=silent)
 
     def test_a_registry_that_refuses(self, client: APIClient) -> None:
         with pytest.raises(SandboxUnavailable, match=r"no registry answers.*refused.*docker load.*codeact image build"):
@@ -233,9 +270,25 @@ class TestPackages:
         assert "No matching distribution found for no-such-package-anywhere" in str(caught.value)
         assert "The end of the build log:" in str(caught.value)
 
+    @pytest.mark.parametrize(
+        ("setting", "words"),
+        [
+            # pip 25 can't name an address to the library that reads the system's certificates.
+            ("truststore", "pip can't check the certificate of an index with an IP address"),
+            ("legacy-certs", "The build does not trust the certificate of the package index"),
+        ],
+    )
     def test_an_index_whose_certificate_is_not_trusted(
-        self, client: APIClient, monkeypatch: pytest.MonkeyPatch
+        self,
+        client: APIClient,
+        monkeypatch: pytest.MonkeyPatch,
+        setting: str,
+        words: str,
+        unique: str,
+        keep_none: Callable[[str], str],
     ) -> None:
+        variable = "PIP_USE_FEATURE" if setting == "truststore" else "PIP_USE_DEPRECATED"
+        image = build_from(client, f"FROM {DEFAULT_IMAGE}\nENV {variable}={setting}\n", keep_none(unique))
         (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
         host = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -246,10 +299,8 @@ class TestPackages:
         thread.start()
         try:
             monkeypatch.setenv("PIP_INDEX_URL", f"https://{host}:{server.server_port}/simple")
-            with pytest.raises(
-                SandboxStartError, match="The build does not trust the certificate of the package index"
-            ) as caught:
-                resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
+            with pytest.raises(SandboxStartError, match=words) as caught:
+                resolve_image(client, image, ["no-such-package-anywhere"], progress=silent)
         finally:
             server.shutdown()
             server.server_close()
@@ -339,7 +390,7 @@ class TestPackages:
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique: str, keep_none: Callable[[str], str]) -> Path:
     """The recipe's files in a folder of their own, for an image of another name, on a base that is here already."""
-    for name in ("Dockerfile", "build-base.sh", "install.sh", "packages.txt", "placeholders.txt"):
+    for name in ("Dockerfile", "build-base.sh", *default_image._BUILD_FILES):
         (tmp_path / name).write_bytes((default_image.SOURCE / name).read_bytes())
     monkeypatch.setattr(default_image, "SOURCE", tmp_path)
     monkeypatch.setattr(default_image, "DEFAULT_IMAGE", keep_none(unique))
@@ -401,6 +452,46 @@ class TestTheRecipe:
             build_default_image(client, progress=silent)
         assert find_image(client, unique) is None
 
+    def test_slim_is_an_image_of_its_own_from_its_own_list(
+        self,
+        client: APIClient,
+        recipe: Path,
+        unique: str,
+        monkeypatch: pytest.MonkeyPatch,
+        keep_none: Callable[[str], str],
+    ) -> None:
+        slim = keep_none(unique.replace(":1", ":1-slim"))
+        monkeypatch.setattr(default_image, "SLIM_IMAGE", slim)
+        (recipe / "install.sh").write_text('[ "$1" = slim ]\n')
+        said: list[str] = []
+        assert build_default_image(client, progress=said.append, variant="slim") == slim
+        assert find_image(client, unique) is None
+        assert (default_image._own_base("slim"), default_image._own_base("default")) == (
+            f"{default_image._own_base('default')}-slim",
+            default_image._own_base("slim").removesuffix("-slim"),
+        )
+        said.clear()
+        build_default_image(client, progress=said.append, variant="slim")
+        assert said == [f"{slim} exists already, built from the same files"]
+
+    def test_a_base_with_its_own_python_gets_wheels(
+        self,
+        client: APIClient,
+        recipe: Path,
+        unique: str,
+        monkeypatch: pytest.MonkeyPatch,
+        keep_none: Callable[[str], str],
+    ) -> None:
+        steps = "ln -s /usr/bin/python3 /usr/local/bin/python3; rm /usr/lib/python3.*/EXTERNALLY-MANAGED"
+        base = f"FROM {DEFAULT_IMAGE}\nRUN {steps}\n"
+        monkeypatch.setattr(default_image, "BASE_IMAGE", build_from(client, base, keep_none(f"{unique}-base")))
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+        (recipe / "requirements.txt").write_text("nothing-of-this-name==1\n")
+        with pytest.raises(
+            SandboxStartError, match=r"(?s)wheels come from a package index.*PIP_INDEX_URL.*nothing-of-this-name"
+        ):
+            build_default_image(client, progress=silent)
+
     @pytest.mark.skipif(os.geteuid() != 0, reason="as another user it ends before the script")
     def test_without_a_registry_the_base_comes_from_the_script(
         self,
@@ -418,7 +509,7 @@ class TestTheRecipe:
         )
         monkeypatch.chdir(recipe)
         said: list[str] = []
-        keep_none(f"{default_image.OWN_BASE}:{default_image._digest(*default_image._BASE_FILES)[:16]}")
+        keep_none(default_image._own_base("default"))
         build_default_image(client, progress=said.append)
         assert find_image(client, unique) is not None
         assert "build-base: packing" in said
@@ -445,7 +536,7 @@ class TestTheRecipe:
         monkeypatch.setattr(default_image, "_SCRIPT_STALL_S", 1.0)
         (recipe / "build-base.sh").write_text(f"echo $$ > {recipe}/pid\n{script}\n")
         with pytest.raises(SandboxStartError, match=words):
-            default_image._bootstrap(client, unique, Reporter(silent))
+            default_image._bootstrap(client, unique, "default", Reporter(silent))
         assert find_image(client, unique) is None
         assert group_ends(int((recipe / "pid").read_text()))
 

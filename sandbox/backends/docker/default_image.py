@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
 from autogen_codeact.sandbox.backends.docker.image_requests import (
@@ -32,18 +32,32 @@ from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 if TYPE_CHECKING:
     import docker
 
-DEFAULT_IMAGE = "autogen-codeact/sandbox:0.1"
-BASE_IMAGE = "debian:12-slim"
+DEFAULT_IMAGE = "autogen-codeact/sandbox:0.2"
+SLIM_IMAGE = "autogen-codeact/sandbox:0.2-slim"
+"""Python and pip, without libraries."""
+Variant = Literal["default", "slim"]
+BASE_IMAGE = "python:3.13-slim"
 """Pulled if a registry answers."""
 OWN_BASE = "autogen-codeact/base"
 """Made with debootstrap if none does."""
 CONTENT_LABEL = "org.autogen-codeact.content"
 SOURCE = Path(__file__).parents[3] / "docker"
-_BASE_FILES = ("build-base.sh", "install.sh", "packages.txt", "placeholders.txt")
+_BUILD_FILES = ("install.sh", "packages.txt", "packages-slim.txt", "requirements.txt", "placeholders.txt")
 _SCRIPT_STALL_S = 180.0
 
 
-def build_default_image(client: docker.APIClient, *, progress: Progress, force: bool = False) -> str:
+def image_name(variant: Variant) -> str:
+    """Return the name of the image that `build_default_image` makes.
+
+    Args:
+        variant: `default` or `slim`.
+    """
+    return DEFAULT_IMAGE if variant == "default" else SLIM_IMAGE
+
+
+def build_default_image(
+    client: docker.APIClient, *, progress: Progress, force: bool = False, variant: Variant = "default"
+) -> str:
     """Build the default sandbox image, unless it exists already with the same content.
 
     Args:
@@ -51,6 +65,7 @@ def build_default_image(client: docker.APIClient, *, progress: Progress, force: 
         progress: Called with a line for each step.
         force: Build it again from new packages even if it exists (default False). The image that a new one replaces
             is removed unless a container or another image needs it.
+        variant: `default`: with the libraries that models use; `slim`: with Python and pip only (default `default`).
 
     Returns:
         The image's reference.
@@ -60,23 +75,25 @@ def build_default_image(client: docker.APIClient, *, progress: Progress, force: 
         SandboxStartError: A step failed; the message has the log's end and what to do.
     """
     started = time.monotonic()
-    content = _digest("Dockerfile", *_BASE_FILES)
-    there = find_image(client, DEFAULT_IMAGE)
+    name = image_name(variant)
+    content = _digest("Dockerfile", "build-base.sh", *_BUILD_FILES)
+    there = find_image(client, name)
     if there and not force and _labels(there).get(CONTENT_LABEL) == content:
-        progress(f"{DEFAULT_IMAGE} exists already, built from the same files")
-        return DEFAULT_IMAGE
+        progress(f"{name} exists already, built from the same files")
+        return name
     reporter = Reporter(progress)
-    base = _base(client, reporter, force=force)
-    reporter.say(f"building {DEFAULT_IMAGE} on {base} …")
-    names = ("Dockerfile", "install.sh", "packages.txt", "placeholders.txt")
-    with build_context({name: SOURCE / name for name in names}) as context:
-        arguments = {"BASE": base, "CONTENT": content}
-        build(client, context, DEFAULT_IMAGE, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
+    base = _base(client, reporter, variant, force=force)
+    reporter.say(f"building {name} on {base} …")
+    with build_context({file: SOURCE / file for file in ("Dockerfile", *_BUILD_FILES)}) as context:
+        arguments = {"BASE": base, "VARIANT": variant, "CONTENT": content}
+        if index := os.environ.get("PIP_INDEX_URL"):
+            arguments["PIP_INDEX_URL"] = index
+        build(client, context, name, reporter=reporter, advise=_advice, buildargs=arguments, nocache=force)
     if there:
         remove_nameless(client, there["Id"])
-    size = int((find_image(client, DEFAULT_IMAGE) or {}).get("Size", 0)) / 1e6
-    reporter.say(f"{DEFAULT_IMAGE} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
-    return DEFAULT_IMAGE
+    size = int((find_image(client, name) or {}).get("Size", 0)) / 1e6
+    reporter.say(f"{name} built in {time.monotonic() - started:.0f} s ({size:.0f} MB)")
+    return name
 
 
 def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | None:
@@ -102,9 +119,9 @@ def why_no_bootstrap(platform: str, uid: int, *, debootstrap: bool) -> str | Non
     return None
 
 
-def _base(client: docker.APIClient, reporter: Reporter, *, force: bool) -> str:
+def _base(client: docker.APIClient, reporter: Reporter, variant: Variant, *, force: bool) -> str:
     """Return the image that the default one is built on: an existing one, else pulled, else made on this machine."""
-    own = f"{OWN_BASE}:{_digest(*_BASE_FILES)[:16]}"
+    own = _own_base(variant)
     if not force:
         for image in (BASE_IMAGE, own):
             if find_image(client, image):
@@ -119,21 +136,27 @@ def _base(client: docker.APIClient, reporter: Reporter, *, force: bool) -> str:
         obstacle = why_no_bootstrap(sys.platform, getattr(os, "geteuid", int)(), debootstrap=_has_debootstrap())
         if obstacle:
             raise SandboxUnavailable(f"The sandbox image can't be built: no registry answers. {obstacle}") from error
-        _bootstrap(client, own, reporter)
+        _bootstrap(client, own, variant, reporter)
         return own
     return BASE_IMAGE
+
+
+def _own_base(variant: Variant) -> str:
+    """Return the name of the base that is made on this machine; it holds the variant's libraries already."""
+    tag = _digest("build-base.sh", *_BUILD_FILES)[:16]
+    return f"{OWN_BASE}:{tag}" if variant == "default" else f"{OWN_BASE}:{tag}-{variant}"
 
 
 def _has_debootstrap() -> bool:
     return shutil.which("debootstrap", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is not None
 
 
-def _bootstrap(client: docker.APIClient, tag: str, reporter: Reporter) -> None:
+def _bootstrap(client: docker.APIClient, tag: str, variant: Variant, reporter: Reporter) -> None:
     """Run the script and import the tar that it writes, without storing it."""
     sdk: Any = client
     repository, _, version = tag.partition(":")
     script = subprocess.Popen(
-        ["/bin/sh", str(SOURCE / "build-base.sh")],
+        ["/bin/sh", str(SOURCE / "build-base.sh"), variant],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -199,10 +222,26 @@ def _end(script: subprocess.Popen[bytes]) -> None:
 def _advice(log: str) -> str:
     if "no space left" in log.lower():
         return "The disk is full: free about 2 GB (`docker system df` shows what Docker holds)."
+    if "unknown key" in log:
+        return (
+            "The keys of Debian 13 are missing on this machine: install a newer package debian-archive-keyring, then run "
+            "`codeact image build` again."
+        )
+    pip = "pip could not install" in log
     if is_about_certificate(log):
+        if pip:
+            return (
+                "The build does not trust the certificate of the package index, for example because a proxy inspects TLS: set "
+                "PIP_INDEX_URL to an index with a trusted certificate, then run `codeact image build` again."
+            )
         return (
             "The build does not trust the certificate of the Debian mirror, for example because a proxy inspects TLS: set "
             "a mirror with http:// in CODEACT_DEBIAN_MIRROR (apt checks signatures), then run `codeact image build` again."
+        )
+    if pip:
+        return (
+            "The wheels come from a package index: check the network of the Docker engine, name an index that answers there in "
+            "PIP_INDEX_URL, then run `codeact image build` again."
         )
     return (
         "The packages come from a Debian mirror: check the network and http_proxy, name another mirror in "

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, build_default_image
+from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_IMAGE",
     "FALLBACK_IMAGE",
+    "SLIM_IMAGE",
     "ImageInfo",
     "Progress",
     "build_default_image",
@@ -125,10 +126,14 @@ def install_advice(log: str) -> str:
     Args:
         log: The end of the build's log.
     """
-    if "No module named pip" in log:
-        return "The image has no pip: use one that has it, such as the default image or python:3-slim."
-    if '"python3": executable file not found' in log:
-        return "The image has no python3: use one that has it, such as the default image or python:3-slim."
+    for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
+        if sign in log:
+            return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
+    if "check_hostname requires server_hostname" in log:
+        return (
+            "The image's pip can't check the certificate of an index with an IP address: name the index by a host name in "
+            "PIP_INDEX_URL, or give local .whl files."
+        )
     if is_about_certificate(log):
         return (
             "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
@@ -180,6 +185,16 @@ def _names(entry: dict[str, Any]) -> list[str]:
 def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
     if find_image(client, image):
         return image
+    if image == SLIM_IMAGE:
+        raise SandboxUnavailable(
+            f"The sandbox image {image} is not built yet. Run `codeact image build --variant slim`."
+        )
+    if image.startswith("autogen-codeact/sandbox:") and image != DEFAULT_IMAGE:
+        # Never pulled: whoever owned that name in a public registry would give us the image.
+        raise SandboxUnavailable(
+            f"There is no image {image} here, and this version builds {DEFAULT_IMAGE} and {SLIM_IMAGE}: leave `image` out, "
+            "or bring the image with `docker load`."
+        )
     if image != DEFAULT_IMAGE:
         pull(client, image, progress=progress)
         return image
