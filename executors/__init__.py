@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.cancellation import CancelScope
     from autogen_codeact.executors.capabilities import (
         Capabilities,
+        KnowsSandbox,
         ReplaySandbox,
         SessionExecutor,
         ToolExecutor,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
+    from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
         SandboxDied,
         SandboxError,
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
         SandboxTimeout,
         SandboxUnavailable,
     )
+    from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+    from autogen_codeact.sandbox.folding import fold_carriage_returns
     from autogen_codeact.sandbox.host.block_reply import combine
     from autogen_codeact.sandbox.host.block_request import REFUSALS
     from autogen_codeact.sandbox.host.chunks import OutputChunk
@@ -82,12 +86,14 @@ _HOME = {
     "CancelScope": "autogen_codeact.executors.cancellation",
     "Capabilities": "autogen_codeact.executors.capabilities",
     "DEFAULT_IMAGE": "autogen_codeact.sandbox.backends.docker.image",
+    "Display": "autogen_codeact.sandbox.displays",
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors.docker",
     "DockerCommandLineCodeExecutorConfig": "autogen_codeact.executors.docker",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
+    "KnowsSandbox": "autogen_codeact.executors.capabilities",
     "Limits": "autogen_codeact.sandbox.limits",
     "MAX_FILES": "autogen_codeact.sandbox.files.manifest",
     "Manifest": "autogen_codeact.sandbox.files.manifest",
@@ -102,7 +108,9 @@ _HOME = {
     "SandboxCodeExecutor": "autogen_codeact.executors.executor",
     "SandboxDied": "autogen_codeact.sandbox.errors",
     "SandboxError": "autogen_codeact.sandbox.errors",
+    "SandboxFacts": "autogen_codeact.sandbox.facts",
     "SandboxFileError": "autogen_codeact.sandbox.errors",
+    "SandboxFiles": "autogen_codeact.sandbox.facts",
     "SandboxNameInUse": "autogen_codeact.sandbox.errors",
     "SandboxNotStarted": "autogen_codeact.sandbox.errors",
     "SandboxPool": "autogen_codeact.executors.pool",
@@ -128,6 +136,7 @@ _HOME = {
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "fold_carriage_returns": "autogen_codeact.sandbox.folding",
     "find_language": "autogen_codeact.sandbox.host.languages",
     "in_thread": "autogen_codeact.sandbox.host.waiting",
     "is_safe": "autogen_codeact.sandbox.files.manifest",
@@ -153,12 +162,14 @@ __all__ = [
     "CallOutcome",
     "CancelScope",
     "Capabilities",
+    "Display",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
     "ErrorInfo",
     "ExecutionResult",
     "ExternalEffectsError",
     "HostTool",
+    "KnowsSandbox",
     "Limits",
     "Manifest",
     "NetworkConnection",
@@ -172,7 +183,9 @@ __all__ = [
     "SandboxCodeExecutor",
     "SandboxDied",
     "SandboxError",
+    "SandboxFacts",
     "SandboxFileError",
+    "SandboxFiles",
     "SandboxNameInUse",
     "SandboxNotStarted",
     "SandboxPool",
@@ -199,6 +212,7 @@ __all__ = [
     "dump_approval",
     "dump_tools",
     "find_language",
+    "fold_carriage_returns",
     "in_thread",
     "is_safe",
     "loaded",

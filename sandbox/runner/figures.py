@@ -101,8 +101,10 @@ def images(figure):
         return {mime.TEXT: text, "image/png": None}
     try:
         made = {_KINDS[kind]: _image(figure, kind) for kind in Settings.formats}
-    except (TooManyPixels, MemoryError) as error:
-        return {mime.TEXT: "%s: not shown, %s>" % (text[:-1], error or "there is not enough memory")}
+    except TooManyPixels as error:
+        return {mime.TEXT: "%s: not shown, %s>" % (text[:-1], error)}
+    except Exception as error:  # text that can't be parsed, for example; the code goes on, as in a notebook
+        return {mime.TEXT: "%s: not shown, %s: %s>" % (text[:-1], type(error).__name__, str(error)[:1000])}
     return dict(made, **{mime.TEXT: "<Figure size %dx%d>" % (width, height)})
 
 
