@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, Answer, FinalAnswerTool
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
+from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
@@ -38,6 +39,7 @@ from autogen_codeact.executors import (
     RunContext,
     SandboxDied,
     SandboxError,
+    SandboxFacts,
     SandboxProtocolError,
     SandboxTimeout,
     SessionExecutor,
@@ -75,6 +77,7 @@ class RunOptions:
         setup: Python that runs first in each new session; None for nothing.
         answers: Whether code can call `final_answer`; only with an executor that has host tools.
         output_type: The model that such an answer must fit, or None.
+        describe_environment: Whether the model is told what is in the sandbox.
     """
 
     approval_func: ApprovalFuncType | None
@@ -85,6 +88,7 @@ class RunOptions:
     setup: str | None = None
     answers: bool = False
     output_type: type[BaseModel] | None = None
+    describe_environment: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,9 @@ class CodeRunner:
         self.takes_answers = options.answers and can.tools is not None
         self._record = record_of(can.session) if can.session is not None else None
         self._ran_code = False
+        self._knows_sandbox = can.facts
+        self._facts: SandboxFacts | None = None
+        self._facts_for: int | None = None
         self._prepared_for: int | None = None
         self._prepared_by = 0
         self._outputs_kept = 0
@@ -168,6 +175,29 @@ class CodeRunner:
     async def list_tools(self) -> Sequence[HostTool]:
         """List the host tools that code can call, without `final_answer`."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
+
+    async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
+        """Return what is in the sandbox, as it was when this agent first used the session.
+
+        Args:
+            cancellation_token: Ends the start of the sandbox, if it is not running.
+
+        Returns:
+            None if the executor can't tell, or the model is not to be told.
+        """
+        executor = self._knows_sandbox
+        if executor is None or not self._options.describe_environment:
+            return None
+        if self._facts is None or self._facts_for != executor.starts:
+            self._facts = await awaited(executor.facts(), cancellation_token)
+            self._facts_for = executor.starts
+        return self._facts
+
+    def hints(self, result: CodeResult) -> list[str]:
+        """Return what the model should know about limits of the sandbox that code has met."""
+        if self._knows_sandbox is None:
+            return []
+        return hints_for(result, self._facts or self._knows_sandbox.known_facts)
 
     # Running
 

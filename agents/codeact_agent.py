@@ -75,6 +75,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         max_output_chars: Characters of an output that the model sees, head and tail together. A longer output is written into
             a file in the sandbox, as far as the executor kept it, and the model gets its name. Default 20,000.
         approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
+        describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
+            for each session, when the first turn begins, which starts the sandbox. Default: yes.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
             that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
@@ -118,6 +120,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         max_output_chars: int = MAX_OUTPUT_CHARS,
         approval_func: ApprovalFuncType | None = None,
         redact: RedactResult | None = None,
+        describe_environment: bool = True,
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
@@ -140,7 +143,15 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             system_message=system_message,
             supported_languages=supported_languages or None,
             options=RunOptions(
-                approval_func, stream_output, tools, approve_tool, redact, setup, answers=True, output_type=output_type
+                approval_func,
+                stream_output,
+                tools,
+                approve_tool,
+                redact,
+                setup,
+                answers=True,
+                output_type=output_type,
+                describe_environment=describe_environment,
             ),
         )
         self._prompt_style: prompt.PromptStyle = prompt_style
@@ -167,6 +178,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             setup=self._options.setup,
             output_type=self._options.output_type,
             by_call=self._runner.takes_answers,
+            environment=self._environment,
         )
 
     @property
@@ -251,7 +263,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             whole = await self._runner.keep_output(result)
         # Untagged code beside tagged code is there to be read, as the prompt says.
         to_name = self._notes.news([block for block in code.not_run if block.reason != "untagged"])
-        remarks = [describe_not_run(to_name, self._languages)] if to_name else []
+        remarks = self._runner.hints(result)
+        if to_name:
+            remarks.append(describe_not_run(to_name, self._languages))
         await conversation.add_result(
             result, limit=self._max_output_chars, whole=whole, session=session, remarks=remarks
         )

@@ -46,6 +46,7 @@ class AgentConfig(BaseModel):
     supported_languages: list[str] | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None
+    describe_environment: bool = True
 
     @model_serializer(mode="wrap")
     def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

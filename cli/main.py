@@ -160,6 +160,13 @@ def _run(
     steps: Annotated[
         int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20")
     ] = None,
+    describe_environment: Annotated[
+        bool,
+        _agent_option(
+            "--describe-environment/--no-describe-environment",
+            help="Whether the model is told what is in the sandbox: versions, network, limits, files.",
+        ),
+    ] = True,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
@@ -185,6 +192,7 @@ def _run(
             stream=stream,
             act=act,
             steps=steps,
+            describe_environment=describe_environment,
         )
         raise typer.Exit(run_task(job, as_json=as_json))
 

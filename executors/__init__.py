@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.cancellation import CancelScope
     from autogen_codeact.executors.capabilities import (
         Capabilities,
+        KnowsSandbox,
         ReplaySandbox,
         SessionExecutor,
         ToolExecutor,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         SandboxTimeout,
         SandboxUnavailable,
     )
+    from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
     from autogen_codeact.sandbox.folding import fold_carriage_returns
@@ -91,6 +93,7 @@ _HOME = {
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
+    "KnowsSandbox": "autogen_codeact.executors.capabilities",
     "Limits": "autogen_codeact.sandbox.limits",
     "MAX_FILES": "autogen_codeact.sandbox.files.manifest",
     "Manifest": "autogen_codeact.sandbox.files.manifest",
@@ -105,7 +108,9 @@ _HOME = {
     "SandboxCodeExecutor": "autogen_codeact.executors.executor",
     "SandboxDied": "autogen_codeact.sandbox.errors",
     "SandboxError": "autogen_codeact.sandbox.errors",
+    "SandboxFacts": "autogen_codeact.sandbox.facts",
     "SandboxFileError": "autogen_codeact.sandbox.errors",
+    "SandboxFiles": "autogen_codeact.sandbox.facts",
     "SandboxNameInUse": "autogen_codeact.sandbox.errors",
     "SandboxNotStarted": "autogen_codeact.sandbox.errors",
     "SandboxPool": "autogen_codeact.executors.pool",
@@ -164,6 +169,7 @@ __all__ = [
     "ExecutionResult",
     "ExternalEffectsError",
     "HostTool",
+    "KnowsSandbox",
     "Limits",
     "Manifest",
     "NetworkConnection",
@@ -177,7 +183,9 @@ __all__ = [
     "SandboxCodeExecutor",
     "SandboxDied",
     "SandboxError",
+    "SandboxFacts",
     "SandboxFileError",
+    "SandboxFiles",
     "SandboxNameInUse",
     "SandboxNotStarted",
     "SandboxPool",

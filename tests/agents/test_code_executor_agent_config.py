@@ -42,8 +42,9 @@ ARGUMENTS: dict[str, Any] = {
     "sources": ["coder"],
     "supported_languages": ["py", "bash"],
     "stream_output": True,
+    "describe_environment": False,
 }
-OURS = {"stream_output", "tools", "approve_tool", "redact"}
+OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment"}
 """Arguments that AutoGen's agent does not have."""
 
 
