@@ -302,7 +302,8 @@ class CodeRunner:
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
             async for item in running:
                 if isinstance(item, OutputChunk):
-                    emit(OutputWritten(item.text))
+                    if item.text:
+                        emit(OutputWritten(item.text))
                 else:
                     result = item
         return result

@@ -22,6 +22,7 @@ from autogen_codeact.executors import (
     SandboxProtocolError,
     SandboxTimeout,
     ToolCall,
+    fold_carriage_returns,
     written_by_code,
 )
 
@@ -70,7 +71,7 @@ def describe(
     session: bool = False,
     vision: bool = True,
 ) -> str:
-    """Describe a result to a model; a plain success is its output and nothing else.
+    """Describe a result to a model; a plain success is its output and nothing else, progress bars in their last state.
 
     Args:
         result: Result of any AutoGen code executor.
@@ -82,7 +83,9 @@ def describe(
     Returns:
         The text, never empty.
     """
-    output = bounded(written_by_code(result), limit, whole, complete=not getattr(result, "truncated", 0))
+    output = bounded(
+        fold_carriage_returns(written_by_code(result)), limit, whole, complete=not getattr(result, "truncated", 0)
+    )
     text, remarks = output, _remarks(result, session=session, vision=vision)
     silent = _SILENT.format(code=result.exit_code) if outcome_of(result) in ("ok", "error") else "It printed nothing."
     if headline := _headline(result):
@@ -104,6 +107,8 @@ def metadata_of(result: CodeResult) -> dict[str, str]:
     metadata = {"outcome": outcome_of(result), "exit_code": str(result.exit_code)}
     if isinstance(result, ExecutionResult):
         metadata |= {"state": result.state, "duration_s": f"{result.duration_s:.3f}"}
+        if result.displays:
+            metadata["displays"] = ", ".join(display.name for display in result.displays)
         if result.error is not None:
             metadata["error"] = result.error.type
         metadata |= _calls_in_metadata(result.tool_calls) if result.tool_calls else {}

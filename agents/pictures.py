@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ class EncodedImage(Image):
 
 
 def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]:
-    """Load the first four pictures that code made or host tools returned. It reads files: call it in a thread.
+    """Load the first four pictures that code showed or saved, or host tools returned. It reads files: call it in a thread.
 
     Args:
         result: The result.
@@ -66,30 +67,43 @@ def pictures_of(result: CodeResult) -> tuple[list[Image], list[tuple[str, str]]]
     images: list[Image] = []
     left_out: list[tuple[str, str]] = []
     room = MAX_BYTES
-    for artifact in result.artifacts:
-        if not artifact.media_type.startswith("image/") or artifact.path is None:
-            continue
+    for name, source in _sources(result):
         if len(images) == MAX_PICTURES:
-            left_out.append((artifact.name, f"only the first {MAX_PICTURES} are"))
+            left_out.append((name, f"only the first {MAX_PICTURES} are"))
             continue
         try:
-            data = _read(artifact.path, room)
+            data = _checked_size(source, room) if isinstance(source, bytes) else _read(source, room)
             images.append(read_picture(data))
             room -= len(data)
         except PictureRefused as error:
-            left_out.append((artifact.name, str(error)))
+            left_out.append((name, str(error)))
     of_tools = [to_image(picture) for call in result.tool_calls for picture in call.images]
     rest = MAX_PICTURES - len(images)
     left_out += [("a picture of a host tool", f"only the first {MAX_PICTURES} are")] * len(of_tools[rest:])
     return [*images, *map(_scaled, of_tools[:rest])], left_out
 
 
+def _sources(result: ExecutionResult) -> Iterator[tuple[str, bytes | Path]]:
+    """Yield the name and the content or the file of each picture: first what was shown, then other files."""
+    shown = set()
+    for display in result.displays:
+        if display.image is not None:
+            yield display.name, display.image[0]
+        shown.add(display.name)
+    for artifact in result.artifacts:
+        if artifact.media_type.startswith("image/") and artifact.path is not None and artifact.name not in shown:
+            yield artifact.name, artifact.path
+
+
 def _read(path: Path, room: int) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(room + 1)
+            return _checked_size(file.read(room + 1), room)
     except OSError:
         raise PictureRefused("it can't be read") from None
+
+
+def _checked_size(data: bytes, room: int) -> bytes:
     if len(data) > room:
         raise PictureRefused(f"with it there would be more than {MAX_BYTES // 2**20} MiB of pictures")
     return data

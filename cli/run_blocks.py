@@ -134,6 +134,7 @@ def _to_object(index: int, block: ExtractedBlock, result: ExecutionResult) -> di
         **{name: getattr(result, name) for name in fields},
         "error": asdict(result.error) if result.error is not None else None,
         "artifacts": files,
+        "displays": [{"name": display.name, "types": list(display.data)} for display in result.displays],
     }
 
 

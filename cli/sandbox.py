@@ -41,6 +41,8 @@ async def started(choice: SandboxChoice) -> AsyncIterator[CodeExecutor]:
         raise CommandError(
             "--allow-domain is for a sandbox: without one the code reaches every host. Leave one of them out."
         )
+    if choice.allow_pip and choice.kind == "none":
+        raise CommandError("--allow-pip is for a sandbox: without one the code uses this machine's pip. Leave one out.")
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=UNSANDBOXED)  # it is printed below

@@ -23,6 +23,7 @@ class SandboxChoice:
         timeout: Seconds for one block.
         work_dir: Folder of the host that is synchronised with the workspace; None for a temporary one.
         allow_domains: Hosts that the code may reach.
+        allow_pip: Whether the code may install packages that the host fetches.
         others: Further options as `NAME=VALUE`.
         packages: Python packages for the sandbox.
         data: Files and folders that the code can read in /data.
@@ -38,6 +39,7 @@ class SandboxChoice:
     timeout: float = 60
     work_dir: Path | None = None
     allow_domains: tuple[str, ...] = ()
+    allow_pip: bool = False
     others: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     data: tuple[Path, ...] = ()
@@ -64,6 +66,8 @@ class SandboxChoice:
         for name in ("allow_domains", "packages", "data"):
             if given := getattr(self, name):
                 options[name] = [*options.get(name, ()), *given]
+        if self.allow_pip:
+            options["allow_pip"] = True
         if self.memory is not None or self.disk is not None:
             options["limits"] = self._limits(options.get("limits"))
         if self.environment:

@@ -96,6 +96,14 @@ def _options(
             help="Host that the code may connect to, such as api.example.com or '*.example.org:443'; can be repeated.",
         ),
     ] = None,
+    allow_pip: Annotated[
+        bool,
+        sandbox_option(
+            "--allow-pip",
+            help="Let the code install packages with pip, although it has no network: this machine fetches them, from where "
+            "its own pip does.",
+        ),
+    ] = False,
     env: Annotated[
         list[str] | None,
         sandbox_option(
@@ -123,6 +131,7 @@ def _options(
         disk=disk,
         network=network,
         allow_domains=tuple(allow_domain or ()),
+        allow_pip=allow_pip,
         environment=tuple(env or ()),
         others=tuple(option or ()),
     )

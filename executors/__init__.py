@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
+    from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
         SandboxDied,
         SandboxError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
+    from autogen_codeact.sandbox.folding import fold_carriage_returns
     from autogen_codeact.sandbox.host.block_reply import combine
     from autogen_codeact.sandbox.host.block_request import REFUSALS
     from autogen_codeact.sandbox.host.chunks import OutputChunk
@@ -84,6 +86,7 @@ _HOME = {
     "CancelScope": "autogen_codeact.executors.cancellation",
     "Capabilities": "autogen_codeact.executors.capabilities",
     "DEFAULT_IMAGE": "autogen_codeact.sandbox.backends.docker.image",
+    "Display": "autogen_codeact.sandbox.displays",
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors.docker",
     "DockerCommandLineCodeExecutorConfig": "autogen_codeact.executors.docker",
     "ErrorInfo": "autogen_codeact.sandbox.result",
@@ -133,6 +136,7 @@ _HOME = {
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "fold_carriage_returns": "autogen_codeact.sandbox.folding",
     "find_language": "autogen_codeact.sandbox.host.languages",
     "in_thread": "autogen_codeact.sandbox.host.waiting",
     "is_safe": "autogen_codeact.sandbox.files.manifest",
@@ -158,6 +162,7 @@ __all__ = [
     "CallOutcome",
     "CancelScope",
     "Capabilities",
+    "Display",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
     "ErrorInfo",
@@ -207,6 +212,7 @@ __all__ = [
     "dump_approval",
     "dump_tools",
     "find_language",
+    "fold_carriage_returns",
     "in_thread",
     "is_safe",
     "loaded",

@@ -10,6 +10,7 @@ from typing import Any
 
 from autogen_codeact.sandbox import AsyncSandbox, OutputChunk, Result, SandboxError
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.pictures import PictureRefused, check_picture
 
 try:
@@ -69,7 +70,7 @@ class _Tools:
     async def run_code(
         self, ctx: Context, code: str, language: str = "python", timeout: float | None = None
     ) -> list[str | Image]:
-        """Run code. Return what it prints, the value of its last expression, and the images that it saves.
+        """Run code. Return what it prints, the value of its last expression, and the images that it shows or saves.
 
         Python variables stay from call to call, also when a call fails.
 
@@ -82,7 +83,8 @@ class _Tools:
             async with _progress(ctx) as report:
                 async for item in self._sandbox.stream(code, language, timeout):
                     if isinstance(item, OutputChunk):
-                        report(item.text)
+                        if item.text:
+                            report(item.text)
                     else:
                         result = item
             if result.exit_code != 0:
@@ -131,15 +133,18 @@ class _Tools:
         return "The session was restarted. Variables, functions and imports are gone. The files are still there."
 
     async def _images(self, result: Result) -> tuple[list[Image], list[str]]:
-        """Read the images that a block has made or changed, and say which ones can't be shown."""
+        """Return the images that a block has shown, made or changed, and say which ones can't be shown."""
         images: list[Image] = []
         notes: list[str] = []
-        found = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
-        for each in found[:MAX_IMAGES]:
+        shown = {display.name: display.image[0] for display in result.displays if display.image is not None}
+        files = [each for each in result.artifacts if each.media_type in IMAGE_TYPES and each.size <= MAX_IMAGE_BYTES]
+        names = dict.fromkeys([*shown, *(each.name for each in files)])
+        for name in itertools.islice(names, MAX_IMAGES):
             try:
-                images.append(await _image(await self._sandbox.read(each.name, MAX_IMAGE_BYTES)))
+                data = shown[name] if name in shown else await self._sandbox.read(name, MAX_IMAGE_BYTES)
+                images.append(await _image(data))
             except (PictureRefused, SandboxError, ValueError) as error:
-                notes.append(f"The image {printable(each.name)} is not shown: {error}")
+                notes.append(f"The image {printable(name)} is not shown: {error}")
         return images, notes
 
 
@@ -181,7 +186,8 @@ def _tool_errors() -> Iterator[None]:
 
 def _describe(result: Result, *more: str) -> str:
     """Describe a result for the model: output, failure, notes and files."""
-    parts = [result.output.rstrip("\n")] if result.output.strip() else []
+    output = fold_carriage_returns(result.output)
+    parts = [output.rstrip("\n")] if output.strip() else []
     if result.exit_code != 0:
         parts.append(f"The code failed: {result.outcome}, exit code {result.exit_code}, session state {result.state}.")
     parts += [f"Note: {note}" for note in (*result.notes, *more)]

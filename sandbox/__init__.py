@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+    from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
         SandboxDied,
         SandboxError,
@@ -59,6 +60,7 @@ _HOME = {
     "CallFinished": "autogen_codeact.sandbox.observers",
     "CallIntent": "autogen_codeact.sandbox.observers",
     "CallOutcome": "autogen_codeact.sandbox.result",
+    "Display": "autogen_codeact.sandbox.displays",
     "DockerOptions": "autogen_codeact.sandbox.options",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "HostTool": "autogen_codeact.sandbox.tools.tool",
@@ -102,6 +104,7 @@ __all__ = [
     "CallFinished",
     "CallIntent",
     "CallOutcome",
+    "Display",
     "DockerOptions",
     "ErrorInfo",
     "HostTool",

@@ -261,6 +261,8 @@ class AsyncSandbox(SandboxLifecycle):
                 with contextlib.suppress(SandboxFileError):
                     files_before = await manifest_of(workspace, client)
         calls = self.tools.block(block, context, ident) if request.message["command"] is None else None
+        if calls is not None:
+            calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
         message = self._describe(request)
         kept: list[sync.Kept] = []
         code = None if message.get("delete") else request.code
@@ -284,6 +286,8 @@ class AsyncSandbox(SandboxLifecycle):
             shown = await in_thread(display_files.store, reply.displays.values(), folder if replay is None else None)
             artifacts, displays = display_files.merged(artifacts, shown.artifacts), tuple(shown.displays)
             notes = (*notes, *shown.notes, *reply.displays.notes())
+            if workspace is not None and shown.artifacts and client.alive:
+                await sync.before_block(workspace, client, options.limits)  # the code can read them, too
         result = to_result(
             reply,
             split_streams=options.split_streams,

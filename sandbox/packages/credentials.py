@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from autogen_codeact.sandbox.files.filenames import printable
+
+MAX_SHOWN = 300
 Origin = tuple[str, str, int | None]
 
 
@@ -26,9 +29,9 @@ def without_user(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return what messages may show of a URL: neither its user nor its query."""
-    split = urlsplit(without_user(url))
-    return split._replace(query="", fragment="").geturl()
+    """Return what messages may show of a URL: neither its user nor its query, and not more than `MAX_SHOWN` characters."""
+    text = printable(urlsplit(without_user(url))._replace(query="", fragment="").geturl())
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 class Credentials:

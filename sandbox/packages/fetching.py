@@ -95,7 +95,7 @@ class Fetcher:
         try:
             async with self._send(url, base, accept, method) as response:
                 yield response
-        except (httpx.TransportError, httpx.InvalidURL, Refused) as error:
+        except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError, Refused) as error:
             reason = f"{shown(url)} can't be fetched: {explain(error)}"
             if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
                 self._down[where] = time.monotonic() + DOWN_S, reason
@@ -234,9 +234,11 @@ def _is_loopback(host: str) -> bool:
 
 def _join(url: str, location: str) -> str:
     try:
-        return str(httpx.URL(url).join(location))
-    except httpx.InvalidURL:
+        joined = str(httpx.URL(url).join(location))
+        _ = urlsplit(joined).port
+    except (httpx.InvalidURL, ValueError):
         raise FetchError(f"{shown(url)} redirects to something that is not a URL") from None
+    return joined
 
 
 def _check_status(response: httpx.Response, url: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -15,13 +16,15 @@ JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tbz", ".tar.xz", ".tar")
 MAX_FILENAME = 255
+MAX_FILES = 20_000
+"""Files that a page may list."""
 MAX_TEXT = 1000
 """Characters that are kept of a reason or a version specifier."""
 _HASH = re.compile(r"([a-z0-9]{2,10})=([0-9a-fA-F]{16,128})")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ProjectFile:
     """One file of a project.
 
@@ -78,7 +81,7 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
         url: Its URL, from which relative links are resolved.
 
     Raises:
-        ValueError: It is JSON and not a project page.
+        ValueError: It is JSON and not a project page, or lists too many files.
     """
     if content_type.partition(";")[0].strip().lower() == JSON_TYPE:
         return _parse_json(content, url)
@@ -91,21 +94,28 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
 def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
     try:
         page = json.loads(content)
-        entries = page["files"]
+        entries = list(page["files"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("it is not a project page in JSON") from None
+    _check_number(entries)
     found = (_from_json(entry, url) for entry in entries if isinstance(entry, dict))
     return [file for file in found if file is not None]
 
 
-def _from_json(entry: Mapping[str, Any], base: str) -> ProjectFile | None:
+def _check_number(entries: Sequence[Any]) -> None:
+    if len(entries) > MAX_FILES:
+        raise ValueError(f"it lists more than {MAX_FILES:,} files")
+
+
+def _from_json(entry: Mapping[str, Any], page: str) -> ProjectFile | None:
     link, yanked = entry.get("url"), entry.get("yanked", False)
     if not isinstance(link, str):
         return None
     metadata = entry.get("core-metadata", entry.get("dist-info-metadata", False))
     return _make_file(
         link,
-        base,
+        page,
+        page,
         hashes=_checked_hashes(entry.get("hashes")),
         requires_python=entry.get("requires-python"),
         yanked=yanked[:MAX_TEXT] or True if isinstance(yanked, str) else bool(yanked),
@@ -113,7 +123,8 @@ def _from_json(entry: Mapping[str, Any], base: str) -> ProjectFile | None:
     )
 
 
-def _make_file(link: str, base: str, **fields: Any) -> ProjectFile | None:
+def _make_file(link: str, page: str, base: str, **fields: Any) -> ProjectFile | None:
+    """Return the file of a link, which is relative to `base`; None if the link is malformed or leads to no package."""
     try:
         url = urljoin(base, link.strip())
         split = urlsplit(url)
@@ -126,7 +137,7 @@ def _make_file(link: str, base: str, **fields: Any) -> ProjectFile | None:
     requires = fields.pop("requires_python")
     requires = requires if isinstance(requires, str) and len(requires) <= MAX_TEXT else None
     clean = split._replace(fragment="").geturl()
-    return ProjectFile(filename, clean, base, requires_python=requires, **fields)
+    return ProjectFile(filename, clean, page, requires_python=requires, **fields)
 
 
 def _checked_hashes(hashes: Any) -> dict[str, str]:
@@ -148,20 +159,23 @@ class _Links(HTMLParser):
         given = dict(attrs)
         link = given.get("href")
         if tag == "base" and link:
-            self._base = urljoin(self._url, link)
+            with contextlib.suppress(ValueError):
+                self._base = urljoin(self._url, link)
         if tag != "a" or not link:
             return
         metadata = given.get("data-core-metadata", given.get("data-dist-info-metadata", "false"))
         file = _make_file(
-            urljoin(self._base, link.strip()),
+            link,
             self._url,
-            hashes=dict(_HASH.findall(urlsplit(link).fragment)),
+            self._base,
+            hashes=dict(_HASH.findall(link.partition("#")[2])),
             requires_python=given.get("data-requires-python"),
             yanked=(given["data-yanked"] or "")[:MAX_TEXT] or True if "data-yanked" in given else False,
             metadata=dict(_HASH.findall(metadata or "")) if metadata != "false" else None,
         )
         if file is not None:
             self.files.append(file)
+        _check_number(self.files)
 
 
 def _link(file: ProjectFile, project: str) -> str:

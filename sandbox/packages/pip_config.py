@@ -14,6 +14,7 @@ logger = logging.getLogger("autogen_codeact")
 
 DEFAULT_TIMEOUT_S = 15.0
 """Pip's own default, in seconds without an answer."""
+SYSTEM_FILE = Path("/etc/pip.conf")
 _SECTIONS = ("global", "install")
 _SHORT_NAMES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 _FALSE = ("", "0", "no", "off", "false")
@@ -100,11 +101,12 @@ def _files(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path("/Library/Application Support/pip/pip.conf")
     for folder in (environment.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep):
         yield Path(folder) / "pip" / "pip.conf"
-    yield Path("/etc/pip.conf")
-    yield home / ".pip" / "pip.conf"
-    if sys.platform == "darwin":
-        yield home / "Library/Application Support/pip/pip.conf"
-    yield Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
+    yield SYSTEM_FILE
+    if not (only and Path(only).exists()):
+        yield home / ".pip" / "pip.conf"
+        if sys.platform == "darwin":
+            yield home / "Library/Application Support/pip/pip.conf"
+        yield Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
     yield Path(sys.prefix) / "pip.conf"
     if only:
         yield Path(only)

@@ -41,27 +41,48 @@ def of(thing, text=None):
         text: Its `text/plain`, if that is known.
 
     Returns:
-        Values and metadata by MIME type, as the object gives them; None if it has shown itself.
+        Values and metadata by MIME type, as the object gives them; None if it has shown itself. If that takes too long, there
+        is only the text, which then says so.
 
     Raises:
         Exception: What its `repr` raises.
     """
-    with time_limit.limited(displays.REPR_SECONDS):
-        if displays.Formatter.format is not None:
-            data, metadata = displays.Formatter.format(thing)
-            if not data:
+    data, metadata = {}, {}
+    if text is not None:
+        data[mime.TEXT] = text
+    try:
+        with time_limit.limited(displays.REPR_SECONDS):
+            if not _fill(thing, data, metadata):
                 return None
-            data = dict(data) if text is None else dict(data, **{mime.TEXT: text})
-        else:
-            show_itself = _method(thing, DISPLAY)
-            if show_itself is not None:
-                show_itself()
-                return None
-            data, metadata = {mime.TEXT: "".join(repr(thing)) if text is None else text}, {}
-            _add_methods(thing, data, metadata)
-        if _is_figure(thing):
-            data.update(sys.modules["codeact_runner.figures"].images(thing))
+    except time_limit.TimeLimitExceeded:
+        known = data.get(mime.TEXT)
+        remark = "what else it can be shown as took longer than %g s" % displays.REPR_SECONDS
+        return {mime.TEXT: mime.line(known if type(known) is str else object.__repr__(thing), None, [remark])}, {}
     return data, metadata
+
+
+def _fill(thing, data, metadata):
+    """Fill the bundle and the metadata of an object; return False if it has shown itself."""
+    text = data.get(mime.TEXT)
+    if displays.Formatter.format is not None:
+        made, more = displays.Formatter.format(thing)
+        if not made:
+            return False
+        data.update(made)
+        metadata.update(more)
+    else:
+        show_itself = _method(thing, DISPLAY)
+        if show_itself is not None:
+            show_itself()
+            return False
+        if text is None:
+            data[mime.TEXT] = "".join(repr(thing))
+        _add_methods(thing, data, metadata)
+    if text is not None:
+        data[mime.TEXT] = text
+    if _is_figure(thing):
+        data.update(sys.modules["codeact_runner.figures"].images(thing))
+    return True
 
 
 def _is_figure(thing):

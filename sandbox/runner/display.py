@@ -1,9 +1,8 @@
 """`display()` and what belongs to it, as code calls them; where a shell is loaded, its formatters are used."""
 
 import os
-import sys
 
-from . import bundles, displays, mime, time_limit
+from . import bundles, displays
 
 
 class DisplayHandle:
@@ -109,16 +108,10 @@ def show_value(thing, text):
     """
     if not bundles.is_rich(thing):
         return text
-    try:
-        made = bundles.of(thing, text)
-    except time_limit.TimeLimitExceeded:
-        return mime.line(text, None, [_TOO_LONG])
+    made = bundles.of(thing, text)
     if made is None:
         return None
     return displays.publish(made[0], made[1], echo=False)
-
-
-_TOO_LONG = "what else it can be shown as took longer than %g s" % displays.REPR_SECONDS
 
 
 def _bundle(thing, raw):
@@ -126,8 +119,4 @@ def _bundle(thing, raw):
         if not isinstance(thing, dict):
             raise TypeError("with raw=True, display() takes dicts: values by MIME type")
         return thing, {}
-    try:
-        return bundles.of(thing)
-    except time_limit.TimeLimitExceeded:
-        sys.stdout.write(mime.line(object.__repr__(thing), None, [_TOO_LONG]) + "\n")
-        return None
+    return bundles.of(thing)

@@ -58,7 +58,6 @@ def new_figure_manager_given_figure(num, figure):
     """Return the manager of a figure, for matplotlib."""
     canvas = getattr(sys.modules[__name__], "FigureCanvas")(figure)  # noqa: B009 - it is made on demand
     manager = importlib.import_module("matplotlib.backend_bases").FigureManagerBase(canvas, num)
-    figure.show = lambda *_, **__: display.display(figure)
     if Settings.always or sys.modules["matplotlib"].is_interactive():
         Settings.pending = True
     return manager
@@ -101,8 +100,10 @@ def images(figure):
         return {mime.TEXT: text, "image/png": None}
     try:
         made = {_KINDS[kind]: _image(figure, kind) for kind in Settings.formats}
-    except (TooManyPixels, MemoryError) as error:
-        return {mime.TEXT: "%s: not shown, %s>" % (text[:-1], error or "there is not enough memory")}
+    except TooManyPixels as error:
+        return {mime.TEXT: "%s: not shown, %s>" % (text[:-1], error)}
+    except Exception as error:  # text that can't be parsed, for example; the code goes on, as in a notebook
+        return {mime.TEXT: "%s: not shown, %s: %s>" % (text[:-1], type(error).__name__, str(error)[:1000])}
     return dict(made, **{mime.TEXT: "<Figure size %dx%d>" % (width, height)})
 
 

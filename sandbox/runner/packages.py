@@ -33,6 +33,7 @@ PIP_SETTINGS = {
     "PIP_NO_CACHE_DIR": "1",
     "PIP_NO_INPUT": "1",
     "PIP_PROGRESS_BAR": "off",
+    "PIP_RETRIES": "0",
     "PIP_ROOT_USER_ACTION": "ignore",
 }
 HOW_TO = (

@@ -24,7 +24,7 @@ from autogen_codeact.agents.pictures import (
     read_picture,
     with_encoded_images,
 )
-from autogen_codeact.executors import Artifact, ExecutionResult, ToolCall
+from autogen_codeact.executors import Artifact, Display, ExecutionResult, ToolCall
 from autogen_codeact.sandbox.tools.answers import as_picture
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
@@ -251,3 +251,28 @@ async def test_a_saved_conversation_is_loaded_with_unchanged_pictures() -> None:
     assert isinstance(large, Image)
     assert (words, loaded.data_uri, large.image.size) == ("words", image.data_uri, (4_000, 3_000))
     assert dict(await again.save_state()) == saved
+
+
+async def test_images_that_code_has_shown_come_before_those_that_it_has_saved(tmp_path: Path) -> None:
+    saved, figure = tmp_path / "saved.png", tmp_path / "figure-1.png"
+    saved.write_bytes(encoded((2, 2)))
+    figure.write_bytes(encoded((3, 3)))
+    result = ExecutionResult(
+        exit_code=0,
+        output="<Figure size 3x3: figure-1.png>\n",
+        code_file=None,
+        artifacts=tuple(Artifact(path.name, 9, "image/png", path) for path in (figure, saved)),
+        displays=(
+            Display("figure-1.png", {"text/plain": "<Figure size 3x3>", "image/png": encoded((3, 3))}, {}, figure),
+            Display("display-2", {"text/plain": "a", "text/html": "<p>a</p>"}),
+            Display("figure-2.jpg", {"image/jpeg": b"\xff\xd8\xffbroken"}),
+        ),
+    )
+    message = await as_message(result, "executor", vision=True)
+    text, *images = message.content
+    assert text == (
+        "<Figure size 3x3: figure-1.png>\n\n"
+        "Files made or changed: figure-1.png (9 bytes), saved.png (9 bytes).\n"
+        "Pictures that you are not shown: figure-2.jpg (it is broken or cut off)."
+    )
+    assert [image.image.size for image in images if isinstance(image, Image)] == [(3, 3), (2, 2)]

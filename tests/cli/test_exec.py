@@ -96,6 +96,7 @@ def test_json_has_one_object_per_block(page):
         "truncated": 0,
         "state": "kept",
         "artifacts": [],
+        "displays": [],
         "notes": [],
     }
     assert (second["index"], second["language"], second["line"], second["output"]) == (2, "sh", 21, "from sh\n")

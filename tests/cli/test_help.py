@@ -10,7 +10,7 @@ from tests.cli.support import codeact
 
 SANDBOX = [
     *("--sandbox", "--image", "--timeout", "--work-dir", "--data", "--package", "--memory", "--disk", "--network"),
-    *("--allow-domain", "--env", "--option"),
+    *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
     (): ["--version", "demo", "exec", "run", "image", "doctor", "clean"],

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.support import code, codeact, decision, replay
+from tests.executors.images import make_wheel
 
 NOWHERE = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 WHERE = code("import os", "print(os.path.isdir('/home'), os.getuid())")
@@ -80,6 +81,7 @@ def test_auto_never_uses_none(tmp_path):
             ["--sandbox", "none", "--allow-domain", "ok.example"],
             "--allow-domain is for a sandbox: without one the code reaches",
         ),
+        (["--sandbox", "none", "--allow-pip"], "--allow-pip is for a sandbox: without one the code uses"),
         (["--sandbox", "chroot"], "Invalid value for '--sandbox'"),
     ],
 )
@@ -87,6 +89,15 @@ def test_options_that_a_sandbox_does_not_have_are_status_2(arguments, complaint)
     done = codeact("exec", "-", *arguments, stdin=WHERE, env={**NOWHERE, "COLUMNS": "200"})
     assert (done.status, done.out) == (2, "")
     assert complaint in done.err
+
+
+def test_pip_installs_with_allow_pip(bubblewrap, tmp_path):
+    make_wheel(tmp_path, "value = 42\n", needs="")
+    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    blocks = "```sh\npip install -q tinywheel\n```\n```python\nimport tinywheel\nprint(tinywheel.value)\n```\n"
+    done = codeact("exec", "-", "--sandbox", "bubblewrap", "--allow-pip", stdin=blocks, env=env)
+    assert done.status == 0, done
+    assert "\n42\nok" in done.out
 
 
 def test_only_allowed_hosts_are_reachable(bubblewrap):

@@ -1,0 +1,148 @@
+"""I1. What code shows: hostile objects, huge figures and thousands of them, forged frames, and files in the host's folder."""
+
+import json
+
+from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_DISPLAYS
+
+from ..executors.sandboxes import FORGE
+from .oracles import MIB
+from .subject import Subject, each_engine, one_kind
+
+HOSTILE = {
+    "raises": ("def _repr_html_(self): raise SystemExit('no')", "error"),
+    "exits": ("def _repr_html_(self): import os; os._exit(3)", "crashed"),
+    "never ends": ("def _repr_html_(self):\n        while True: pass", "ok"),
+    "never ends and catches": (
+        "def _repr_html_(self):\n        while True:\n            try:\n                while True: __import__('time').sleep(9)\n"
+        "            except BaseException: pass",
+        "timeout",
+    ),
+    "no text": ("def _repr_html_(self): return {1: 2}", "ok"),
+    "too large": ("def _repr_html_(self): return 'x' * 9_000_000", "ok"),
+    "no bundle": ("def _repr_mimebundle_(self, **_): return 5", "ok"),
+    "a bundle of itself": ("def _repr_mimebundle_(self, **_): a = {}; a['application/json'] = a; return a", "ok"),
+    "an attribute for every name": ("def __getattr__(self, name): raise KeyboardInterrupt(name)", "ok"),
+}
+SHOW = """
+try:
+    display
+except NameError:
+    from IPython.display import display
+class Bad:
+    def __repr__(self): return "bad"
+    {}
+display(Bad())
+"""
+FORGED = """
+    import os
+    sock = socket.socket(fileno=os.dup(control_socket()))
+    ident, payload = own_ident(), b"x" * 1000
+    good = {"parts": [["text/html", 1000]], "metadata": "[" * 16000, "number": 2**31 - 1, "replaces": None}
+    wrong = [
+        {}, {"parts": 5}, {"parts": [["a", 10**18]]}, {"parts": [["a", -1], ["b", 1001]]}, {**good, "metadata": {}},
+        {**good, "number": "../../x"}, {**good, "number": True}, {**good, "replaces": 1.5}, {"clear": True, "parts": []},
+        {"parts": [["x" * 5000, 1000]], "metadata": "{}", "number": 1}, {**good, "parts": [["a", 10]] * 100},
+    ]
+    for message in wrong:
+        sock.sendall(frame(b"V", ident, message, payload))
+    sock.sendall(frame(b"V", ident + 1, good, payload))
+    sock.sendall(frame(b"V", ident, {**good, "parts": [["image/png", 500], ["application/json", 500]]}, payload))
+    nested = b"[" * 500_000 + b"]" * 500_000
+    sock.sendall(frame(b"V", ident, {**good, "parts": [["application/json", 1_000_000]]}, nested))
+    sock.sendall(frame(b"V", ident, {**good, "parts": [["text/../../etc", 1000]]}, payload))
+    for _ in range(300):
+        sock.sendall(frame(b"V", ident, good, payload))
+        sock.sendall(frame(b"V", ident, {"clear": True}))
+    sock.detach()
+    print("forged")
+"""
+
+
+@each_engine
+async def test_i1_a_hostile_object_costs_at_most_its_own_block(subject: Subject) -> None:
+    await subject.start()
+    for name, (body, outcome) in HOSTILE.items():
+        # The limit is 10 s, which is too long for a test.
+        shorter = "import sys; sys.modules['codeact_runner.displays'].REPR_SECONDS = 0.3\n" if "while" in body else ""
+        result = await subject.run(shorter + SHOW.format(body), timeout=2 if outcome == "timeout" else 30)
+        assert result.outcome == outcome, (name, result)
+        assert len(result.displays) <= 1
+        if outcome == "ok":
+            assert "bad" in result.output, (name, result)
+
+
+@each_engine
+async def test_i1_forged_displays_are_bounded_and_name_no_file(subject: Subject) -> None:
+    await subject.start()
+    result = await subject.run(FORGE + FORGED, timeout=30)
+    assert (result.outcome, result.output) == ("ok", "forged\n"), result
+    assert len(result.displays) <= MAX_DISPLAYS
+    names = {display.name for display in result.displays}
+    assert all(name.startswith(("display-", "figure-")) and "/" not in name for name in names)
+    assert all("image/png" not in display.data for display in result.displays)
+    assert sum(len(json.dumps(dict(display.data))) for display in result.displays) <= MAX_BYTES
+
+
+@each_engine
+async def test_i1_more_displays_than_are_kept_are_left_out_and_the_output_says_so(subject: Subject) -> None:
+    await subject.start(memory="400m", output=MIB)
+    subject.kept = 32 * MIB
+    code = SHOW.format("def _repr_html_(self): return self.text") + "Bad.text = 'x' * 10\n"
+    result = await subject.run(code + "for _ in range(1000): display(Bad())", timeout=30)
+    assert (result.outcome, len(result.displays)) == ("ok", MAX_DISPLAYS)
+    left_out = "<more than 100 displays, or 16000000 bytes of them, in one block are not kept>"
+    assert result.output.splitlines()[-2:] == ["bad", left_out]
+    result = await subject.run(code + "Bad.text = 'x' * 3_900_000\nfor _ in range(9): display(Bad())", timeout=30)
+    assert (result.outcome, len(result.displays)) == ("ok", 4)
+
+
+@each_engine
+async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subject) -> None:
+    await subject.start()
+    script = "</iframe><script>parent.stolen = 1</script>"
+    body = f"def _repr_mimebundle_(self, **_): return {{'text/html': {script!r}, 'text/plain': {script!r}}}"
+    result = await subject.run(SHOW.format(body))
+    assert [display.data["text/html"] for display in result.displays] == [script]
+    shown = result._repr_mimebundle_()["text/html"]
+    assert "<script" not in shown
+    assert shown.count("<iframe") == shown.count("</iframe>") == shown.count('<iframe sandbox=""') == 1
+
+
+@one_kind
+async def test_i1_a_figure_of_a_gigabyte_is_not_drawn_to_be_shown(subject: Subject) -> None:
+    await subject.start(memory="400m")
+    code = """
+        import matplotlib.pyplot as plt
+        plt.figure(figsize=(160, 160), dpi=100).add_subplot()
+        plt.show()
+        plt.figure().add_subplot().text(250, 0, "far out")
+        plt.show()
+        plt.figure(figsize=(1e6, 1e6)).add_subplot()
+    """
+    result = await subject.run(code, timeout=30)
+    assert (result.outcome, result.displays) == ("ok", ()), result
+    assert result.output.splitlines()[0] == (
+        "<Figure size 16000x16000 with 1 Axes: not shown, it would have 16000 x 16000 pixels>"
+    )
+
+
+@one_kind
+async def test_i1_ten_thousand_figures_are_closed_and_the_first_hundred_kept(subject: Subject) -> None:
+    await subject.start(memory="400m", output=MIB)
+    subject.kept = 32 * MIB
+    code = """
+        import warnings
+        warnings.simplefilter("ignore")
+        import matplotlib.pyplot as plt
+        figure = plt.figure(figsize=(0.3, 0.3), dpi=20)
+        figure.text(0, 0, "a")
+        figure.add_axes([0, 0, 1, 1], visible=False)
+        from matplotlib._pylab_helpers import Gcf
+        managers = Gcf.figs
+        first = managers[1]
+        for number in range(2, 10_001):
+            managers[number] = first
+    """
+    result = await subject.run(code, timeout=40)
+    assert (result.outcome, len(result.displays)) == ("ok", MAX_DISPLAYS), result
+    assert (await subject.run("plt.get_fignums()")).output == "[]\n"

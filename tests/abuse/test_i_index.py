@@ -1,0 +1,269 @@
+"""I20 to I24. The package index of `allow_pip`: an index that lies, hangs or is endless, and code that misuses it."""
+
+import hashlib
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.sandbox.packages import index as served
+from autogen_codeact.sandbox.packages import sources
+from autogen_codeact.sandbox.packages.index import PackageIndex
+from autogen_codeact.sandbox.packages.pip_config import PipConfig
+from tests.executors.images import make_wheel
+from tests.executors.packages.conftest import configure
+from tests.executors.packages.index_server import Index, Page, basic, redirect
+
+from ..executors.egress.servers import Hosts
+from .oracles import MIB
+from .subject import Subject, each_engine, one_kind
+
+SECRET = "s3cret-of-the-index"
+INSTALL = "pip install --no-deps tinywheel"
+# Sends bytes to the index and prints the first line of what comes back.
+ASK = """
+    import os, socket, urllib.parse
+    where = urllib.parse.urlsplit(os.environ["PIP_INDEX_URL"])
+
+    def ask(request):
+        with socket.create_connection((where.hostname, where.port), 5) as sock:
+            sock.settimeout(20)
+            sock.sendall(request)
+            data = sock.recv(65536)
+            while sock.recv(65536):
+                pass
+        return data.split(b"\\r\\n")[0].decode()
+
+    def get(target, method="GET"):
+        return ask(b"%s %s HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n" % (method.encode(), target.encode("latin-1")))
+"""
+
+
+def wheel(folder: Path) -> bytes:
+    """A package without needs."""
+    return make_wheel(folder, "value = 1\n", needs="").read_bytes()
+
+
+def page(content: bytes, href: str = "/files/tinywheel-1.0-py3-none-any.whl") -> str:
+    """A project page with one link."""
+    return f'<a href="{href}#sha256={hashlib.sha256(content).hexdigest()}">x</a>'
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded() -> None:
+    """Import what the index needs before memory is measured."""
+    PackageIndex(1, PipConfig())
+
+
+async def start(
+    subject: Subject,
+    hosts: Hosts,
+    monkeypatch: pytest.MonkeyPatch,
+    index: Index,
+    *,
+    tls: bool = False,
+    timeout: str = "15",
+) -> str:
+    """Start the sandbox with an index; gives its URL."""
+    url = index.listen(hosts, tls=tls)
+    user = "" if index.password is None else f"{index.password}@"
+    configure(
+        monkeypatch, PIP_INDEX_URL=url.replace("://", f"://{user}"), PIP_CERT=str(hosts.ca_file), PIP_TIMEOUT=timeout
+    )
+    await subject.start({"allow_pip": True}, memory="512m", tmp="64m")
+    return url
+
+
+@each_engine
+async def test_i20_passwords_certificates_and_addresses_of_the_index_stay_on_the_host(
+    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = wheel(tmp_path / "made")
+    index = Index(
+        {"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content}, f"someone:{SECRET}"
+    )
+    await start(subject, hosts, monkeypatch, index, tls=True)
+    result = await subject.run(INSTALL + " --verbose", "sh", 30)
+    assert result.exit_code == 0, result
+    assert {each.headers["authorization"] for each in index.requests} == {basic(f"someone:{SECRET}")}
+    code = f"""
+    import os, sys
+    wanted = [{SECRET[:8]!r}.encode() + {SECRET[8:]!r}.encode(), b":%d/" % {index.port}, b"BEGIN CERT" + b"IFICATE"]
+    found = [each for each in wanted if each in repr(dict(os.environ)).encode()]
+    for top in ("/packages", "/tmp", "/workspace"):
+        for folder, _, names in os.walk(top):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.isfile(path) and path != __file__ and name != "ca.pem":
+                    content = open(path, "rb").read()
+                    found += [(path, each) for each in wanted if each in content]
+    print(found)
+    import tinywheel
+    """
+    if subject.session:
+        code = code.replace("path != __file__ and ", "")
+    assert await subject.out(code) == "[]\n"
+    text = f"{result.output}{result.notes}"
+    assert SECRET not in text
+    assert basic(f"someone:{SECRET}").split()[1] not in text
+    assert f":{index.port}/" not in text
+
+
+HOSTILE = [
+    "/", "/simple/", "/simple/../files/x", "/simple/%2e%2e/", "/simple/..%2f..%2fetc%2fpasswd/", "/simple/a%0d%0aX:y/",
+    "/simple/" + "a" * 200 + "/", "/simple/tinywheel/../../etc/passwd", "/simple/-/", "/simple/tinywheel;/",
+    "/files/tinywheel/", "/files/tinywheel/../../secret", "/files/tinywheel/..%2f..%2fsecret", "/files/tinywheel/%2fetc%2fpasswd",
+    "/files/tinywheel/http:%2f%2f127.0.0.1%2f", "/files/../tinywheel-1.0-py3-none-any.whl", "/files/tinywheel/other-1.0.tar.gz",
+    "/files/tinywheel/tinywheel-1.0-py3-none-any.whl.metadata", "/files/tinywheel/.metadata", "//127.0.0.1/simple/tinywheel/",
+]  # fmt: skip
+
+
+@one_kind
+async def test_i21_the_sandbox_names_projects_and_files_and_nothing_else(
+    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = wheel(tmp_path / "made")
+    index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content})
+    await start(subject, hosts, monkeypatch, index)
+    code = f"""{ASK}
+    for target in {HOSTILE!r}:
+        print(get(target), ascii(target)[:60])
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        print(get("/simple/tinywheel/", method), method)
+    print(get("/simple/tinywheel/" + "x" * 70000))
+    print(ask(b"GET /simple/tinywheel/ HTTP/1.1\\r\\nHost: x\\r\\n folded\\r\\n\\r\\n"))
+    print(ask(b"GET /simple/tiny\\rwheel/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"))
+    print(get("/simple/tinywheel/"), get("/simple/TinyWheel", "HEAD"), get("/files/tinywheel/tinywheel-1.0-py3-none-any.whl"))
+    """
+    shown = (await subject.out(code, timeout=30)).splitlines()
+    statuses = [re.match(r"HTTP/1\.1 (\d+)", line)[1] for line in shown]  # type: ignore[index]
+    targets = len(HOSTILE)
+    assert statuses[:targets] == ["404"] * targets, shown
+    assert statuses[targets : targets + 6] == ["405"] * 6
+    assert statuses[targets + 6 : targets + 9] == ["400"] * 3
+    assert shown[-1].count("HTTP/1.1 200 OK") == 3
+    assert {each.target for each in index.requests} == {
+        "/simple/tinywheel/", "/files/tinywheel-1.0-py3-none-any.whl",
+    }  # fmt: skip
+    assert {each.method for each in index.requests} == {"GET"}
+
+
+def lying(body: bytes, length: int) -> Callable[[socket.socket], None]:
+    """An answer whose length is another one."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n".encode()
+    return lambda sock: sock.sendall(head + body)
+
+
+def endless(sock: socket.socket) -> None:
+    """An answer that does not end."""
+    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n")
+    piece = b"10000\r\n" + bytes(65536) + b"\r\n"
+    while True:
+        sock.sendall(piece)
+
+
+GIB_10 = 10 * 1024**3
+NOT_SERVED = "The package index could not serve a request: "
+LIES: dict[str, tuple[Callable[[socket.socket], None], int, str]] = {
+    "less than it says": (lying(b"PK", 1000), 200, "its answer breaks off, or is not HTTP"),
+    "10 GB": (lying(b"PK", GIB_10), 502, f"has {GIB_10:,} bytes, and the sandbox has room for 67,108,864 bytes"),
+    "no end": (endless, 200, "has more, and the sandbox has room for 67,108,864 bytes"),
+    "a file of the host": (redirect("file:///etc/passwd"), 502, "only http and https links of an index are followed"),
+    "a service of a cloud": (redirect("https://169.254.169.254/x"), 502, "which is link-local"),
+    "not HTTP": (lambda sock: sock.sendall(bytes(70000)), 502, "its answer breaks off, or is not HTTP"),
+}
+TRY = """
+    for project in {projects!r}:
+        try:
+            print(get("{path}" % ((project,) * "{path}".count("%s"))).split()[1])
+        except OSError as error:
+            print(type(error).__name__)
+"""
+
+
+@one_kind
+async def test_i22_files_of_an_index_that_lies(
+    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = wheel(tmp_path / "made")
+    index = Index({"/simple/tinywheel/": page(content), "/files/tinywheel-1.0-py3-none-any.whl": content[:-1] + b"!"})
+    projects = [f"lie{number}" for number, _ in enumerate(LIES)]
+    for project, (send, _, _) in zip(projects, LIES.values(), strict=True):
+        index.pages[f"/simple/{project}/"] = page(b"", f"/files/{project}-1.0.zip")
+        index.pages[f"/files/{project}-1.0.zip"] = send
+    await start(subject, hosts, monkeypatch, index)
+    result = await subject.run(ASK + TRY.format(projects=projects, path="/files/%s/%s-1.0.zip"), timeout=60)
+    assert result.output.split() == [str(status) for _, status, _ in LIES.values()], result
+    # A note is longer than what the others say, and no more than five are shown.
+    assert len(result.notes) == 5
+    for (_, _, expected), note in zip(LIES.values(), result.notes, strict=False):
+        assert note.startswith(NOT_SERVED), note
+        assert expected in note
+    result = await subject.run(INSTALL, "sh", 30)
+    assert "DO NOT MATCH THE HASHES" in result.output, result
+    assert "No module named 'tinywheel'" in (await subject.run("import tinywheel")).output
+
+
+PAGES: dict[str, Page] = {
+    "no-end": endless,
+    "10gb": lying(b"<a href", GIB_10),
+    "many-links": "<a href='x-1.0.zip'>" * 100_000,
+    "one-long-tag": "<a href='" + "x" * 4_000_000,
+    "deep-json": "[" * 1_000_000,
+    "another-kind": b"\x89PNG",
+    "canary": b"",
+}
+TYPES = {
+    "/simple/deep-json/": "application/vnd.pypi.simple.v1+json",
+    "/simple/another-kind/": "image/png",
+}
+
+
+@one_kind
+async def test_i23_pages_of_an_index_that_lies(subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "PAGE_LIMIT", 4 * 1024 * 1024)
+    subject.kept = 16 * MIB  # pages pass through the host's memory
+    canary = redirect(f"http://127.0.0.1:{subject.canaries.tcp_port}/")
+    index = Index({f"/simple/{name}/": page for name, page in {**PAGES, "canary": canary}.items()}, types=TYPES)
+    await start(subject, hosts, monkeypatch, index)
+    result = await subject.run(ASK + TRY.format(projects=list(PAGES), path="/simple/%s/"), timeout=60)
+    assert result.output.split() == ["502", "502", "502", "404", "502", "502", "502"], result
+    assert [len(note) < 500 for note in result.notes] == [True] * 5
+
+
+@one_kind
+async def test_i24_an_index_that_hangs(
+    subject: Subject, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(served, "FILE_TIMEOUT_S", 2.0)
+
+    def drip(sock: socket.socket) -> None:
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n")
+        with_timeout = sock
+        with_timeout.settimeout(0.2)
+        while True:
+            sock.sendall(b"x")
+            try:
+                if not sock.recv(1):
+                    return
+            except TimeoutError:
+                pass
+
+    content = wheel(tmp_path / "made")
+    index = Index(
+        {
+            "/simple/silent/": lambda sock: sock.recv(1),
+            "/simple/tinywheel/": page(content),
+            "/files/tinywheel-1.0-py3-none-any.whl": drip,
+        }
+    )
+    await start(subject, hosts, monkeypatch, index, timeout="1")
+    result = await subject.run(f"{ASK}\n    print(get('/simple/silent/'))", timeout=10)
+    assert "no answer in time" in "".join(result.notes)
+    result = await subject.run(f"{ASK}\n    print(get('/files/tinywheel/tinywheel-1.0-py3-none-any.whl'))", timeout=10)
+    assert "tinywheel-1.0-py3-none-any.whl was not complete after 2 s" in "".join(result.notes)
+    # A block that is killed takes its connections to the index with it.
+    result = await subject.run(f"{ASK}\n    get('/files/tinywheel/tinywheel-1.0-py3-none-any.whl')", timeout=1)
+    assert result.outcome == "timeout"

@@ -1,0 +1,114 @@
+"""What the host's pip is configured for: the same options that pip itself finds."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.sandbox.packages import pip_config
+from autogen_codeact.sandbox.packages.pip_config import PipConfig, read_options
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The variables of a host without any configuration, but a home."""
+    monkeypatch.setattr(pip_config, "SYSTEM_FILE", tmp_path / "none.conf")
+    return {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_CONFIG_DIRS": str(tmp_path / "xdg"),
+    }
+
+
+def write(folder: str | Path, text: str) -> None:
+    """Write a configuration file."""
+    path = Path(folder) / "pip" / "pip.conf"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("only", [True, False])
+def test_the_options_are_those_that_pip_lists(
+    host: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only: bool
+) -> None:
+    monkeypatch.undo()  # the system's own file counts, too
+    write(
+        host["XDG_CONFIG_DIRS"],
+        "[global]\nindex-url = https://a.example/simple\ntimeout = 7\n[install]\nno-index = yes\n",
+    )
+    write(
+        host["XDG_CONFIG_HOME"],
+        "[global]\nindex_url = https://b.example/simple\ntrusted-host =\n  b.example\n  c.example\n",
+    )
+    (tmp_path / ".pip").mkdir()
+    (tmp_path / ".pip" / "pip.conf").write_text("[global]\ntimeout = 8\n[list]\nformat = json\n")
+    (tmp_path / "more.conf").write_text("[global]\ncert = ~/ca.pem\n")
+    host |= {"PIP_EXTRA_INDEX_URL": "https://d.example https://e.example"}
+    if only:
+        host |= {"PIP_CONFIG_FILE": str(tmp_path / "more.conf")}
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        env=host,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    found = re.findall(r"^(?:global|install|:env:)\.([\w-]+)='(.*)'$", listed.stdout, re.MULTILINE)
+    by_pip = {name: value.replace("\\n", "\n") for name, value in found if name != "config-file"}
+    own = read_options(host)
+    own.pop("config-file", None)
+    assert own == by_pip
+    assert (own["timeout"], own["index-url"]) == (
+        ("7", "https://a.example/simple") if only else ("8", "https://b.example/simple")
+    )
+
+
+def test_every_option_arrives(host: dict[str, str], tmp_path: Path) -> None:
+    write(
+        host["XDG_CONFIG_HOME"],
+        "[global]\nindex-url = https://a.example/simple\nextra-index-url =\n  https://b.example\n  file:///c\nfind-links = /d e\n"
+        "trusted-host=f:1 g\nproxy = http://h\ncert = ~/ca.pem\nclient-cert = /me.pem\ntimeout=9\nkeyring-provider = disabled\n",
+    )
+    expected = PipConfig(
+        indexes=("https://a.example/simple", "https://b.example", "file:///c"),
+        find_links=("/d", "e"),
+        trusted_hosts=("f:1", "g"),
+        cert=str(Path.home() / "ca.pem"),
+        client_cert="/me.pem",
+        proxy="http://h",
+        timeout_s=9,
+        use_keyring=False,
+    )
+    assert PipConfig.of_host(host) == expected
+
+
+def test_variables_win_over_files_and_no_index_leaves_find_links(host: dict[str, str]) -> None:
+    write(host["XDG_CONFIG_HOME"], "[install]\nfind-links = /a\nindex-url = https://a.example\n")
+    assert PipConfig.of_host(
+        {**host, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/b", "PIP_DEFAULT_TIMEOUT": "30"}
+    ) == PipConfig(find_links=("/b",), timeout_s=30)
+
+
+def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--help"],
+        env=host,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    default = re.search(r"\(default\s+(https:\S+)\)", shown.stdout)
+    assert default is not None
+    assert PipConfig.of_host(host).indexes == (default[1],)
+    assert PipConfig.of_host({**host, "REQUESTS_CA_BUNDLE": "/ca.pem"}).cert == "/ca.pem"
+
+
+def test_a_broken_file_is_named_and_skipped(host: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    write(host["XDG_CONFIG_HOME"], "no section = 1\n")
+    assert PipConfig.of_host({**host, "PIP_TIMEOUT": "soon", "PIP_NO_INDEX": "true"}) == PipConfig()
+    path = Path(host["XDG_CONFIG_HOME"]) / "pip" / "pip.conf"
+    assert caplog.messages == [f"the configuration of pip in {path} can't be read: MissingSectionHeaderError"]

@@ -1,0 +1,56 @@
+"""Carriage returns in output, as a model sees them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_codeact.agents.observation import describe
+from autogen_codeact.executors import ExecutionResult, fold_carriage_returns
+
+BAR = "\r  0%|     | 0/2\r 50%|##   | 1/2\r100%|#####| 2/2"
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("plain\n", "plain\n"),
+        ("windows\r\nlines\r\n", "windows\r\nlines\r\n"),
+        (f"before\n{BAR}\nafter\n", "before\n100%|#####| 2/2\nafter\n"),
+        ("long text\rshort", "shorttext"),
+        ("done\r          \r", "\r"),
+        ("a\rb\r\n", "b\r\n"),
+        ("\r\r\n", "\r\n"),
+        ("working...\r", "working...\r"),
+        ("", ""),
+    ],
+)
+def test_each_line_has_its_last_state(text: str, folded: str) -> None:
+    assert fold_carriage_returns(text) == folded
+
+
+@given(st.text(alphabet="ab \r\n", max_size=40))
+def test_it_is_what_writing_over_the_line_gives(text: str) -> None:
+    expected = []
+    for line in text.split("\n"):
+        cells: list[str] = []
+        at = 0
+        for char in line.removesuffix("\r"):
+            if char == "\r":
+                at = 0
+            else:
+                cells[at : at + 1] = [char]
+                at += 1
+        overwritten = "\r" in line.removesuffix("\r")
+        end = "\r" if line.endswith("\r") else ""
+        expected.append(("".join(cells).rstrip(" ") if overwritten else "".join(cells)) + end)
+    assert fold_carriage_returns(text) == "\n".join(expected)
+
+
+def test_a_megabyte_of_carriage_returns_is_folded() -> None:
+    assert fold_carriage_returns("x" * 500_000 + "\ry" * 500_000) == "y" + "x" * 499_999
+
+
+def test_the_model_sees_the_last_state_and_the_result_keeps_all() -> None:
+    result = ExecutionResult(exit_code=0, output=f"{BAR}\n", code_file=None)
+    assert describe(result) == "100%|#####| 2/2\n"
+    assert result.output == f"{BAR}\n"
