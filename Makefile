@@ -24,7 +24,7 @@ $(VENV)/mcp2: | $(VENV)/.installed
 
 test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine
 	@docker/setup.sh bubblewrap
-	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 FAST_TESTS = tests/agents tests/teams tests/sandbox tests/test_exports.py $(wildcard \
 	tests/executors/test_frames*.py tests/executors/test_tool_[fks]*.py \

@@ -29,7 +29,7 @@ from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
+from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
@@ -68,6 +68,10 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
         approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
             executor, if any.
+        describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
+            for each sandbox, when the first turn begins, which starts it. Needs an executor of this package. Default: yes.
+        context_budget: Characters of a request to the model, of which an image counts 4,000, as in `CodeActAgent`; None for no
+            limit, which is the default.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
             that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
@@ -106,6 +110,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         tools: Sequence[ToolLike] = (),
         approve_tool: ApproveTool | None = None,
         redact: RedactResult | None = None,
+        describe_environment: bool = True,
+        context_budget: int | None = None,
     ) -> None:
         check_lists(sources=sources)
         if max_retries_on_error < 0:
@@ -123,7 +129,10 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             model_client_stream=model_client_stream,
             system_message=system_message,
             supported_languages=supported_languages,
-            options=RunOptions(approval_func, stream_output, tools, approve_tool, redact),
+            context_budget=context_budget,
+            options=RunOptions(
+                approval_func, stream_output, tools, approve_tool, redact, describe_environment=describe_environment
+            ),
         )
         self._max_retries_on_error = max_retries_on_error
         self._sources = list(sources) if sources is not None else None
@@ -134,10 +143,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         """The type of the agent's answers."""
         return (TextMessage,)
 
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
-        if self._system_message is None or not tools:
-            return self._system_message
-        return f"{self._system_message}\n\n{describe_tools(tools)}"
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
+        if self._system_message is None:
+            return None
+        parts = (self._environment, describe_tools(tools))
+        return "\n\n".join([self._system_message, *filter(None, parts)])
 
     # One turn
 
@@ -172,7 +182,9 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             if outcome_of(result) != "denied":
                 ran += [block.code for block in code.blocks]
             to_name = notes.news(code.not_run)
-            remarks = [describe_not_run(to_name, self._languages)] if to_name else []
+            remarks = self._runner.hints(result)
+            if to_name:
+                remarks.append(describe_not_run(to_name, self._languages))
             await conversation.add_result(result, limit=self.MAX_OUTPUT_CHARS, session=session, remarks=remarks)
             await emit(self._execution_event(attempt, result))
             if result.exit_code == 0 or is_last or outcome_of(result) == "denied":
@@ -220,8 +232,11 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             raise ended.error
         result, session = ended.result, self._runner.in_session
         content = describe(result, limit=self.MAX_OUTPUT_CHARS, session=session, vision=False)
+        remarks = self._runner.hints(result)
         if code.not_run:
-            content = f"{content.rstrip()}\n\n{describe_not_run(code.not_run, self._languages, CODE_IN_THREAD)}"
+            remarks.append(describe_not_run(code.not_run, self._languages, CODE_IN_THREAD))
+        if remarks:
+            content = "\n\n".join([content.rstrip(), *remarks])
         metadata = metadata_of(result) | as_metadata(code.not_run)
         return TextMessage(content=content, source=self.name, metadata=metadata)
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, Answer, FinalAnswerTool
 from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
+from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
@@ -33,11 +34,12 @@ from autogen_codeact.executors import (
     WORKSPACE,
     ApproveTool,
     ExecutionResult,
-    HostTool,
+    HostToolProtocol,
     OutputChunk,
     RunContext,
     SandboxDied,
     SandboxError,
+    SandboxFacts,
     SandboxProtocolError,
     SandboxTimeout,
     SessionExecutor,
@@ -59,6 +61,8 @@ LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
 NOT_REACHED = "Blocks after one that fails are not run."
 OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
+TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
+TEXT_FILES = 10_000
 MANY_CALLS = 100
 
 
@@ -75,6 +79,7 @@ class RunOptions:
         setup: Python that runs first in each new session; None for nothing.
         answers: Whether code can call `final_answer`; only with an executor that has host tools.
         output_type: The model that such an answer must fit, or None.
+        describe_environment: Whether the model is told what is in the sandbox.
     """
 
     approval_func: ApprovalFuncType | None
@@ -85,6 +90,7 @@ class RunOptions:
     setup: str | None = None
     answers: bool = False
     output_type: type[BaseModel] | None = None
+    describe_environment: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,13 @@ class CodeRunner:
         self.takes_answers = options.answers and can.tools is not None
         self._record = record_of(can.session) if can.session is not None else None
         self._ran_code = False
+        self._knows_sandbox = can.facts
+        self._facts: SandboxFacts | None = None
+        self._facts_for: int | None = None
         self._prepared_for: int | None = None
         self._prepared_by = 0
         self._outputs_kept = 0
+        self._texts_kept = 0
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
         self._add_tools(options.tools, options.approve_tool)
@@ -165,9 +175,32 @@ class CodeRunner:
                 "DockerCommandLineCodeExecutor, or omit tools and approve_tool."
             )
 
-    async def list_tools(self) -> Sequence[HostTool]:
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer`."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
+
+    async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
+        """Return what is in the sandbox, as it was when this agent first used the session.
+
+        Args:
+            cancellation_token: Ends the start of the sandbox, if it is not running.
+
+        Returns:
+            None if the executor can't tell, or the model is not to be told.
+        """
+        executor = self._knows_sandbox
+        if executor is None or not self._options.describe_environment:
+            return None
+        if self._facts is None or self._facts_for != executor.starts:
+            self._facts = await awaited(executor.facts(), cancellation_token)
+            self._facts_for = executor.starts
+        return self._facts
+
+    def hints(self, result: CodeResult) -> list[str]:
+        """Return what the model should know about limits of the sandbox that code has met."""
+        if self._knows_sandbox is None:
+            return []
+        return hints_for(result, self._facts or self._knows_sandbox.known_facts)
 
     # Running
 
@@ -281,18 +314,30 @@ class CodeRunner:
         Returns:
             Its name there, or None if that was not possible.
         """
+        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
+        file = await self._store(result.output, name)
+        self._outputs_kept += file is not None
+        return file
+
+    async def keep_text(self, text: str) -> str | None:
+        """Store a message that the model no longer gets whole in a file in the sandbox, and return its name, or None."""
+        if self._texts_kept == TEXT_FILES:
+            return None
+        file = await self._store(text, TEXT_FILE.format(agent=self._source, number=self._texts_kept + 1))
+        self._texts_kept += file is not None
+        return file
+
+    async def _store(self, text: str, name: str) -> str | None:
         if self._with_tools is None:
             return None
-        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
         try:
             with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
-                file.write(result.output.encode("utf-8", "replace"))
+                file.write(text.encode("utf-8", "replace"))
                 file.flush()
                 await self._with_tools.upload(file.name, name)
-        except OSError as error:
-            logger.warning("the whole output could not be put into %s: %s", name, error)
+        except (OSError, SandboxError) as error:
+            logger.warning("an output could not be put into %s: %s", name, error)
             return None
-        self._outputs_kept += 1
         return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
 
     # Calls of interrupted turns

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.not_run import listed
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import HostTool
+from autogen_codeact.executors import HostToolProtocol
 
 PromptStyle = Literal["markdown", "execute"]
 
@@ -74,10 +74,11 @@ def system_message(
     *,
     style: PromptStyle,
     languages: Collection[str] = ("python",),
-    tools: Sequence[HostTool] = (),
+    tools: Sequence[HostToolProtocol] = (),
     setup: str | None = None,
     output_type: type[BaseModel] | None = None,
     by_call: bool = True,
+    environment: str | None = None,
 ) -> str:
     """Make the system message.
 
@@ -89,8 +90,9 @@ def system_message(
         setup: Code that runs first in each session.
         output_type: What the answer must fit.
         by_call: Whether code can give the answer.
+        environment: A description of the sandbox.
     """
-    parts = [task, HOW[style].format(languages=listed(languages)), RULES, describe_tools(tools)]
+    parts = [task, HOW[style].format(languages=listed(languages)), RULES, environment, describe_tools(tools)]
     if setup is not None:
         parts.append(SETUP.format(setup=setup.strip("\n")))
     parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)

@@ -49,6 +49,7 @@ class Job:
         stream: Whether to show the model's answer while it is generated.
         act: Whether the agent works in steps in one session, instead of writing and repairing one program.
         steps: Maximum number of steps; None for the default.
+        describe_environment: Whether the model is told what is in the sandbox. Not for a team.
     """
 
     task: str
@@ -59,6 +60,7 @@ class Job:
     stream: bool
     act: bool = False
     steps: int | None = None
+    describe_environment: bool = True
 
 
 def run_task(job: Job, *, as_json: bool) -> int:
@@ -150,7 +152,14 @@ def _events(
     agent: CodeActAgent | CodeExecutorAgent
     if job.act:
         steps = DEFAULT_STEPS if job.steps is None else job.steps
-        agent = CodeActAgent("coder", executor, model_client=client, model_client_stream=job.stream, max_steps=steps)
+        agent = CodeActAgent(
+            "coder",
+            executor,
+            model_client=client,
+            model_client_stream=job.stream,
+            max_steps=steps,
+            describe_environment=job.describe_environment,
+        )
     else:
         retries = DEFAULT_RETRIES if job.retries is None else job.retries
         agent = CodeExecutorAgent(
@@ -160,6 +169,7 @@ def _events(
             model_client_stream=job.stream,
             max_retries_on_error=retries,
             supported_languages=list(LANGUAGES),
+            describe_environment=job.describe_environment,
         )
     return agent.run_stream(task=job.task)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.cancellation import CancelScope
     from autogen_codeact.executors.capabilities import (
         Capabilities,
+        KnowsSandbox,
         ReplaySandbox,
         SessionExecutor,
         ToolExecutor,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
     from autogen_codeact.executors.pool import SandboxPool
     from autogen_codeact.executors.result import ExecutionResult
-    from autogen_codeact.executors.tools.adapters import to_image
+    from autogen_codeact.executors.tools.adapters import HostTool, to_image
     from autogen_codeact.executors.tools.approval import ToolApprovalRequest
     from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         SandboxTimeout,
         SandboxUnavailable,
     )
+    from autogen_codeact.sandbox.facts import SandboxFacts, SandboxFiles
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
     from autogen_codeact.sandbox.folding import fold_carriage_returns
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
-    from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
+    from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 _HOME = {
     "BROKEN_PICTURE": "autogen_codeact.sandbox.pictures",
@@ -90,7 +92,9 @@ _HOME = {
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
-    "HostTool": "autogen_codeact.sandbox.tools.tool",
+    "HostTool": "autogen_codeact.executors.tools.adapters",
+    "HostToolProtocol": "autogen_codeact.sandbox.tools.tool",
+    "KnowsSandbox": "autogen_codeact.executors.capabilities",
     "Limits": "autogen_codeact.sandbox.limits",
     "MAX_FILES": "autogen_codeact.sandbox.files.manifest",
     "Manifest": "autogen_codeact.sandbox.files.manifest",
@@ -105,7 +109,9 @@ _HOME = {
     "SandboxCodeExecutor": "autogen_codeact.executors.executor",
     "SandboxDied": "autogen_codeact.sandbox.errors",
     "SandboxError": "autogen_codeact.sandbox.errors",
+    "SandboxFacts": "autogen_codeact.sandbox.facts",
     "SandboxFileError": "autogen_codeact.sandbox.errors",
+    "SandboxFiles": "autogen_codeact.sandbox.facts",
     "SandboxNameInUse": "autogen_codeact.sandbox.errors",
     "SandboxNotStarted": "autogen_codeact.sandbox.errors",
     "SandboxPool": "autogen_codeact.executors.pool",
@@ -164,6 +170,8 @@ __all__ = [
     "ExecutionResult",
     "ExternalEffectsError",
     "HostTool",
+    "HostToolProtocol",
+    "KnowsSandbox",
     "Limits",
     "Manifest",
     "NetworkConnection",
@@ -177,7 +185,9 @@ __all__ = [
     "SandboxCodeExecutor",
     "SandboxDied",
     "SandboxError",
+    "SandboxFacts",
     "SandboxFileError",
+    "SandboxFiles",
     "SandboxNameInUse",
     "SandboxNotStarted",
     "SandboxPool",

@@ -13,6 +13,7 @@ from autogen_core.code_executor import CodeBlock
 
 from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.host_tools import ToolLike
+from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.files.manifest import Manifest
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.result import Result
@@ -56,6 +57,22 @@ class ToolExecutor(Protocol):
 
     async def list_files(self) -> list[str]:
         """List the files of the workspace."""
+
+
+@runtime_checkable
+class KnowsSandbox(Protocol):
+    """An executor that knows what code finds in its sandbox."""
+
+    @property
+    def starts(self) -> int:
+        """Number of sandboxes that were started."""
+
+    @property
+    def known_facts(self) -> SandboxFacts:
+        """What code finds in the sandbox, as far as it follows from the options."""
+
+    async def facts(self) -> SandboxFacts:
+        """Return what code finds in the sandbox; starts it. Raises nothing that is the sandbox's fault."""
 
 
 class ReplaySandbox(Protocol):
@@ -118,10 +135,12 @@ class Capabilities:
     Args:
         tools: The executor, if it is a `ToolExecutor`, else None.
         session: The executor, if it is a `SessionExecutor` in session mode, else None.
+        facts: The executor, if it `KnowsSandbox`, else None.
     """
 
     tools: ToolExecutor | None = None
     session: SessionExecutor | None = None
+    facts: KnowsSandbox | None = None
 
 
 def capabilities_of(executor: object) -> Capabilities:
@@ -130,4 +149,4 @@ def capabilities_of(executor: object) -> Capabilities:
         return Capabilities()
     tools = executor if isinstance(executor, ToolExecutor) else None
     session = executor if isinstance(executor, SessionExecutor) and executor.mode == "session" else None
-    return Capabilities(tools, session)
+    return Capabilities(tools, session, executor if isinstance(executor, KnowsSandbox) else None)

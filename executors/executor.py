@@ -18,6 +18,7 @@ from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
 from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.host.chunks import OutputChunk
 from autogen_codeact.sandbox.options import Mode, SandboxOptions
 from autogen_codeact.sandbox.replay import ReplayWorkspace
@@ -180,6 +181,18 @@ class SandboxCodeExecutor(CodeExecutor):
         async with aclosing(self.sandbox.stream_blocks(tuple(code_blocks), context, on_start=link)) as items:
             async for item in items:
                 yield item if isinstance(item, OutputChunk) else as_execution_result(item)
+
+    @property
+    def known_facts(self) -> SandboxFacts:
+        """What code finds in the sandbox, as far as it follows from the options."""
+        return known_facts(self.sandbox.options)
+
+    async def facts(self) -> SandboxFacts:
+        """Return what code finds in the sandbox, such as versions and files; the sandbox is started if it is not running.
+
+        If the sandbox can't be asked, or does not answer within 5 s, the result contains only what follows from the options.
+        """
+        return await facts_of(self.sandbox)
 
     async def upload(self, source: Path | str, name: str | None = None) -> None:
         """Copy a file from the host into the workspace.

@@ -184,6 +184,38 @@ class AsyncSandbox(SandboxLifecycle):
                     break
             return results[0] if len(results) == 1 else combine(results)
 
+    async def start_if_needed(self) -> None:
+        """Start the sandbox if it is not running, as a block does.
+
+        Raises:
+            SandboxError: It did not start.
+        """
+        await self._ready()
+
+    async def run_aside(self, code: str, timeout: float) -> str:
+        """Run Python in a process of its own, which has no access to a session's variables, and is no block of the journal.
+
+        Args:
+            code: The code; it can't call host tools.
+            timeout: Wall-clock seconds that it may take.
+
+        Returns:
+            What it wrote to standard output and standard error.
+
+        Raises:
+            SandboxError: It failed, or something around it broke.
+        """
+        async with self._session if self.options.mode == "session" else contextlib.nullcontext():
+            client = await self._ready()
+            python = client.hello.executable if client.hello is not None else "python3"
+            message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False}
+            more = {"scan": False, "cpu_seconds": None, "delete": False, "aside": True}
+            reply = await client.run({**message, **more}, code.encode(), timeout)
+        result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+        if result.exit_code != 0:
+            raise SandboxError(f"a program in the sandbox failed: {result.output[-500:]}")
+        return result.output
+
     async def _run_observed(
         self, client: RunnerClient, block: CodeAndLanguage, context: RunContext, timeout: float, **others: Any
     ) -> Result:
@@ -229,6 +261,8 @@ class AsyncSandbox(SandboxLifecycle):
                 with contextlib.suppress(SandboxFileError):
                     files_before = await manifest_of(workspace, client)
         calls = self.tools.block(block, context, ident) if request.message["command"] is None else None
+        if calls is not None:
+            calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
         message = self._describe(request)
         kept: list[sync.Kept] = []
         code = None if message.get("delete") else request.code

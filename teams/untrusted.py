@@ -191,7 +191,11 @@ _CODER = _fields(
     model_client=_MODEL,
     model_context=_CONTEXT,
 )
-_OURS = _fields(*("stream_output",), tools=Part("tool", many=True), approve_tool=Part("tool_policy"))
+_OURS = _fields(
+    *("stream_output", "describe_environment", "context_budget"),
+    tools=Part("tool", many=True),
+    approve_tool=Part("tool_policy"),
+)
 _TEAM = _fields(
     *("name", "description", "max_turns"),
     participants=Part("agent or team", many=True),

@@ -39,9 +39,11 @@ def test_wheel_holds_runner_image_recipe_recordings_and_type_markers(wheel):
 @pytest.mark.timeout(180)
 def test_installed_wheel_runs_the_demo_outside_the_checkout(wheel, tmp_path, docker_engine):
     home = tmp_path / "clean"
-    venv.create(home, with_pip=True)
+    venv.create(home)
     python = home / "bin" / "python"
-    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel, cwd=tmp_path)
+    # With the pip of the tests: a pip of its own takes seconds to install.
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps"]
+    run(*pip, wheel, cwd=tmp_path)
     # Dependencies come from the environment of the tests (there is no network here). A folder named in a .pth file is searched,
     # but its own .pth files are not read, so the checkout's editable install is out of reach.
     site = next((home / "lib").glob("python*/site-packages"))

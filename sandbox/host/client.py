@@ -130,6 +130,8 @@ class RunnerClient:
         self._grace_s = grace_s
         self.undelivered: dict[str, dict[str, Any]] = {}
         """Files of cancelled blocks, by name; they are not on the host yet."""
+        self.hello: Hello | None = None
+        """The runner's first message; None before the start."""
         self._connection: Connection | None = None
         self._stop_lock = threading.Lock()
         self._time_limits: dict[int, float] = {}
@@ -225,7 +227,7 @@ class RunnerClient:
             raise
         except SandboxError as error:
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
-        hello = Hello.parse(message)
+        hello = self.hello = Hello.parse(message)
         hello.check()
         return hello
 

@@ -19,12 +19,14 @@ class Hello:
         workspace_writable: Whether that user may write to the workspace.
         preload: Modules that could not be imported, each with the reason.
         tools: Sources of host tools that could not be run, each with the reason.
+        executable: The interpreter, "python3" if the runner does not say.
     """
 
     user: int
     workspace_writable: bool
     preload: Mapping[str, str]
     tools: Mapping[str, str]
+    executable: str = "python3"
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> Hello:
@@ -38,7 +40,8 @@ class Hello:
         preload, tools = message.get("preload"), message.get("tools", {})
         if not isinstance(preload, dict) or not isinstance(tools, dict):
             raise SandboxProtocolError("the runner's first message does not say what became of `preload` and `tools`")
-        return cls(number_of(message, "uid"), message.get("workspace_writable") is True, preload, tools)
+        executable = str(message.get("executable") or "python3")
+        return cls(number_of(message, "uid"), message.get("workspace_writable") is True, preload, tools, executable)
 
     def check(self) -> None:
         """Check that the sandbox can run code.

@@ -1,4 +1,5 @@
-"""The program inside the sandbox: standard library only, Python 3.8+, sent over the stream and never imported by the host.
+"""The program inside the sandbox: standard library only, Python 3.8+, sent over the stream and not imported by the host (but for
+value_codec, which both ends need).
 
 Three kinds of processes:
 
@@ -22,7 +23,7 @@ worker       worker (requests of the supervisor), interpreter, execution, code_f
              questions (what would wait for somebody),
              displays, mime (what code shows, on its way), display, bundles, time_limit (`display()` and `_repr_*_` methods),
              figures (matplotlib), imports, stand_in (what is done when code imports matplotlib, IPython or plotly),
-             tools, tool_values, tool_client (host tools), checkpoint_fork, hidden_children, landlock
+             tools, tool_values, value_codec, tool_client (host tools), checkpoint_fork, hidden_children, landlock
 all          wire (frames), system (Linux interfaces)
 
 What one block passes through, from the host's request to the host's result:

@@ -58,7 +58,6 @@ def new_figure_manager_given_figure(num, figure):
     """Return the manager of a figure, for matplotlib."""
     canvas = getattr(sys.modules[__name__], "FigureCanvas")(figure)  # noqa: B009 - it is made on demand
     manager = importlib.import_module("matplotlib.backend_bases").FigureManagerBase(canvas, num)
-    figure.show = lambda *_, **__: display.display(figure)
     if Settings.always or sys.modules["matplotlib"].is_interactive():
         Settings.pending = True
     return manager

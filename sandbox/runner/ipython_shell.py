@@ -109,7 +109,8 @@ def _shell_class(cells):
     publisher = importlib.import_module("IPython.core.displaypub").DisplayPublisher
     publisher = type("SessionPublisher", (SessionPublisher, publisher), {})
     attributes = {"cells": cells, "displayhook_class": hook, "display_pub_class": publisher, "__module__": __name__}
-    return type("SessionShell", (SessionShell, shell), attributes)
+    # pandas looks for "zmq" in the name, and then shows values as in a notebook.
+    return type("ZMQLikeShell", (SessionShell, shell), attributes)
 
 
 class SessionDisplayHook:

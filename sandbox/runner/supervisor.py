@@ -32,7 +32,18 @@ LEASE_EXPIRED = 75
 INTERNAL_ERROR = 70
 # Prefix of the image's variables of Python, which this interpreter must not see.
 HIDDEN_PREFIX = "CODEACT_"
-REQUEST_FIELDS = ("command", "path", "keep_state", "scan", "hide", "delete", "tools", "tool_sources", "cpu_seconds")
+REQUEST_FIELDS = (
+    "command",
+    "path",
+    "keep_state",
+    "scan",
+    "hide",
+    "delete",
+    "tools",
+    "tool_sources",
+    "cpu_seconds",
+    "aside",
+)
 
 
 class Supervisor:
@@ -134,7 +145,7 @@ class Supervisor:
         """Complete a request to run a block, and submit it."""
         for name in REQUEST_FIELDS:
             request.setdefault(name, None)
-        self._block_count += 1
+        self._block_count += not request["aside"]
         request.update(number=self._block_count, cwd=self.config["workspace"], environment={}, unset=[])
         request.update(state_fd=STATE_FD, mode=self.config["mode"], installs=False)
         if self.session is None:

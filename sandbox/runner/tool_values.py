@@ -8,8 +8,13 @@ import dataclasses as _dataclasses
 import datetime as _datetime
 import decimal as _decimal
 import enum as _enum
+import functools as _functools
 import inspect as _inspect
 import os as _os
+import pathlib as _pathlib
+import sys as _sys
+import tempfile as _tempfile
+import types as _types
 import typing as _typing
 import uuid as _uuid
 
@@ -49,13 +54,23 @@ def _define(name, data):
         data: Its definition, `Stub.data` of the host.
     """
     stub = _Stub(name, data)
-    result = _decoded if data["bytes"] else lambda value: value
+    result = _decoded if data["bytes"] else _unpacked_as(data["rich"]) if data["rich"] else lambda value: value
 
     def function(*args, **kwargs):
-        return result(_call(name, stub.arguments(args, kwargs)))  # noqa: F821 - a name of the module
+        given = stub.arguments(args, kwargs)
+        try:
+            return result(_call(name, given))  # noqa: F821 - a name of the module
+        finally:
+            if stub.rich:
+                _remove_files(list(given.values()))
 
     async def awaitable(*args, **kwargs):
-        return result(await _call_async(name, stub.arguments(args, kwargs)))  # noqa: F821
+        given = stub.arguments(args, kwargs)
+        try:
+            return result(await _call_async(name, given))  # noqa: F821
+        finally:
+            if stub.rich:
+                _remove_files(list(given.values()))
 
     for each, title in ((function, name), (awaitable, name + ".aio")):
         each.__name__, each.__qualname__, each.__doc__ = name, title, data["doc"] or None
@@ -75,6 +90,7 @@ class _Stub:
     def __init__(self, name, data):
         self.name = name
         self.rows = {row["name"]: row for row in data["parameters"]}
+        self.rich = any(row["rich"] for row in data["parameters"])
         types = [(row["name"], row["type"]) for row in data["parameters"]] + [("return", data["type"])]
         self.annotations = {key: _type_of(text) for key, text in types if text is not None}
         self.signature = _inspect.Signature(
@@ -102,8 +118,17 @@ class _Stub:
         for name, value in bound.items():
             row = self.rows[name]
             if not isinstance(value, _Default) and not (value is None and row["omitted"]):
-                given[row["key"]] = _plain(_with_base64(value) if row["bytes"] else value)
+                given[row["key"]] = self._converted(row, value)
         return given
+
+    def _converted(self, row, value):
+        if not row["rich"]:
+            return _plain(_with_base64(value) if row["bytes"] else value)
+        try:
+            return _packed(row["rich"], value)
+        except (TypeError, OSError) as error:
+            text = "%s(): the argument %r can't be sent to the host: %s" % (self.name, row["name"], error)
+            raise type(error)(text) from None
 
 
 def _type_of(text):
@@ -180,6 +205,109 @@ def _decoded(value):
         return _base64.urlsafe_b64decode(value)
     except (TypeError, ValueError):
         return value
+
+
+# Arrays, tables, images and files: small ones as base64, others as files that the host reads and writes.
+_CODEC_SOURCE = ""
+_INLINE_BYTES = 64 * 1024
+_VALUE_FILE = ".codeact-value-"
+_NAMES = {"array": "numpy.ndarray", "table": "pandas.DataFrame", "series": "pandas.Series", "image": "PIL.Image.Image"}
+
+
+@_functools.lru_cache(maxsize=None)
+def _codec():
+    module = _types.ModuleType("_codec")
+    exec(compile(_CODEC_SOURCE, "<host_tools._codec>", "exec"), module.__dict__)
+    return module
+
+
+def _packed(rich, value):
+    """Make an argument into what JSON can hold; `rich` is its kind, after "list " or "dict " for several."""
+    container, _, kind = rich.rpartition(" ")
+    if container == "list" and isinstance(value, (list, tuple)):
+        return [_packed(kind, item) for item in value]
+    if container == "dict" and isinstance(value, dict):
+        return {_plain_key(key): _packed(kind, item) for key, item in value.items()}
+    if value is None:
+        return None
+    if kind == "path":
+        return _file_of(value)
+    return _packed_one(kind, value) if _is_of(kind, value) else _as_json(kind, value)
+
+
+def _as_json(kind, value):
+    """Lists in place of an array or a table: from code that has no numpy or pandas."""
+    if kind == "image":
+        raise TypeError("it must be an image of Pillow, not a %s" % type(value).__name__)
+    return _plain(value)
+
+
+def _packed_one(kind, value):
+    data = _codec().pack(kind, value)
+    if len(data) <= _INLINE_BYTES:
+        return {"codeact": "value", "data": _base64.b64encode(data).decode()}
+    fd, path = _tempfile.mkstemp(prefix=_VALUE_FILE, dir="/tmp")
+    with open(fd, "wb") as file:
+        file.write(data)
+    return {"codeact": "file", "path": path}
+
+
+def _remove_files(value):
+    """Remove the files that were written for arguments."""
+    if isinstance(value, list):
+        for item in value:
+            _remove_files(item)
+    elif isinstance(value, dict) and value.get("codeact") == "file":
+        if _os.path.basename(value["path"]).startswith(_VALUE_FILE):
+            _remove(value["path"])
+    elif isinstance(value, dict) and "codeact" not in value:
+        for item in value.values():
+            _remove_files(item)
+
+
+def _remove(path):
+    try:
+        _os.unlink(path)
+    except OSError:
+        pass  # the code has removed it
+
+
+def _is_of(kind, value):
+    module, _, name = _NAMES[kind].rpartition(".")
+    wanted = getattr(_sys.modules.get(module), name, None)
+    return wanted is not None and isinstance(value, wanted)
+
+
+def _file_of(value):
+    if not isinstance(value, (str, _os.PathLike)):
+        raise TypeError("it must be the path of a file, not a %s" % type(value).__name__)
+    path = _os.path.realpath(_os.fspath(value))
+    if not _os.path.isfile(path):
+        raise FileNotFoundError("there is no file %s in the sandbox" % path)
+    return {"codeact": "file", "path": path}
+
+
+def _unpacked_as(rich):
+    """Return what converts a result of such a kind."""
+    kind = rich.rpartition(" ")[2]
+
+    def unpacked(value):
+        if isinstance(value, list):
+            return [unpacked(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if value.get("codeact") == "file" and kind == "path":
+            return _pathlib.Path(value["path"])
+        if value.get("codeact") == "file":
+            with open(value["path"], "rb") as file:
+                data = file.read()
+            _remove(value["path"])
+            return _codec().unpack(kind, data)
+        if value.get("codeact") == "value":
+            return _codec().unpack(kind, _base64.b64decode(value["data"]))
+        return {key: unpacked(item) for key, item in value.items()}
+
+    return unpacked
 
 
 _TYPES = {"Any": _typing.Any, "bool": bool, "bytes": bytes, "float": float, "int": int, "str": str}

@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.errors import SandboxProtocolError
@@ -19,7 +20,8 @@ from autogen_codeact.sandbox.observers import BlockId, CallFinished, CallIntent,
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
-from autogen_codeact.sandbox.tools.function import contained
+from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget, SandboxFiles
+from autogen_codeact.sandbox.tools.function import FunctionHostTool, contained
 from autogen_codeact.sandbox.tools.limits import ToolLimits
 from autogen_codeact.sandbox.tools.payloads import (
     Request,
@@ -179,6 +181,11 @@ class BlockCalls:
         self._ended = False
         self._over_budget = 0
         self._bytes_in = self._bytes_out = 0
+        self._files = FileBudget(parse_size(broker.limits.file_bytes))
+        self.sandbox: SandboxFiles | None = None
+        """Exchanges files with the sandbox for tools that take or return them."""
+        self.work_dir: Path | None = None
+        """The folder on the host whose files are in the workspace."""
 
     @property
     def log(self) -> tuple[ToolCall, ...]:
@@ -304,7 +311,16 @@ class BlockCalls:
             await self._approve(approve, waiting)
         await self._record_intent(call)
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
-        return await tool.run(request.copies[1])
+        return await self._run(tool, request.copies[1])
+
+    async def _run(self, tool: HostTool, arguments: dict[str, Any]) -> ToolAnswer:
+        if self.sandbox is None or not isinstance(tool, FunctionHostTool) or not tool.exchanges_files:
+            return await tool.run(arguments)
+        files = CallFiles(self.sandbox, self._files, self.work_dir)
+        try:
+            return await tool.run(arguments, files)
+        finally:
+            await files.close()
 
     async def _approve(self, approve: ApproveTool, request: ToolApprovalRequest) -> None:
         try:

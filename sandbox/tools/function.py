@@ -15,17 +15,24 @@ from typing import Any
 
 from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
 from autogen_codeact.sandbox.tools.arguments import Arguments, result_of
+from autogen_codeact.sandbox.tools.call_files import CallFiles
 from autogen_codeact.sandbox.tools.names import checked_name
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
+from autogen_codeact.sandbox.tools.rich_values import RichType, rich_type
 from autogen_codeact.sandbox.tools.stub import Parameter, Stub, StubbedTool, write_stub
 from autogen_codeact.sandbox.tools.threads import Threads
-from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import Picture, ToolAnswer, ToolArgumentError
 from autogen_codeact.sandbox.tools.type_text import TypeTexts, definitions_of, note_of, shown_default
 
 _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
 MAX_ITEMS = 100_000
 """Items of an iterator that a tool returns."""
+OTHER_THREAD = "created in a thread can only be used in that same thread"
+OPEN_IN_TOOL = (
+    "Give the tool a thread of its own, HostTool({name}, thread='own'), and open the connection in the function when it is first "
+    "called."
+)
 
 
 @dataclass(frozen=True)
@@ -74,15 +81,20 @@ class FunctionHostTool(StubbedTool):
         self._parameters = _parameters(function, name)
         self._token = next((p.name for p in self._parameters if _is_token(hints.get(p.name), library)), None)
         shown = [p for p in self._parameters if p.name != self._token]
+        self._rich = {p.name: rich for p in shown if (rich := rich_type(hints.get(p.name))) is not None}
+        plain = [p for p in shown if p.name not in self._rich]
         self._arguments = Arguments(
             name,
-            {each.name: hints.get(each.name, Any) for each in shown},
-            {each.name: each.default for each in shown if each.default is not _EMPTY},
+            {each.name: hints.get(each.name, Any) for each in plain},
+            {each.name: each.default for each in plain if each.default is not _EMPTY},
         )
         returned = hints.get(_RETURN)
+        self._rich_result = rich_type(returned)
         if returned in library.pictures:
             returned = str  # its description
-        self._result = result_of(returned) if _RETURN in hints else None
+        self._result = result_of(returned) if _RETURN in hints and self._rich_result is None else None
+        self.exchanges_files = bool(self._rich) or self._rich_result is not None
+        """Whether `run` takes the files of the call."""
         self.stub = self._write(name, shown, hints)
 
     @property
@@ -90,20 +102,29 @@ class FunctionHostTool(StubbedTool):
         """The function."""
         return self._function
 
-    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def run(self, arguments: Mapping[str, Any], files: CallFiles | None = None) -> ToolAnswer:
         """Validate the arguments and call the function.
+
+        Args:
+            arguments: By name, as JSON values.
+            files: What exchanges files with the sandbox. Default None: values that need files are refused.
 
         Raises:
             ToolArgumentError: They do not fit.
             Exception: What the function raised.
         """
         token = self._library.token() if self._token is not None and self._library.token is not None else None
-        call = await offload(not is_small(arguments), lambda: self._bound(arguments, token))
+        plain = {name: value for name, value in arguments.items() if name not in self._rich}
+        self._check_given(arguments)
+        rich = {
+            name: await self._rich[name].load(name, arguments[name], files) for name in self._rich.keys() & arguments
+        }
+        call = await offload(not is_small(plain), lambda: self._bound(plain, rich, token))
         try:
             if self._is_async:
                 value = await contained(self._function(*call.args, **call.kwargs))
             else:
-                value = await self._threads.run(lambda: _collected(self._function(*call.args, **call.kwargs)))
+                value = await self._in_thread(lambda: _collected(self._function(*call.args, **call.kwargs)))
                 if inspect.isawaitable(value):  # a sync function around an async one
                     value = await contained(value)
             if isinstance(value, Iterator):  # of an async function
@@ -112,11 +133,34 @@ class FunctionHostTool(StubbedTool):
             if token is not None:
                 token.cancel()
             raise
+        pictures: tuple[Picture, ...] = ()
+        if self._rich_result is not None:
+            if self._rich_result.kind == "image":
+                pictures = (
+                    await offload(True, lambda: to_answer(value, self.name, None, self._library.convert))
+                ).images
+            return ToolAnswer(await self._rich_result.dump(value, files), pictures)
         dump = self._result.dump if self._result is not None else None
         return await offload(not is_small(value), lambda: to_answer(value, self.name, dump, self._library.convert))
 
-    def _bound(self, arguments: Mapping[str, Any], token: Any) -> inspect.BoundArguments:
-        values = self._arguments.validate(arguments)
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        try:
+            return await self._threads.run(work)
+        except Exception as error:
+            # The class is not imported for it: a program without sqlite3 has no such error.
+            if type(error).__module__ != "sqlite3" or OTHER_THREAD not in str(error):
+                raise
+            raise type(error)(f"{error} {OPEN_IN_TOOL.format(name=self.name)}") from error
+
+    def _check_given(self, arguments: Mapping[str, Any]) -> None:
+        missing = [
+            p.name for p in self._parameters if p.name in self._rich and p.default is _EMPTY and p.name not in arguments
+        ]
+        if missing:
+            raise ToolArgumentError("; ".join(f"{name} is missing" for name in missing))
+
+    def _bound(self, arguments: Mapping[str, Any], rich: Mapping[str, Any], token: Any) -> inspect.BoundArguments:
+        values = {**self._arguments.validate(arguments), **rich}
         if self._token is not None:
             values[self._token] = token
         given = OrderedDict((each.name, values[each.name]) for each in self._parameters if each.name in values)
@@ -131,13 +175,19 @@ class FunctionHostTool(StubbedTool):
         texts = TypeTexts(merged_definitions(schema, result))
         properties = schema.get("properties", {})
         parameters = [
-            _parameter(
+            _rich_parameter(each, self._rich[each.name])
+            if each.name in self._rich
+            else _parameter(
                 each, properties[each.name], texts.of(properties[each.name], each.name), typed=each.name in hints
             )
             for each in shown
         ]
+        description = inspect.getdoc(_plain(self._function)) or ""
+        if self._rich_result is not None:
+            text, word = self._rich_result.text, self._rich_result.word
+            return write_stub(name, parameters, text, description, texts.classes, rich_result=word)
         returned = texts.of(result, f"{name}_result") if _RETURN in hints else None
-        return write_stub(name, parameters, returned, inspect.getdoc(_plain(self._function)) or "", texts.classes)
+        return write_stub(name, parameters, returned, description, texts.classes)
 
 
 def _collected(value: Any) -> Any:
@@ -196,6 +246,20 @@ def _parameter(parameter: inspect.Parameter, schema: Mapping[str, Any], text: st
         values=() if required or "default" not in schema else (schema["default"],),
         kind=parameter.kind,
         description=note_of(schema),
+    )
+
+
+def _rich_parameter(parameter: inspect.Parameter, rich: RichType) -> Parameter:
+    required = parameter.default is _EMPTY
+    return Parameter(
+        name=parameter.name,
+        key=parameter.name,
+        type=rich.text,
+        default=None if required else "None" if parameter.default is None else "...",
+        values=(None,) if parameter.default is None else (),
+        kind=parameter.kind,
+        description="; ".join(filter(None, (rich.note, f"dtype {rich.dtype}" if rich.dtype is not None else ""))),
+        rich=rich.word,
     )
 
 

@@ -32,6 +32,7 @@ class ToolLimits(BaseModel):
         answer_bytes: Size of one result as JSON; at most nearly 8m. Default 4m.
         bytes_in: Size of all calls of one block; the call log keeps them. Default 16m.
         bytes_out: Size of all results that one block gets; the call log keeps them, too. Default 64m.
+        file_bytes: Size of the files, arrays, tables and images that the running calls of a block exchange. Default 256m.
         seconds: Seconds that one call may take, without the time for its approval. Default 60.
     """
 
@@ -43,4 +44,5 @@ class ToolLimits(BaseModel):
     answer_bytes: Annotated[Size, _at_most(MOST_BYTES_OF_AN_ANSWER)] = "4m"
     bytes_in: Size = "16m"
     bytes_out: Size = "64m"
+    file_bytes: Size = "256m"
     seconds: float = Field(default=60, gt=0)

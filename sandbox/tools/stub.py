@@ -38,6 +38,7 @@ class Parameter:
         omitted: Whether None counts as not given.
         kind: How it may be passed.
         description: What it means.
+        rich: Its kind if it is more than JSON, see `rich_values`; empty if not.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Parameter:
     omitted: bool = False
     kind: inspect._ParameterKind = _KINDS.POSITIONAL_OR_KEYWORD
     description: str = ""
+    rich: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,22 +108,36 @@ def sources(tools: Sequence[HostTool]) -> list[tuple[str, str | dict[str, Any]]]
         code that builds stubs.
     """
     written: dict[str, str | dict[str, Any]] = {}
+    needs_codec = any(isinstance(tool.source, Mapping) and _is_rich(tool.source) for tool in tools)
     for tool in tools:
         if isinstance(tool.source, str):
             written[tool.name] = tool.source
         else:
-            written.setdefault(SHARED, _stub_builder())
+            written.setdefault(SHARED, _stub_builder(with_codec=needs_codec))
             written[tool.name] = dict(tool.source)
     return list(written.items())
 
 
+def _is_rich(data: Mapping[str, Any]) -> bool:
+    return bool(data.get("rich")) or any(row.get("rich") for row in data.get("parameters", ()))
+
+
 @cache
-def _stub_builder() -> str:
-    return (Path(__file__).parents[1] / "runner" / "tool_values.py").read_text(encoding="utf-8")
+def _stub_builder(*, with_codec: bool) -> str:
+    runner = Path(__file__).parents[1] / "runner"
+    source = (runner / "tool_values.py").read_text(encoding="utf-8")
+    codec = (runner / "value_codec.py").read_text(encoding="utf-8") if with_codec else ""
+    return f"{source}\n_CODEC_SOURCE = {codec!r}\n" if codec else source
 
 
 def write_stub(
-    name: str, parameters: Sequence[Parameter], result: str | None, description: str, classes: Sequence[str] = ()
+    name: str,
+    parameters: Sequence[Parameter],
+    result: str | None,
+    description: str,
+    classes: Sequence[str] = (),
+    *,
+    rich_result: str = "",
 ) -> Stub:
     """Write a tool's stub.
 
@@ -131,13 +147,20 @@ def write_stub(
         result: The type of its result, or None where that is not known.
         description: What it does; parameters that it does not mention are described after it.
         classes: Descriptions of the dicts that the types name.
+        rich_result: Kind of its result if that is more than JSON.
     """
     ordered = _ordered(parameters)
     text = "\n\n".join(filter(None, [_with_parameters(description, ordered), *dict.fromkeys(classes)]))
     is_bytes = result in ("bytes", "bytes | None")
     if result is not None and not is_bytes:
         result = _BYTES.sub("str", result)  # within other values they arrive as base64
-    data = {"doc": text, "parameters": list(map(_data, ordered)), "type": result, "bytes": is_bytes}
+    data = {
+        "doc": text,
+        "parameters": list(map(_data, ordered)),
+        "type": result,
+        "bytes": is_bytes,
+        "rich": rich_result,
+    }
     arrow = f" -> {result}" if result is not None else ""
     return Stub(name, f"({_listed(ordered)}){arrow}", text, data)
 
@@ -197,6 +220,7 @@ def _data(parameter: Parameter) -> dict[str, Any]:
         "values": parameter.values,
         "omitted": parameter.omitted,
         "bytes": bool(_BYTES.search(parameter.type or "")),
+        "rich": parameter.rich,
     }
 
 

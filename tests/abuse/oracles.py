@@ -230,9 +230,18 @@ def descendants(pid: int) -> set[int]:
     """All processes below one, zombies included."""
     below: dict[int, set[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            parent = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+        # Plain calls, because each case looks through all processes several times.
+        try:
+            stat = os.open(f"/proc/{name}/stat", os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            parent = int(os.read(stat, 1024).rpartition(b")")[2].split(maxsplit=2)[1])
             below.setdefault(parent, set()).add(int(name))
+        except ProcessLookupError:
+            continue
+        finally:
+            os.close(stat)
     found, todo = set(), {pid}
     while todo:
         todo = {child for each in todo for child in below.get(each, ())}

@@ -42,8 +42,10 @@ ARGUMENTS: dict[str, Any] = {
     "sources": ["coder"],
     "supported_languages": ["py", "bash"],
     "stream_output": True,
+    "describe_environment": False,
+    "context_budget": 50_000,
 }
-OURS = {"stream_output", "tools", "approve_tool", "redact"}
+OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget"}
 """Arguments that AutoGen's agent does not have."""
 
 

@@ -1,6 +1,7 @@
 """The agent with AutoGen's OpenAI client over real HTTP: plain, streaming, with a schema and without, and broken."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from autogen_codeact.agents.decision import QUESTION
 from tests.agents.support import FAILED_WORDS, FAILS, WORKS, decision
 from tests.openai_server import OpenAIServer, Reply, structured
 
+Agent = partial(CodeExecutorAgent, describe_environment=False)
 SYSTEM = {"role": "system", "content": CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE}
 TASK = {"role": "user", "name": "user", "content": "Print 42."}
 
@@ -59,9 +61,7 @@ def costs(messages: Any) -> list[int]:
 async def test_generate_fail_decide_repair_reflect(executor: CodeExecutor, stream: bool) -> None:
     async with OpenAIServer([*SCRIPT]) as server:
         client = server.client()
-        agent = CodeExecutorAgent(
-            "coder", executor, model_client=client, max_retries_on_error=1, model_client_stream=stream
-        )
+        agent = Agent("coder", executor, model_client=client, max_retries_on_error=1, model_client_stream=stream)
         result = await agent.run(task="Print 42.")
         spent = client.total_usage().completion_tokens
 
@@ -76,7 +76,7 @@ async def test_generate_fail_decide_repair_reflect(executor: CodeExecutor, strea
 @pytest.mark.parametrize("refuses", [{"json_schema"}, {"json_schema", "json_object"}])
 async def test_server_without_response_formats_works(executor: CodeExecutor, refuses: set[str]) -> None:
     async with OpenAIServer([*SCRIPT], refuses=refuses) as server:
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
+        agent = Agent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         result = await agent.run(task="Print 42.")
 
     answered = [CONVERSATION[0], *[CONVERSATION[1]] * (len(refuses) + 1), *CONVERSATION[2:]]
@@ -87,7 +87,7 @@ async def test_server_without_response_formats_works(executor: CodeExecutor, ref
 async def test_decision_works_with_a_model_without_json_output(executor: CodeExecutor) -> None:
     async with OpenAIServer([*SCRIPT], refuses={"json_schema", "json_object", "text"}) as server:
         client = server.client(structured_output=False, json_output=False)
-        agent = CodeExecutorAgent("coder", executor, model_client=client, max_retries_on_error=1)
+        agent = Agent("coder", executor, model_client=client, max_retries_on_error=1)
         await agent.run(task="Print 42.")
 
     assert heard(server) == CONVERSATION
@@ -95,7 +95,7 @@ async def test_decision_works_with_a_model_without_json_output(executor: CodeExe
 
 async def test_a_server_that_refuses_to_count_in_streams_is_asked_once(executor: CodeExecutor) -> None:
     async with OpenAIServer([WORKS, "It is 42."], refuses={"include_usage"}) as server:
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), model_client_stream=True)
+        agent = Agent("coder", executor, model_client=server.client(), model_client_stream=True)
         result = await agent.run(task="Print 42.")
 
     assert [request.get("stream_options") for request in server.requests] == [{"include_usage": True}, None, None]
@@ -105,7 +105,7 @@ async def test_a_server_that_refuses_to_count_in_streams_is_asked_once(executor:
 
 async def test_chunks_come_while_the_model_answers(executor: CodeExecutor) -> None:
     async with OpenAIServer([Reply("No code needed here.", thought="hm")]) as server:
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), model_client_stream=True)
+        agent = Agent("coder", executor, model_client=server.client(), model_client_stream=True)
         items = [item async for item in agent.run_stream(task="Print 42.")]
 
     chunks = [item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
@@ -124,9 +124,7 @@ async def test_chunks_come_while_the_model_answers(executor: CodeExecutor) -> No
 @structured
 async def test_failing_model_leaves_the_context_unchanged(executor: CodeExecutor, script: list[Reply | str]) -> None:
     async with OpenAIServer(script) as server:
-        agent = CodeExecutorAgent(
-            "coder", executor, model_client=server.client(), model_client_stream=True, max_retries_on_error=1
-        )
+        agent = Agent("coder", executor, model_client=server.client(), model_client_stream=True, max_retries_on_error=1)
         before = await agent.save_state()
         with pytest.raises(Exception, match=r"Connection error|overloaded"):
             await agent.run(task="Print 42.")
@@ -142,7 +140,7 @@ async def test_failing_model_leaves_the_context_unchanged(executor: CodeExecutor
 @pytest.mark.parametrize("stream", [False, True])
 async def test_cancelling_reaches_a_model_that_does_not_answer(executor: CodeExecutor, stream: bool) -> None:
     async with OpenAIServer([Reply("so ", endless=True)]) as server:
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), model_client_stream=stream)
+        agent = Agent("coder", executor, model_client=server.client(), model_client_stream=stream)
         token = CancellationToken()
         running = asyncio.create_task(agent.run(task="Print 42.", cancellation_token=token))
         await server.requested(1)

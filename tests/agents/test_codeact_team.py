@@ -114,6 +114,8 @@ ARGUMENTS: dict[str, Any] = {
     "max_tokens": 1000,
     "max_seconds": 2.5,
     "max_output_chars": 77,
+    "describe_environment": False,
+    "context_budget": 50_000,
 }
 
 

@@ -166,8 +166,7 @@ async def test_a_display_can_be_replaced_and_dropped(session: DockerCommandLineC
         ("display-2.html", "3"),
         ("display-3.html", "other"),
     ]
-    dropped = "clear_output() has dropped 1 displays that were shown before it; no files are made of them."
-    assert result.notes == (dropped,)
+    assert result.notes == ("clear_output() has dropped 1 display shown before it: there are no files of them.",)
     assert names(session.work_dir) == ["display-2.html", "display-3.html"]
 
 

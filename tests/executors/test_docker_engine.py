@@ -190,8 +190,8 @@ def test_a_socket_without_permission(folder: Path) -> None:
                 print(type(error).__name__, error)
         """)
         command = [sys.executable, "-c", attempt, f"unix://{folder}/s"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout.startswith("SandboxUnavailable No permission to use the Docker engine")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.stdout.startswith("SandboxUnavailable No permission to use the Docker engine"), done.stderr
     assert "usermod -aG docker" in done.stdout
     assert "rootless" in done.stdout
 

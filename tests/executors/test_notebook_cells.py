@@ -290,7 +290,7 @@ class TestValues:
             # A file of the user with the name of one of its modules does not come in its way.
             out(runner, "for name in ('IPython', 'traitlets', 'pickleshare'): open(name + '.py', 'w').write('1/0')")
             assert out(runner, "!echo loaded") == "loaded\n"
-            assert out(runner, "get_ipython().__class__.__name__") == "'SessionShell'\n"
+            assert out(runner, "get_ipython().__class__.__name__") == "'ZMQLikeShell'\n"
 
 
 class TestQuestions:

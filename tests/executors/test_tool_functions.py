@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from pathlib import Path
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -170,15 +170,22 @@ async def test_dates_paths_and_other_types_arrive_on_the_host_as_what_they_are()
     seen: list[Any] = []
 
     def echo(
-        day: date, at: datetime, where: Path, who: UUID, price: Decimal, length: timedelta, data: bytes, some: set[int]
-    ) -> tuple[date, datetime, Path, UUID, Decimal, timedelta, bytes, set[int], dict[int, date]]:
+        day: date,
+        at: datetime,
+        where: PurePath,
+        who: UUID,
+        price: Decimal,
+        length: timedelta,
+        data: bytes,
+        some: set[int],
+    ) -> tuple[date, datetime, PurePath, UUID, Decimal, timedelta, bytes, set[int], dict[int, date]]:
         seen.extend([day, at, where, who, price, length, data, some])
         return day, at, where, who, price, length, data, some, {1: day}
 
     values = (
         date(2026, 1, 2),
         datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        Path("a/b"),
+        PurePath("a/b"),
         UUID(int=5),
         Decimal("1.50"),
         timedelta(hours=1, seconds=2.5),

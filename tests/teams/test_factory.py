@@ -138,7 +138,8 @@ async def test_given_word_and_languages_are_used(executor):
     )
     result = await team.run(task="go")
     assert (coder.told[0][0], reviewer.told[0][0]) == (("system", "C"), ("system", "R"))
-    assert said(result)[-1] == ("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)
+    named = "Code in the thread was not run:\n- a block labelled sh: only python is run here"
+    assert said(result)[-1] == ("executor", f"{CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE} {named}")
 
 
 async def test_one_model_may_do_both(executor):

@@ -1,0 +1,141 @@
+"""Hints for a model whose code failed because of the sandbox: what is there instead, and which option would allow it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.agents.environment import shown_name, size
+from autogen_codeact.executors import WORKSPACE, ExecutionResult, SandboxFacts, written_by_code
+
+MAX_LOOKED_AT_CHARS = 20_000
+"""Of the end of an output, where errors are."""
+MAX_HOSTS = 5
+
+PROJECTS = {
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "PIL": "pillow",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Packages whose module has another name."""
+INSTEAD = {
+    "altair": ("matplotlib",),
+    "beautifulsoup4": ("lxml",),
+    "bokeh": ("matplotlib",),
+    "dask": ("pandas",),
+    "modin": ("pandas",),
+    "opencv-python": ("pillow", "numpy"),
+    "plotly": ("matplotlib",),
+    "polars": ("pandas",),
+    "scikit-image": ("pillow", "scipy"),
+    "scikit-learn": ("scipy", "numpy"),
+    "seaborn": ("matplotlib",),
+    "statsmodels": ("scipy",),
+    "tensorflow": ("torch", "scikit-learn", "numpy"),
+    "torch": ("scikit-learn", "numpy"),
+}
+"""Installed packages that can do part of the same."""
+
+_MODULE = re.compile(r"No module named '?([A-Za-z_]\w{0,60})")
+_NO_PACKAGE = re.compile(r"No matching distribution found for ([\w.-]{1,60})")
+_COMMAND = re.compile(r"^[^\n:]{0,200}: (?:line )?(?:\d+: )?([\w.+-]{1,60}): (?:command )?not found", re.MULTILINE)
+_PROGRAM = re.compile(r"FileNotFoundError: \[Errno 2\] No such file or directory: '([\w+-]{1,60})'")
+_NO_NAME = re.compile(
+    r"Temporary failure in name resolution|Name or service not known|Could not resolve host|No address associated with "
+    r"hostname|Network is unreachable|unable to resolve host"
+)
+_HOST = re.compile(r"(?:resolve host:? |host='|https?://)([A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.){1,8}[A-Za-z]{2,20})")
+_READ_ONLY = re.compile(
+    r"Read-only file system(?:: '([^'\n]{1,200})')?|PermissionError: \[Errno 13\] Permission denied: '(/[^'\n]{1,200})'"
+)
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+
+
+def hints_for(result: CodeResult, facts: SandboxFacts | None) -> list[str]:
+    """Return one line for each limit of the sandbox that code has met.
+
+    Args:
+        result: The result; the last 20,000 characters of its output are looked at.
+        facts: What is known of the sandbox; None for another kind of executor, of which there are no hints.
+    """
+    if facts is None or (isinstance(result, ExecutionResult) and result.outcome == "denied"):
+        return []
+    text = written_by_code(result)[-MAX_LOOKED_AT_CHARS:]
+    failed = result.exit_code != 0
+    if failed and isinstance(result, ExecutionResult) and result.error is not None:
+        text += f"\n{result.error.type}: {result.error.message[:MAX_LOOKED_AT_CHARS]}"
+    # Code that succeeded has dealt with an exception, but commands in it may have failed.
+    find: list[Callable[[str, SandboxFacts], str | None]] = [_package, _command, _network]
+    if failed:
+        find += [_read_only, _full]
+    return [hint for one in find if (hint := one(text, facts)) is not None]
+
+
+def _package(text: str, facts: SandboxFacts) -> str | None:
+    match = re.search(r"ModuleNotFoundError: ", text) and _MODULE.search(text)
+    name = PROJECTS.get(match[1], match[1]) if match else None
+    if name is None and (missing := _NO_PACKAGE.search(text)):
+        name = missing[1]
+    if name is None:
+        return None
+    there = [other for other in INSTEAD.get(name.lower(), ()) if other in facts.packages]
+    instead = f" {' and '.join(there)} can be used instead." if there else ""
+    return f"Hint: {name} is not installed.{instead} {_how_to_get(name, facts)}"
+
+
+def _how_to_get(name: str, facts: SandboxFacts) -> str:
+    if facts.pip or facts.network:
+        return f"`pip install {name}` in a shell block may install it."
+    built_in = f"packages=['{name}'] installs it, and " if facts.packages_option else ""
+    return f"It can't be installed from code: {built_in}allow_pip=True would allow pip, if whoever runs the sandbox sets that."
+
+
+def _command(text: str, facts: SandboxFacts) -> str | None:
+    match = _COMMAND.search(text) or _PROGRAM.search(text)
+    if match is None:
+        return None
+    there = f" Commands that are there: {', '.join(facts.commands)}." if facts.commands else ""
+    option = " image= can name an image that has it." if facts.packages_option else ""
+    return f"Hint: the command {match[1]} is not in the sandbox.{there}{option}"
+
+
+def _network(text: str, facts: SandboxFacts) -> str | None:
+    if facts.network or not _NO_NAME.search(text):
+        return None
+    host = _HOST.search(text)
+    example = f"['{host[1].lower()}']" if host else "['api.example.com']"
+    if facts.domains:
+        some = ", ".join(map(shown_name, facts.domains[:MAX_HOSTS]))
+        more = f" and {len(facts.domains) - MAX_HOSTS} more" if len(facts.domains) > MAX_HOSTS else ""
+        return f"Hint: the sandbox reaches only {some}{more}. allow_domains={example} would allow another host."
+    return f"Hint: the sandbox has no network. allow_domains={example} would allow a host, if whoever runs the sandbox sets it."
+
+
+def _read_only(text: str, facts: SandboxFacts) -> str | None:
+    match = _READ_ONLY.search(text)
+    if match is None:
+        return None
+    path = match[1] or match[2] or ""
+    if facts.data and (path == "/data" or path.startswith("/data/")):
+        return f"Hint: /data is read-only. Copy files to {WORKSPACE} to change them."
+    return f"Hint: code can write in {WORKSPACE} and /tmp; other folders are read-only."
+
+
+def _full(text: str, facts: SandboxFacts) -> str | None:
+    if not _FULL.search(text):
+        return None
+    holds = f" {WORKSPACE} holds {size(facts.workspace_bytes)}." if facts.workspace_bytes is not None else ""
+    return (
+        f"Hint: the disk is full.{holds} Remove files that are not needed; limits=Limits(workspace=…, tmp=…) would give more "
+        "room, if whoever runs the sandbox sets it."
+    )
