@@ -22,12 +22,13 @@ from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
 from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
+from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.found_code import runnable_languages
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
-from autogen_codeact.executors import HostTool
+from autogen_codeact.executors import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
 OUTPUT_CHUNK = {"chunk_of": "execution"}
@@ -68,8 +69,10 @@ class BaseCodeAgent(BaseChatAgent):
         model_client_stream: bool,
         system_message: str | None,
         supported_languages: list[str] | None,
+        context_budget: int | None,
         options: RunOptions,
     ) -> None:
+        check_budget(context_budget)
         check_parts(
             code_executor,
             model_client,
@@ -90,7 +93,11 @@ class BaseCodeAgent(BaseChatAgent):
         self._runner = CodeRunner(code_executor, name, self._model_context, self._options)
         self._conversation: Conversation | None = None
         if model_client is not None:
-            self._conversation = Conversation(self._model_context, model_client, name, stream=model_client_stream)
+            budget = ContextBudget(context_budget, name, self._runner.keep_text) if context_budget is not None else None
+            self._conversation = Conversation(
+                self._model_context, model_client, name, stream=model_client_stream, budget=budget
+            )
+        self._context_budget = context_budget
         self._environment: str | None = None
         self._owns_parts = False
         self._open_stream: weakref.ref[AsyncGenerator[Any, None]] | None = None
@@ -181,7 +188,7 @@ class BaseCodeAgent(BaseChatAgent):
             return await self._solve(conversation, token, emit)
 
     @abstractmethod
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         """Return the system message, with descriptions of the host tools and of the sandbox."""
 
     @abstractmethod
@@ -314,6 +321,7 @@ class BaseCodeAgent(BaseChatAgent):
             "system_message": self._system_message,
             "supported_languages": self._supported_languages,
             "describe_environment": self._options.describe_environment,
+            "context_budget": self._context_budget,
         }
 
     @classmethod

@@ -29,7 +29,7 @@ from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import ApproveTool, HostTool, ToolLike
+from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
 
 CUT_OFF_NOTE = "[The answer ended inside a code block; nothing of it was run.]"
 CUT_OFF_BY_OTHERS = "A code block in the thread is not closed, so nothing was run. Please send the code again, whole."
@@ -70,6 +70,8 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             executor, if any.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each sandbox, when the first turn begins, which starts it. Needs an executor of this package. Default: yes.
+        context_budget: Characters of a request to the model, of which an image counts 4,000, as in `CodeActAgent`; None for no
+            limit, which is the default.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
             that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
@@ -109,6 +111,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         approve_tool: ApproveTool | None = None,
         redact: RedactResult | None = None,
         describe_environment: bool = True,
+        context_budget: int | None = None,
     ) -> None:
         check_lists(sources=sources)
         if max_retries_on_error < 0:
@@ -126,6 +129,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             model_client_stream=model_client_stream,
             system_message=system_message,
             supported_languages=supported_languages,
+            context_budget=context_budget,
             options=RunOptions(
                 approval_func, stream_output, tools, approve_tool, redact, describe_environment=describe_environment
             ),
@@ -139,7 +143,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         """The type of the agent's answers."""
         return (TextMessage,)
 
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         if self._system_message is None:
             return None
         parts = (self._environment, describe_tools(tools))

@@ -34,7 +34,7 @@ from autogen_codeact.executors import (
     WORKSPACE,
     ApproveTool,
     ExecutionResult,
-    HostTool,
+    HostToolProtocol,
     OutputChunk,
     RunContext,
     SandboxDied,
@@ -61,6 +61,8 @@ LEFT_BLOCKS = "Not run: {count} after the one that {verb}."
 NOT_REACHED = "Blocks after one that fails are not run."
 OUTPUT_FILE = ".codeact/{agent}-output-{number}.txt"
 OUTPUT_FILES = 100
+TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
+TEXT_FILES = 10_000
 MANY_CALLS = 100
 
 
@@ -157,6 +159,7 @@ class CodeRunner:
         self._prepared_for: int | None = None
         self._prepared_by = 0
         self._outputs_kept = 0
+        self._texts_kept = 0
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
         self._add_tools(options.tools, options.approve_tool)
@@ -172,7 +175,7 @@ class CodeRunner:
                 "DockerCommandLineCodeExecutor, or omit tools and approve_tool."
             )
 
-    async def list_tools(self) -> Sequence[HostTool]:
+    async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer`."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
 
@@ -311,18 +314,30 @@ class CodeRunner:
         Returns:
             Its name there, or None if that was not possible.
         """
+        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
+        file = await self._store(result.output, name)
+        self._outputs_kept += file is not None
+        return file
+
+    async def keep_text(self, text: str) -> str | None:
+        """Store a message that the model no longer gets whole in a file in the sandbox, and return its name, or None."""
+        if self._texts_kept == TEXT_FILES:
+            return None
+        file = await self._store(text, TEXT_FILE.format(agent=self._source, number=self._texts_kept + 1))
+        self._texts_kept += file is not None
+        return file
+
+    async def _store(self, text: str, name: str) -> str | None:
         if self._with_tools is None:
             return None
-        name = OUTPUT_FILE.format(agent=self._source, number=self._outputs_kept % OUTPUT_FILES + 1)
         try:
             with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
-                file.write(result.output.encode("utf-8", "replace"))
+                file.write(text.encode("utf-8", "replace"))
                 file.flush()
                 await self._with_tools.upload(file.name, name)
-        except OSError as error:
-            logger.warning("the whole output could not be put into %s: %s", name, error)
+        except (OSError, SandboxError) as error:
+            logger.warning("an output could not be put into %s: %s", name, error)
             return None
-        self._outputs_kept += 1
         return f"{WORKSPACE}/{name}"  # absolute, because code may have changed the working directory
 
     # Calls of interrupted turns

@@ -27,12 +27,13 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
+from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
-from autogen_codeact.executors import ApproveTool, HostTool, ToolLike, capabilities_of
+from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike, capabilities_of
 
 CLOSING_DEADLINE_S = 120.0
 
@@ -74,6 +75,9 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         max_seconds: Wall-clock seconds of a turn; what runs then is stopped. Default: no limit.
         max_output_chars: Characters of an output that the model sees, head and tail together. A longer output is written into
             a file in the sandbox, as far as the executor kept it, and the model gets its name. Default 20,000.
+        context_budget: Characters of a request to the model, of which an image counts 4,000; None for no limit. Beyond it, older
+            outputs are shortened, older images replaced by their names, and at last the earliest messages left out. Default
+            400,000, about 100,000 tokens.
         approval_func: Decides whether code may run, sync or async. It can't be dumped. Default: all code may.
         describe_environment: Whether the system message describes the sandbox: versions, network, limits, files. It is asked once
             for each session, when the first turn begins, which starts the sandbox. Default: yes.
@@ -121,6 +125,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         approval_func: ApprovalFuncType | None = None,
         redact: RedactResult | None = None,
         describe_environment: bool = True,
+        context_budget: int | None = DEFAULT_BUDGET,
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
@@ -142,6 +147,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             model_client_stream=model_client_stream,
             system_message=system_message,
             supported_languages=supported_languages or None,
+            context_budget=context_budget,
             options=RunOptions(
                 approval_func,
                 stream_output,
@@ -167,7 +173,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return self.DEFAULT_SUPPORTED_LANGUAGES
         return [language for language in self.DEFAULT_SUPPORTED_LANGUAGES if language in known]
 
-    def _whole_system_message(self, tools: Sequence[HostTool]) -> str | None:
+    def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         if self._system_message is None:
             return None
         return prompt.system_message(

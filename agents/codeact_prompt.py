@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from autogen_codeact.agents.not_run import listed
 from autogen_codeact.agents.tool_prompt import describe_tools
-from autogen_codeact.executors import HostTool
+from autogen_codeact.executors import HostToolProtocol
 
 PromptStyle = Literal["markdown", "execute"]
 
@@ -74,7 +74,7 @@ def system_message(
     *,
     style: PromptStyle,
     languages: Collection[str] = ("python",),
-    tools: Sequence[HostTool] = (),
+    tools: Sequence[HostToolProtocol] = (),
     setup: str | None = None,
     output_type: type[BaseModel] | None = None,
     by_call: bool = True,

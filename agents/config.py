@@ -25,6 +25,7 @@ from pydantic import (
 
 from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
+from autogen_codeact.agents.context_budget import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded
@@ -47,11 +48,12 @@ class AgentConfig(BaseModel):
     tools: list[ComponentModel] = Field(default_factory=list)
     approve_tool: ComponentModel | None = None
     describe_environment: bool = True
+    context_budget: int | None = Field(default=None, ge=MIN_BUDGET)
 
     @model_serializer(mode="wrap")
     def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # AutoGen dumps with exclude_none; a system message switched off would come back as the default one.
-        return {**serialise(self), "system_message": self.system_message}
+        # AutoGen dumps with exclude_none; what is switched off would come back as the default.
+        return {**serialise(self), "system_message": self.system_message, "context_budget": self.context_budget}
 
 
 class CodeExecutorAgentConfig(AgentConfig):
@@ -75,6 +77,7 @@ class CodeActAgentConfig(AgentConfig):
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     max_output_chars: int = Field(default=20_000, ge=1)
+    context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
 
 
 class CodeExecutorAgentState(BaseModel):

@@ -24,6 +24,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from autogen_codeact.agents.context_budget import ContextBudget
 from autogen_codeact.agents.model import converse
 from autogen_codeact.agents.observation import as_message
 
@@ -39,6 +40,7 @@ class Conversation:
         client: The model.
         source: Name of the agent, which signs what it adds.
         stream: Whether the model's answer is also yielded in chunks.
+        budget: Limits the size of requests; None for no limit.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Conversation:
         source: str,
         *,
         stream: bool,
+        budget: ContextBudget | None = None,
     ) -> None:
         self._context = context
         self._client = client
@@ -55,11 +58,13 @@ class Conversation:
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
         self._stream = stream
+        self._budget = budget
 
     async def messages(self) -> list[LLMMessage]:
         """Return all messages of the next request to the model."""
         system = [SystemMessage(content=self.system_message)] if self.system_message is not None else []
-        return [*system, *await self._context.get_messages()]
+        messages: list[LLMMessage] = [*system, *await self._context.get_messages()]
+        return messages if self._budget is None else await self._budget.fit(messages)
 
     async def add_messages(self, messages: Sequence[BaseChatMessage], interruption: str | None = None) -> None:
         """Add the messages of others.

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.executors import HostTool
+from autogen_codeact.executors import HostToolProtocol
 
 MAX_FULL_CHARS = 12_000
 MAX_COMPACT_CHARS = 24_000
@@ -23,7 +23,7 @@ NAMES = (
 )
 
 
-def describe_tools(tools: Sequence[HostTool]) -> str:
+def describe_tools(tools: Sequence[HostToolProtocol]) -> str:
     """Describe host tools to a model: signatures and docstrings.
 
     Where that would be more than 12,000 characters, only the first line of each docstring is shown, and `help(name)` in code
@@ -51,13 +51,13 @@ def _fenced(head: str, code: str) -> str:
     return "{}\n```python\n{}\n```".format(head, code.replace("```", "'''"))
 
 
-def _whole(tool: HostTool) -> str:
+def _whole(tool: HostToolProtocol) -> str:
     head = f"def {tool.name}{tool.signature}:"
     text = textwrap.indent(tool.description.strip().replace('"""', "'''"), "    ").strip()
     end = "\n    " if "\n" in text else ""
     return f'{head}\n    """{text}{end}"""' if text else f"{head} ..."
 
 
-def _summary(tool: HostTool) -> str:
+def _summary(tool: HostToolProtocol) -> str:
     text = shorten(" ".join(tool.description.strip().partition("\n")[0].split()), MAX_SUMMARY_CHARS)
     return f"def {tool.name}{tool.signature}: ...{f'  # {text}' if text else ''}"

@@ -38,7 +38,6 @@ class ImageVariant(StrEnum):
     SLIM = "slim"
 
 
-ModeOption = Annotated[Mode, sandbox_option(metavar="MODE", help=MODE_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 app = typer.Typer(
@@ -100,21 +99,31 @@ def _demo(
 @app.command("exec")
 @takes_sandbox()
 def _exec(
-    file: Annotated[str, typer.Argument(metavar="FILE.md", help="Markdown file, or - for standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="FILE.md, FILE.py, FILE.sh or FILE.ipynb; or - for markdown on standard input."
+        ),
+    ],
     *,
     choice: SandboxChoice,
-    mode: ModeOption = Mode.PROCESS,
+    mode: Annotated[
+        Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; for a notebook, session")
+    ] = None,
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the code blocks of a markdown file in the sandbox. No model is involved.
+    """Run the code of a markdown file, a script or a notebook in the sandbox. No model is involved.
 
     Blocks run one after the other, up to the first that fails. The exit status is that of the failing block, else 0;
-    2 if nothing could be run.
+    2 if nothing could be run. Without --work-dir, files that the code makes are kept in the new folder codeact-files.
     """
     with clean_exit():
         from autogen_codeact.cli.run_blocks import run_file
 
-        raise typer.Exit(run_file(file, replace(choice, mode=mode.value), as_json=as_json))
+        used = mode or (Mode.SESSION if file.lower().endswith(".ipynb") else Mode.PROCESS)
+        chosen = replace(choice, mode=used.value)
+        raise typer.Exit(run_file(file, chosen, as_json=as_json, keep_going=keep_going))
 
 
 @app.command("run")

@@ -1,37 +1,36 @@
-"""`codeact exec`: run the code blocks of a markdown file."""
+"""`codeact exec`: run the code of a file."""
 
 from __future__ import annotations
 
-import sys
+import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
-from autogen_codeact.agents.extraction import OUTPUT_LABELS, ExtractedBlock, extract_code_blocks
-from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.code_file import CodeInFile, read_code
+from autogen_codeact.cli.exit import run_until_interrupted, say
+from autogen_codeact.cli.kept_files import KeptFiles
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import as_result, started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import headline, remarks
 from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor
-from autogen_codeact.sandbox.host.languages import find_language
-
-NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
 
 
-def run_file(file: str, choice: SandboxChoice, *, as_json: bool) -> int:
-    """Run the code blocks of a file, up to the first that fails.
+def run_file(file: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool = False) -> int:
+    """Run the code of a file, up to the first block that fails.
 
     Args:
-        file: Path of a markdown file, "-" for standard input.
+        file: Path of a markdown file, a script or a notebook; "-" for markdown on standard input.
         choice: The sandbox.
         as_json: Print one JSON object per block instead of text.
+        keep_going: Whether blocks after one that fails run, too. Default False.
 
     Returns:
         Exit status of the first failing block, else 0.
@@ -41,67 +40,34 @@ def run_file(file: str, choice: SandboxChoice, *, as_json: bool) -> int:
         SandboxError: The sandbox broke.
     """
     name = "standard input" if file == "-" else file
-    blocks = _select_blocks(extract_code_blocks(_read(file)), name)
-    return run_until_interrupted(_run(blocks, name, choice, as_json=as_json))
+    return run_until_interrupted(_run(read_code(file), name, choice, as_json=as_json, keep_going=keep_going))
 
 
-def _select_blocks(found: list[ExtractedBlock], name: str) -> list[ExtractedBlock]:
-    """Return the blocks that can be run, and print why each of the others is skipped."""
-    for block in found:
-        if not block.complete:
-            raise CommandError(
-                f"{name}: the block whose code begins at line {block.line} is never closed, so nothing was run. Close it."
-            )
-    chosen = []
-    for block in found:
-        if not block.language:
-            reason = "a block without a language"
-        elif block.language in OUTPUT_LABELS:
-            reason = f"a block of output ({block.language})"
-        elif find_language(block.language) is None:
-            reason = f"{block.language} is not a language that the sandbox runs"
-        else:
-            chosen.append(block)
-            continue
-        say(f"{name}:{block.line}: skipped, {reason}")
-    if not chosen:
-        raise CommandError(f"{name}: no code blocks to run. Blocks need a fence with a language, such as ```python.")
-    return chosen
-
-
-def _read(file: str) -> str:
-    try:
-        if file == "-":
-            if sys.stdin.isatty():
-                say("reading markdown from the terminal; Ctrl-D ends it")
-            data = sys.stdin.buffer.read()
-        else:
-            data = Path(file).read_bytes()
-    except OSError as error:
-        raise CommandError(f"{file} can't be read: {error.strerror}") from error
-    return data.decode("utf-8-sig", "replace")
-
-
-async def _run(blocks: list[ExtractedBlock], name: str, choice: SandboxChoice, *, as_json: bool) -> int:
+async def _run(blocks: list[CodeInFile], name: str, choice: SandboxChoice, *, as_json: bool, keep_going: bool) -> int:
     terminal = None if as_json else Terminal()
+    kept = KeptFiles(Path.cwd()) if choice.work_dir is None else None
+    status = 0
     async with started(choice) as executor:
         for index, block in enumerate(blocks, 1):
             if terminal is not None:
-                terminal.line(f"[{index}/{len(blocks)}] {block.language}, line {block.line}", "cyan", bold=True)
+                terminal.line(f"[{index}/{len(blocks)}] {block.language}, {block.place}", "cyan", bold=True)
             result = await _run_block(executor, CodeBlock(code=block.code, language=block.language), terminal)
-            if choice.work_dir is None:
-                # The temporary folder, and with it these copies, is removed at the end.
-                files = (replace(file, path=None, note=file.note or NOT_KEPT) for file in result.artifacts)
-                result = replace(result, artifacts=tuple(files))
+            if kept is not None:
+                # The temporary folder is removed at the end.
+                result = await asyncio.to_thread(kept.keep, result)
             if terminal is None:
                 print_json(_to_object(index, block, result))
             else:
                 _show(terminal, name, block, result)
             if result.exit_code != 0:
-                if left := len(blocks) - index:
-                    say(f"stopped at the first failing block; {left} block{'s' * (left > 1)} after it did not run")
-                return result.exit_code & 0xFF or 1
-    return 0
+                status = status or result.exit_code & 0xFF or 1
+                if not keep_going:
+                    if left := len(blocks) - index:
+                        say(f"stopped at the first failing block; {left} block{'s' * (left > 1)} after it did not run")
+                    break
+    if kept is not None and kept.folder is not None:
+        say(f"files are kept in {kept.folder.name}; --work-dir FOLDER chooses another folder")
+    return status
 
 
 async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal | None) -> ExecutionResult:
@@ -123,7 +89,7 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal
     return result
 
 
-def _to_object(index: int, block: ExtractedBlock, result: ExecutionResult) -> dict[str, Any]:
+def _to_object(index: int, block: CodeInFile, result: ExecutionResult) -> dict[str, Any]:
     """Return the JSON object for a block and its result."""
     files = [{**asdict(file), "path": str(file.path) if file.path is not None else None} for file in result.artifacts]
     fields = ("exit_code", "outcome", "output", "value", "duration_s", "truncated", "state", "notes")
@@ -131,6 +97,7 @@ def _to_object(index: int, block: ExtractedBlock, result: ExecutionResult) -> di
         "index": index,
         "language": block.language,
         "line": block.line,
+        **({"cell": block.cell} if block.cell is not None else {}),
         **{name: getattr(result, name) for name in fields},
         "error": asdict(result.error) if result.error is not None else None,
         "artifacts": files,
@@ -138,11 +105,11 @@ def _to_object(index: int, block: ExtractedBlock, result: ExecutionResult) -> di
     }
 
 
-def _show(terminal: Terminal, name: str, block: ExtractedBlock, result: ExecutionResult) -> None:
+def _show(terminal: Terminal, name: str, block: CodeInFile, result: ExecutionResult) -> None:
     for remark in remarks(result):
         terminal.line(remark, "yellow")
     position = ""
     if result.error is not None and result.error.line is not None:
-        position = f" at {name}:{block.line + result.error.line - 1}"
+        position = f" at {block.position(name, result.error.line)}"
     terminal.line(f"{headline(result)}{position}", "green" if result.exit_code == 0 else "red")
     terminal.line()

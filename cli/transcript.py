@@ -16,6 +16,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
 from autogen_codeact.executors import Artifact, ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
@@ -134,7 +135,7 @@ class Transcript:
             self._terminal.panel(title, message.content, "magenta", markdown=True)
 
     def _show_result(self, event: CodeExecutionEvent) -> None:
-        output = shorten(written_by_code(event.result).rstrip()) or "(no output)"
+        output = shorten(fold_carriage_returns(written_by_code(event.result)).rstrip()) or "(no output)"
         title = f"{_position(event).capitalize()} in the sandbox: {headline(event.result)}"
         text = "\n".join([output, *([""] if remarks(event.result) else []), *remarks(event.result)])
         self._terminal.panel(title, text, "green" if event.result.exit_code == 0 else "red")

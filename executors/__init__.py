@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.executor import WORKSPACE, SandboxCodeExecutor
     from autogen_codeact.executors.pool import SandboxPool
     from autogen_codeact.executors.result import ExecutionResult
-    from autogen_codeact.executors.tools.adapters import to_image
+    from autogen_codeact.executors.tools.adapters import HostTool, to_image
     from autogen_codeact.executors.tools.approval import ToolApprovalRequest
     from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
-    from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer, ToolArgumentError
+    from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 _HOME = {
     "BROKEN_PICTURE": "autogen_codeact.sandbox.pictures",
@@ -92,7 +92,8 @@ _HOME = {
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
-    "HostTool": "autogen_codeact.sandbox.tools.tool",
+    "HostTool": "autogen_codeact.executors.tools.adapters",
+    "HostToolProtocol": "autogen_codeact.sandbox.tools.tool",
     "KnowsSandbox": "autogen_codeact.executors.capabilities",
     "Limits": "autogen_codeact.sandbox.limits",
     "MAX_FILES": "autogen_codeact.sandbox.files.manifest",
@@ -169,6 +170,7 @@ __all__ = [
     "ExecutionResult",
     "ExternalEffectsError",
     "HostTool",
+    "HostToolProtocol",
     "KnowsSandbox",
     "Limits",
     "Manifest",

@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     )
     from autogen_codeact.sandbox.sync_sandbox import Sandbox
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
+    from autogen_codeact.sandbox.tools.host_tool import HostTool
     from autogen_codeact.sandbox.tools.limits import ToolLimits
-    from autogen_codeact.sandbox.tools.tool import HostTool, ToolAnswer
+    from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer
 
 _HOME = {
     "ApproveTool": "autogen_codeact.sandbox.tools.approval",
@@ -63,7 +64,8 @@ _HOME = {
     "Display": "autogen_codeact.sandbox.displays",
     "DockerOptions": "autogen_codeact.sandbox.options",
     "ErrorInfo": "autogen_codeact.sandbox.result",
-    "HostTool": "autogen_codeact.sandbox.tools.tool",
+    "HostTool": "autogen_codeact.sandbox.tools.host_tool",
+    "HostToolProtocol": "autogen_codeact.sandbox.tools.tool",
     "Limits": "autogen_codeact.sandbox.limits",
     "NetworkConnection": "autogen_codeact.sandbox.result",
     "Observer": "autogen_codeact.sandbox.observers",
@@ -108,6 +110,7 @@ __all__ = [
     "DockerOptions",
     "ErrorInfo",
     "HostTool",
+    "HostToolProtocol",
     "Limits",
     "NetworkConnection",
     "Observer",

@@ -192,7 +192,9 @@ _CODER = _fields(
     model_context=_CONTEXT,
 )
 _OURS = _fields(
-    *("stream_output", "describe_environment"), tools=Part("tool", many=True), approve_tool=Part("tool_policy")
+    *("stream_output", "describe_environment", "context_budget"),
+    tools=Part("tool", many=True),
+    approve_tool=Part("tool_policy"),
 )
 _TEAM = _fields(
     *("name", "description", "max_turns"),

@@ -15,8 +15,9 @@ from PIL import Image as PILImage
 
 from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
 from autogen_codeact.sandbox.tools.function import LibraryTypes
+from autogen_codeact.sandbox.tools.host_tool import HostTool as SandboxHostTool
 from autogen_codeact.sandbox.tools.stub import StubbedTool
-from autogen_codeact.sandbox.tools.tool import HostTool, Picture, ToolAnswer
+from autogen_codeact.sandbox.tools.tool import HostToolProtocol, Picture, ToolAnswer
 
 T = TypeVar("T")
 
@@ -29,6 +30,12 @@ def from_autogen(value: Any) -> Any:
 
 
 AUTOGEN = LibraryTypes(token=CancellationToken, pictures=(Image, PILImage.Image, Picture), convert=from_autogen)
+
+
+class HostTool(SandboxHostTool):
+    """A typed function as a host tool, as `autogen_codeact.sandbox.HostTool`; it may use AutoGen's tokens and images."""
+
+    library = AUTOGEN
 
 
 def to_image(picture: Picture) -> Image:
@@ -73,7 +80,7 @@ async def with_token(run: Callable[[CancellationToken], Awaitable[T]]) -> T:
 
 
 class HostToolWithToken(Protocol):
-    """A `HostTool` whose `run` takes a cancellation token, as in version 0.1."""
+    """A `HostToolProtocol` whose `run` takes a cancellation token, as in version 0.1."""
 
     @property
     def name(self) -> str: ...
@@ -130,9 +137,9 @@ class UserHostTool:
         return ToolAnswer(answer.value, tuple(map(from_autogen, answer.images)))
 
 
-def as_host_tool(tool: Any) -> HostTool:
+def as_host_tool(tool: Any) -> HostToolProtocol:
     """Return the tool as the sandbox library runs it."""
-    return cast(HostTool, tool) if isinstance(tool, StubbedTool | UserHostTool) else UserHostTool(tool)
+    return cast(HostToolProtocol, tool) if isinstance(tool, StubbedTool | UserHostTool) else UserHostTool(tool)
 
 
 def _takes_token(run: Callable[..., Any]) -> bool:

@@ -72,9 +72,8 @@ class Displays:
         """Return what has to be said about them."""
         if not self.cleared:
             return []
-        return [
-            f"clear_output() has dropped {self.cleared} displays that were shown before it; no files are made of them."
-        ]
+        dropped = f"{self.cleared} display{'s' if self.cleared > 1 else ''}"
+        return [f"clear_output() has dropped {dropped} shown before it: there are no files of them."]
 
 
 def _values(message: DisplayMessage, data: bytes) -> dict[str, Any]:

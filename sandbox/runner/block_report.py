@@ -42,7 +42,8 @@ def task_names(report):
     """
     names = report.get("cancelled")
     names = names[: cell_loop.MAX_NAMED_TASKS] if isinstance(names, list) else []
-    return [_text(name, cell_loop.TASK_NAME_LIMIT) for name in names if isinstance(name, str)]
+    names = [_text(name, cell_loop.TASK_NAME_LIMIT) for name in names if isinstance(name, str)]
+    return ["".join(char if char.isprintable() else "?" for char in name) for name in names]
 
 
 def out_of_memory():

@@ -63,15 +63,18 @@ class CellLoop:
             The names of the tasks that were pending; they count as cancelled now.
         """
         loop, self._loop, self._pool = self._loop, None, None
-        if loop is None:
-            return []
-        asyncio = sys.modules["asyncio"]
         names = []
-        for task in asyncio.all_tasks(loop):
-            names.append(_name(task))
-            # Not `task.cancel()`, which only takes effect when the loop runs.
-            asyncio.Future.cancel(task)
-        asyncio.set_event_loop(None)
+        if loop is None:
+            return names
+        try:
+            asyncio = sys.modules["asyncio"]
+            for task in asyncio.all_tasks(loop):
+                names.append(_name(task))
+                # Not `task.cancel()`, which only takes effect when the loop runs.
+                asyncio.Future.cancel(task)
+            asyncio.set_event_loop(None)
+        except Exception:
+            pass  # the code has changed asyncio; the session goes on without the loop all the same
         return sorted(names)[:MAX_NAMED_TASKS]
 
     def _open_loop(self):

@@ -58,7 +58,6 @@ def new_figure_manager_given_figure(num, figure):
     """Return the manager of a figure, for matplotlib."""
     canvas = getattr(sys.modules[__name__], "FigureCanvas")(figure)  # noqa: B009 - it is made on demand
     manager = importlib.import_module("matplotlib.backend_bases").FigureManagerBase(canvas, num)
-    figure.show = lambda *_, **__: display.display(figure)
     if Settings.always or sys.modules["matplotlib"].is_interactive():
         Settings.pending = True
     return manager
@@ -85,6 +84,16 @@ def flush():
     if Settings.pending:
         Settings.pending = False
         show(True if Settings.close_figures else None)
+
+
+def set_formats(formats):
+    """Set the formats in which figures are shown.
+
+    Args:
+        formats: Names such as `png`, `retina` and `svg`; unknown ones are ignored.
+    """
+    known = ["retina" if name == "png2x" else name for name in formats]
+    Settings.formats = tuple(sorted(name for name in known if name in _KINDS)) or ("png",)
 
 
 def images(figure):

@@ -18,7 +18,7 @@ class ShellLoader:
 
     def __init__(self, cells):
         self._cells = cells
-        self.public = ShellStandIn(self)
+        self.public = ZMQLikeStandIn(self)
 
     def load(self):
         """Load the shell, and use it from now on.
@@ -35,8 +35,10 @@ class ShellLoader:
         return self._cells.shell
 
 
-class ShellStandIn:
+class ZMQLikeStandIn:
     """Looks like the shell, and loads it at the first use of an attribute.
+
+    pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
 
     Args:
         loader: The `ShellLoader`.

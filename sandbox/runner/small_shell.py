@@ -34,7 +34,7 @@ class SmallShell:
     is_loaded = True
 
     def __init__(self, cells):
-        self.public = PublicShell(cells)
+        self.public = ZMQLikeSmallShell(cells)
 
     def load(self):
         """Return this shell."""
@@ -59,8 +59,10 @@ class SmallShell:
         return values.own_text(value)
 
 
-class PublicShell:
+class ZMQLikeSmallShell:
     """What `get_ipython()` returns without IPython: the part of its interface that translated cells use.
+
+    pandas looks for "zmq" in the name of the class, and then shows values as in a notebook.
 
     Args:
         cells: The session's `Cells`.

@@ -261,7 +261,9 @@ class Worker:
         if self.deferred_checkpoint is not None:
             os.close(self.deferred_checkpoint[1])
             self.deferred_checkpoint = None
-        self._send(wire.RESUMED, 0, {"cancelled": self.session.cells.loop.discard()})
+        # There is no session yet if the checkpoint was taken before the first block.
+        cancelled = self.session.cells.loop.discard() if self.session is not None else []
+        self._send(wire.RESUMED, 0, {"cancelled": cancelled})
 
     def _drop_protection(self):
         """Be an ordinary process from the first request on; until then the previous block could have interfered."""

@@ -28,6 +28,11 @@ _EMPTY = inspect.Parameter.empty
 _RETURN = "return"
 MAX_ITEMS = 100_000
 """Items of an iterator that a tool returns."""
+OTHER_THREAD = "created in a thread can only be used in that same thread"
+OPEN_IN_TOOL = (
+    "Give the tool a thread of its own, HostTool({name}, thread='own'), and open the connection in the function when it is first "
+    "called."
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ class FunctionHostTool(StubbedTool):
             if self._is_async:
                 value = await contained(self._function(*call.args, **call.kwargs))
             else:
-                value = await self._threads.run(lambda: _collected(self._function(*call.args, **call.kwargs)))
+                value = await self._in_thread(lambda: _collected(self._function(*call.args, **call.kwargs)))
                 if inspect.isawaitable(value):  # a sync function around an async one
                     value = await contained(value)
             if isinstance(value, Iterator):  # of an async function
@@ -137,6 +142,15 @@ class FunctionHostTool(StubbedTool):
             return ToolAnswer(await self._rich_result.dump(value, files), pictures)
         dump = self._result.dump if self._result is not None else None
         return await offload(not is_small(value), lambda: to_answer(value, self.name, dump, self._library.convert))
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        try:
+            return await self._threads.run(work)
+        except Exception as error:
+            # The class is not imported for it: a program without sqlite3 has no such error.
+            if type(error).__module__ != "sqlite3" or OTHER_THREAD not in str(error):
+                raise
+            raise type(error)(f"{error} {OPEN_IN_TOOL.format(name=self.name)}") from error
 
     def _check_given(self, arguments: Mapping[str, Any]) -> None:
         missing = [

@@ -39,6 +39,10 @@ class ToolArgumentError(TypeError):
     """The arguments of a call do not fit the tool; the message says which, for the author of the calling code."""
 
 
+class ToolStuckError(TimeoutError):
+    """The tool's own thread is busy with a call for which nobody waits any more."""
+
+
 class HostTool(Protocol):
     """A function that runs on the host and is called from the sandbox."""
 
@@ -79,6 +83,10 @@ class HostTool(Protocol):
             ToolArgumentError: The arguments do not fit.
         """
         ...
+
+
+HostToolProtocol = HostTool
+"""Its public name; the public `HostTool` makes one of a function."""
 
 
 def is_host_tool(thing: object) -> TypeGuard[HostTool]:

@@ -43,8 +43,9 @@ ARGUMENTS: dict[str, Any] = {
     "supported_languages": ["py", "bash"],
     "stream_output": True,
     "describe_environment": False,
+    "context_budget": 50_000,
 }
-OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment"}
+OURS = {"stream_output", "tools", "approve_tool", "redact", "describe_environment", "context_budget"}
 """Arguments that AutoGen's agent does not have."""
 
 

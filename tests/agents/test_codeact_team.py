@@ -115,6 +115,7 @@ ARGUMENTS: dict[str, Any] = {
     "max_seconds": 2.5,
     "max_output_chars": 77,
     "describe_environment": False,
+    "context_budget": 50_000,
 }
 
 

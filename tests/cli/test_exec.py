@@ -9,7 +9,7 @@ from tests.cli.support import code, codeact, containers_of, on_terminal, start, 
 
 pytestmark = pytest.mark.usefixtures("docker_engine")
 
-NOT_KEPT = "not kept: --work-dir FOLDER keeps files"
+KEPT = "codeact: files are kept in codeact-files; --work-dir FOLDER chooses another folder"
 PAGE = """\
 # A page
 
@@ -61,12 +61,13 @@ def page(tmp_path):
 
 
 def test_blocks_of_known_languages_run_and_others_are_reported_as_skipped(page):
-    done = codeact("exec", page)
+    done = codeact("exec", page, cwd=page.parent)
     assert done.status == 0
     assert done.err.splitlines() == [
         f"codeact: {page}:9: skipped, a block without a language",
         f"codeact: {page}:13: skipped, json is not a language that the sandbox runs",
         f"codeact: {page}:17: skipped, a block of output (output)",
+        KEPT,
     ]
     lines = done.out.splitlines()
     assert lines[:2] == ["[1/2] python, line 4", "hello 42"]
@@ -74,13 +75,13 @@ def test_blocks_of_known_languages_run_and_others_are_reported_as_skipped(page):
     assert lines[4:7] == [
         "[2/2] sh, line 21",
         "from sh",
-        "File: note.txt (5 bytes; not kept: --work-dir FOLDER keeps files)",
+        "File: note.txt (5 bytes)",
     ]
     assert "\x1b" not in done.out
 
 
 def test_json_has_one_object_per_block(page):
-    done = codeact("exec", page, "--json")
+    done = codeact("exec", page, "--json", cwd=page.parent)
     assert done.status == 0
     first, second = done.objects
     assert first.pop("duration_s") > 0
@@ -96,11 +97,18 @@ def test_json_has_one_object_per_block(page):
         "truncated": 0,
         "state": "kept",
         "artifacts": [],
+        "displays": [],
         "notes": [],
     }
     assert (second["index"], second["language"], second["line"], second["output"]) == (2, "sh", 21, "from sh\n")
     assert second["artifacts"] == [
-        {"name": "note.txt", "size": 5, "media_type": "text/plain", "path": None, "note": NOT_KEPT}
+        {
+            "name": "note.txt",
+            "size": 5,
+            "media_type": "text/plain",
+            "path": str(page.parent / "codeact-files/note.txt"),
+            "note": None,
+        }
     ]
 
 
@@ -143,12 +151,78 @@ def test_syntax_error_is_printed_once():
         assert "\nfailed, SyntaxError, exit code 1, " in done.out
 
 
-def test_files_that_are_not_kept_have_a_note(tmp_path):
-    text = code("open('plot.png', 'wb').write(b'x' * 2000)")
-    assert "File: plot.png (2 kB; not kept: --work-dir FOLDER keeps files)\n" in codeact("exec", "-", stdin=text).out
-    (kept,) = codeact("exec", "-", "--json", stdin=text).objects[0]["artifacts"]
-    assert (kept["path"], kept["note"]) == (None, NOT_KEPT)
-    assert "File: plot.png (2 kB)\n" in codeact("exec", "-", "--work-dir", tmp_path, stdin=text).out
+def test_files_are_kept_in_a_new_folder(tmp_path):
+    text = code("import os; os.mkdir('out'); open('out/plot.png', 'wb').write(b'x' * 2000)")
+    for folder in ("codeact-files", "codeact-files-2"):
+        done = codeact("exec", "-", stdin=text, cwd=tmp_path)
+        assert "File: out/plot.png (2 kB)\n" in done.out
+        assert done.err == f"codeact: files are kept in {folder}; --work-dir FOLDER chooses another folder\n"
+        assert (tmp_path / folder / "out/plot.png").stat().st_size == 2000
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_python_script_runs(tmp_path):
+    file = tmp_path / "report.py"
+    file.write_text("import sys\n\n\ndef f():\n    return 1 / 0\n\nprint(sys.version_info[0])\nf()\n")
+    done = codeact("exec", file, cwd=tmp_path)
+    assert (done.status, done.out.splitlines()[:2]) == (1, ["[1/1] python, line 1", "3"])
+    assert f" at {file}:5\n" in done.out
+
+
+def test_shell_script_runs(tmp_path):
+    (tmp_path / "a.sh").write_text("echo one\nexit 3\n")
+    done = codeact("exec", tmp_path / "a.sh", "--json", cwd=tmp_path)
+    assert (done.status, [entry["output"] for entry in done.objects]) == (3, ["one\n"])
+
+
+def notebook(*cells, **metadata):
+    made = [{"cell_type": kind, "source": source, "metadata": {}} for kind, source in cells]
+    return json.dumps({"cells": made, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
+
+
+def test_notebook_runs_its_code_cells_in_one_session(tmp_path):
+    file = tmp_path / "book.ipynb"
+    cells = [
+        ("markdown", "# Title"),
+        ("code", ["x = 20\n", "y = 1"]),
+        ("code", ""),
+        ("code", "x + y"),
+        ("code", "\nx / 0"),
+        ("code", "7"),
+    ]
+    file.write_text(notebook(*cells, kernelspec={"language": "python"}))
+    done = codeact("exec", file, cwd=tmp_path)
+    assert done.status == 1
+    assert [line for line in done.out.splitlines() if line.startswith("[")] == [
+        *("[1/4] python, cell 2", "[2/4] python, cell 4", "[3/4] python, cell 5"),
+    ]
+    assert f" at {file}, cell 5, line 2\n" in done.out
+    assert done.err == "codeact: stopped at the first failing block; 1 block after it did not run\n"
+    done = codeact("exec", file, "--keep-going", "--json", cwd=tmp_path)
+    assert done.status == 1
+    assert [(entry["cell"], entry["value"], entry["exit_code"]) for entry in done.objects] == [
+        *((2, None, 0), (4, "21", 0), (5, None, 1), (6, "7", 0)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("a.py", " \n", "no code blocks to run.\n"),
+        ("a.ipynb", "{}", "is not a notebook of version 4 (nbformat 4): open it in Jupyter and save it"),
+        ("a.ipynb", notebook(("markdown", "only")), "no code blocks to run.\n"),
+        (
+            "a.ipynb",
+            notebook(("code", "1"), kernelspec={"language": "COBOL"}),
+            "cobol is not a language that the sandbox runs",
+        ),
+    ],
+)
+def test_script_or_notebook_without_code_is_status_2(name, text, complaint, tmp_path):
+    (tmp_path / name).write_text(text)
+    done = codeact("exec", tmp_path / name)
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
 
 
 def test_ipython_block_runs():

@@ -15,7 +15,7 @@ SANDBOX = [
 OPTIONS = {
     (): ["--version", "demo", "exec", "run", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
-    ("exec",): ["FILE.md", "--mode", "--json", *SANDBOX],
+    ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
     ("run",): [
         *(

@@ -1,16 +1,18 @@
 """What code shows: displays in the result, their files, and the lines in the output that stand for them."""
 
+import os
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from autogen_core import CancellationToken
 
-from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.executors import DockerCommandLineCodeExecutor, OutputChunk
 
 from .conftest import MakeExecutor
-from .sandboxes import out, run
+from .sandboxes import block, out, run
 
 on_module_loop = pytest.mark.asyncio(loop_scope="module")
 pytestmark = [pytest.mark.usefixtures("docker_engine"), on_module_loop]
@@ -106,10 +108,8 @@ async def test_a_value_with_more_than_text_is_a_display(session: DockerCommandLi
 async def test_display_without_ipython_knows_its_classes(session: DockerCommandLineCodeExecutor) -> None:
     code = """
         from IPython.display import HTML, JSON, Image, Markdown, display
-        from IPython import get_ipython
         display(HTML("<script>alert(1)</script>"), Markdown("# a"), JSON({"a": [1]}), 5, "x")
         display({"text/plain": "raw"}, raw=True)
-        get_ipython()
     """
     result = await run(session, code)
     assert result.output == (
@@ -166,8 +166,7 @@ async def test_a_display_can_be_replaced_and_dropped(session: DockerCommandLineC
         ("display-2.html", "3"),
         ("display-3.html", "other"),
     ]
-    dropped = "clear_output() has dropped 1 displays that were shown before it; no files are made of them."
-    assert result.notes == (dropped,)
+    assert result.notes == ("clear_output() has dropped 1 display shown before it: there are no files of them.",)
     assert names(session.work_dir) == ["display-2.html", "display-3.html"]
 
 
@@ -188,3 +187,60 @@ async def test_another_backend_that_the_code_chooses_is_left_alone(make_executor
     result = await run(executor, code)
     assert (result.output, result.displays) == ("", ())
     assert [item.name for item in result.artifacts][-1] == "own.svg"
+
+
+SVG = """
+class Drawing:
+    def __repr__(self): return "<Drawing>"
+    def _repr_svg_(self): return "<svg/>"
+"""
+
+
+async def test_a_display_is_streamed_where_it_was_shown(session: DockerCommandLineCodeExecutor) -> None:
+    code = SVG + "print('before', flush=True)\ndisplay(Drawing())\nimport time; time.sleep(0.2)\nprint('after')"
+    stream = session.execute_stream([block(code)], CancellationToken())
+    chunks = [item async for item in stream if isinstance(item, OutputChunk)]
+    seen = [each.display.name if each.display is not None else each.text for each in chunks]
+    texts = [text for text in seen if text != "figure-1.svg"]
+    assert "".join(texts) == "before\n<Drawing: figure-1.svg>\nafter\n"
+    assert seen.count("figure-1.svg") == 1
+    assert seen.index("figure-1.svg") < seen.index("after\n")
+
+
+async def test_what_was_shown_before_a_timeout_is_kept(session: DockerCommandLineCodeExecutor) -> None:
+    result = await session.sandbox.run(SVG + "display(Drawing())\nwhile True: pass", timeout=1)
+    assert (result.outcome, result.state) == ("timeout", "restored")
+    assert [display.name for display in result.displays] == ["figure-1.svg"]
+    assert names(session.work_dir) == ["figure-1.svg"]
+    assert (await run(session, "display(Drawing())")).outcome == "error"  # its class is gone with the block
+
+
+async def test_threads_and_forked_processes(session: DockerCommandLineCodeExecutor) -> None:
+    code = (
+        SVG
+        + """
+import os, threading
+thread = threading.Thread(target=display, args=(Drawing(),))
+thread.start()
+thread.join()
+if os.fork() == 0:
+    display(Drawing())
+    os._exit(0)
+status = os.wait()
+"""
+    )
+    result = await run(session, code)
+    lines = ["<Drawing: figure-1.svg>", "<Drawing: shown after its block, or in another process>"]
+    assert result.output.splitlines() == lines
+    assert [display.name for display in result.displays] == ["figure-1.svg"]
+
+
+async def test_files_in_a_mounted_folder(make_executor: MakeExecutor, tmp_path: Path) -> None:
+    (tmp_path / "figure-1.svg").symlink_to(tmp_path / "elsewhere")
+    os.chmod(tmp_path, 0o777)
+    executor = await make_executor(bind_dir=tmp_path, mode="session")
+    result = await run(executor, SVG + "display(Drawing())\nimport os; os.symlink('x', 'figure-2.svg'); Drawing()")
+    assert result.output == "<Drawing: figure-2.svg>\n<Drawing: figure-3.svg>\n"
+    first, second = result.displays
+    assert (first.path, second.path) == (tmp_path / "figure-2-2.svg", tmp_path / "figure-3.svg")
+    assert names(tmp_path) == ["figure-1.svg", "figure-2-2.svg", "figure-2.svg", "figure-3.svg"]

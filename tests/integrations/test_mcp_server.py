@@ -312,6 +312,29 @@ def test_what_is_no_image_is_not_sent_as_one(environments: dict[int, Path]) -> N
 
 
 @pytest.mark.usefixtures("bubblewrap")
+def test_an_image_that_code_shows_is_sent_as_one(environments: dict[int, Path]) -> None:
+    show = (
+        SAVE_IMAGE
+        + """
+import os
+class Shown:
+    data = open("dot.png", "rb").read()
+    def _repr_png_(self): return self.data
+    def __repr__(self): return "<Shown>"
+os.remove("dot.png")
+Shown()
+"""
+    )
+    calls = (("run_code", {"code": show}), ("read_file", {"name": "figure-1.png"}))
+    shown, read = (each for each in talk(environments[1], environments[1], *calls)[1:] if "progress" not in each)
+    assert shown["content"] == [
+        ["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"],
+        ["image", "image/png"],
+    ]
+    assert read["content"] == [["image", "image/png"]]
+
+
+@pytest.mark.usefixtures("bubblewrap")
 def test_many_and_large_files_stay_small_results(environments: dict[int, Path]) -> None:
     python = environments[1]
     calls = (

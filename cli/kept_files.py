@@ -1,0 +1,52 @@
+"""The files that `codeact exec` keeps if no `--work-dir` was given."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from autogen_codeact.executors import ExecutionResult
+
+FOLDER = "codeact-files"
+
+
+class KeptFiles:
+    """Copies the files of results into a new folder, which is made for the first of them.
+
+    Args:
+        parent: Where the folder is made.
+    """
+
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
+        self.folder: Path | None = None
+        """The folder; None if there was no file."""
+
+    def keep(self, result: ExecutionResult) -> ExecutionResult:
+        """Copy the files of a result, and return it with their new paths; one that can't be copied has a note."""
+        kept = []
+        for file in result.artifacts:
+            if file.path is None:
+                kept.append(file)
+                continue
+            try:
+                target = self._made() / file.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.path, target)
+                kept.append(replace(file, path=target))
+            except OSError as error:
+                kept.append(replace(file, path=None, note=f"not kept: {error.strerror}; --work-dir FOLDER keeps files"))
+        return replace(result, artifacts=tuple(kept))
+
+    def _made(self) -> Path:
+        number = 1
+        while self.folder is None:
+            folder = self._parent / (FOLDER if number == 1 else f"{FOLDER}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                self.folder = folder
+        return self.folder
