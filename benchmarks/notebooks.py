@@ -38,10 +38,14 @@ def main():
         chosen = [path for path in sorted(root.rglob("*.ipynb")) if not arguments.name or path.stem in arguments.name]
         if not chosen:
             sys.exit(f"There is no notebook of these names in {arguments.data}")
-        compared = asyncio.run(run_all(chosen, root, settings, arguments))
+        compared = {}
+        try:
+            asyncio.run(run_all(chosen, root, settings, arguments, compared))
+        except KeyboardInterrupt:
+            print("interrupted: only the notebooks so far are reported", file=sys.stderr)
         if arguments.expect:
             arguments.expect.write_text(expectations(chosen, root, arguments.keep))
-    text = report(compared)
+    text = report(dict(sorted(compared.items())))
     print(text)
     if arguments.write:
         arguments.write.write_text(text)
@@ -70,9 +74,9 @@ def parse():
     return arguments
 
 
-async def run_all(chosen, root, settings, arguments):
-    """Return the notebooks' names with their comparisons."""
-    slots, done = asyncio.Semaphore(arguments.jobs), {}
+async def run_all(chosen, root, settings, arguments, done):
+    """Compare the notebooks; put each one's comparison into `done` under its name."""
+    slots = asyncio.Semaphore(arguments.jobs)
 
     async def one(path):
         async with slots:
@@ -85,7 +89,6 @@ async def run_all(chosen, root, settings, arguments):
                 print(f"{name}: {len(done[name])} cells", file=sys.stderr)
 
     await asyncio.gather(*map(one, chosen))
-    return dict(sorted(done.items()))
 
 
 async def compare_one(path, root, settings, keep):

@@ -10,7 +10,7 @@ from autogen_codeact.sandbox.files.filenames import MAX_DEPTH, PART_PREFIX, prin
 
 # Windows lacks both; Workspace.prepare refuses there before either is used.
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-USE_MOUNT = "bind_dir= mounts a folder instead of copying it."
+USE_MOUNT = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
 Signature = tuple[int, int, int, int]
 
 

@@ -86,6 +86,16 @@ def flush():
         show(True if Settings.close_figures else None)
 
 
+def set_formats(formats):
+    """Set the formats in which figures are shown.
+
+    Args:
+        formats: Names such as `png`, `retina` and `svg`; unknown ones are ignored.
+    """
+    known = ["retina" if name == "png2x" else name for name in formats]
+    Settings.formats = tuple(sorted(name for name in known if name in _KINDS)) or ("png",)
+
+
 def images(figure):
     """Return the images of a figure and its text, by MIME type.
 

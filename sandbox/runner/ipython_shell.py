@@ -59,6 +59,8 @@ class IPythonShell:
         if not had_open:
             namespace.pop("open", None)
         _register(self.public, cells)
+        # In memory: IPython would make files, or warn that a package for that is missing.
+        self.public.db = {}
         displays.Formatter.format = self.public.display_formatter.format
         displays.Formatter.capture = self._capture
         execution.hide_folders(os.path.dirname(sys.modules["IPython"].__file__))
@@ -108,7 +110,8 @@ def _shell_class(cells):
     hook = type("SessionDisplayHook", (SessionDisplayHook, hook), {"cells": cells})
     publisher = importlib.import_module("IPython.core.displaypub").DisplayPublisher
     publisher = type("SessionPublisher", (SessionPublisher, publisher), {})
-    attributes = {"cells": cells, "displayhook_class": hook, "display_pub_class": publisher, "__module__": __name__}
+    attributes = {"cells": cells, "own_magics": _own_magics(cells), "__module__": __name__}
+    attributes.update(displayhook_class=hook, display_pub_class=publisher)
     # pandas looks for "zmq" in the name, and then shows values as in a notebook.
     return type("ZMQLikeShell", (SessionShell, shell), attributes)
 
@@ -140,6 +143,7 @@ class SessionShell:
     """What replaces methods of IPython's shell: there is no terminal, no debugger and no file of earlier inputs."""
 
     cells = None
+    own_magics = None
     # With this attribute, pandas shows tables as in a notebook.
     kernel = None
 
@@ -167,6 +171,16 @@ class SessionShell:
         text, self.user_ns["_exit_code"] = commands.output(self.var_expand(cmd, depth=depth + 1))
         kinds = importlib.import_module("IPython.utils.text")
         return kinds.SList(text.splitlines()) if split else kinds.LSString(text)
+
+    def find_magic(self, magic_name, magic_kind="line"):
+        """Return the function of a magic."""
+        return self.own_magics.get((magic_kind, magic_name)) or super().find_magic(magic_name, magic_kind)
+
+    def _find_with_lazy_load(self, type_, magic_name):
+        if magic_name == "config":
+            # Not earlier: it imports matplotlib.
+            _follow_figure_settings(self)
+        return self.own_magics.get((type_, magic_name)) or super()._find_with_lazy_load(type_, magic_name)
 
     def del_var(self, varname, by_name=False):
         """Delete a variable, and everything that refers to its value."""
@@ -199,17 +213,31 @@ def _register(shell, cells):
     history.input_hist_parsed = history.input_hist_raw = cells.inputs
     history.output_hist = cells.values
     shell.set_hook("show_in_pager", _show_page, 0)
-    shell.register_magics(importlib.import_module("IPython.core.magics").ScriptMagics)
-    for name in magics.SCRIPTS:
-        shell.register_magic_function(magics.script_magic(name, cells.namespace), "cell", name)
-    for name in ("debug", "pdb"):
-        shell.register_magic_function(_no_debugger, "line_cell", name)
-    for name in ("edit", "ed"):
-        shell.register_magic_function(_no_editor, "line", name)
     # Figures of `%%capture` belong to what it captures.
     shell.events.register("post_execute", figures.flush)
-    # IPython's own asks to restart a kernel.
-    shell.register_magic_function(magics.run_pip, "line", "pip")
+
+
+def _own_magics(cells):
+    """Return the magics that replace IPython's, by kind and name: those would wait for somebody, or start a thread."""
+    own = {("cell", name): magics.script_magic(name, cells.namespace) for name in magics.SCRIPTS}
+    own.update({(kind, name): _no_debugger for kind in ("line", "cell") for name in ("debug", "pdb")})
+    own.update({("line", name): _no_editor for name in ("edit", "ed")})
+    # IPython's asks to restart a kernel.
+    own["line", "pip"] = magics.run_pip
+    return own
+
+
+def _follow_figure_settings(shell):
+    """Let `%config InlineBackend` set how figures are shown, as in a notebook."""
+    try:
+        settings = importlib.import_module("matplotlib_inline.config").InlineBackend.instance(parent=shell)
+    except ImportError:
+        return
+    if settings in shell.configurables:
+        return
+    shell.configurables.append(settings)
+    settings.observe(lambda change: figures.set_formats(change["new"]), "figure_formats")
+    settings.observe(lambda change: setattr(figures.Settings, "close_figures", change["new"]), "close_figures")
 
 
 def _show_page(_shell, data, **_options):

@@ -37,7 +37,7 @@ PIP_SETTINGS = {
     "PIP_ROOT_USER_ACTION": "ignore",
 }
 HOW_TO = (
-    "In this sandbox only a shell block that contains nothing but one `pip install ...` command can install packages; "
+    "In this sandbox only a block that contains nothing but one `pip install ...` command can install packages; "
     "later blocks can import them."
 )
 
@@ -76,18 +76,33 @@ def use_index(url, folder):
     os.environ.update(PIP_SETTINGS, PIP_INDEX_URL=url)
     if folder:
         os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + os.path.join(folder, "bin")
+        if _in_closed_environment():
+            os.environ["PIP_PREFIX"] = folder
+            found = os.path.join(folder, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), found)))
+
+
+def _in_closed_environment():
+    """Return whether this is the Python of a virtual environment, in which pip installs nothing for a user."""
+    try:
+        with open(os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "pyvenv.cfg")) as file:
+            text = file.read().replace(" ", "").lower()
+    except (OSError, ValueError):
+        return False
+    return "include-system-site-packages=true" not in text
 
 
 def prepare(request, code, config):
-    """If a shell block is one `pip install` command, allow it to change the folder.
+    """If a shell block is one `pip install` command, or a Python block one `!pip install`, allow it to change the folder.
 
     Args:
         request: The block's request.
         code: Its code, as bytes.
         config: The sandbox's configuration.
     """
-    is_shell = config["packages"] and request["command"] in SHELLS
-    words = _pip_command(code) if is_shell and len(code) <= MAX_CODE and b"pip" in code else None
+    is_python = not request["command"]
+    possible = config["packages"] and (is_python or request["command"] in SHELLS)
+    words = _pip_command(code, is_python) if possible and len(code) <= MAX_CODE and b"pip" in code else None
     if words is not None:
         # Without a shell, so that nothing interprets the checked command differently.
         request.update(installs=True, command=[sys.executable, "-c", RUN_PIP, *words])
@@ -111,11 +126,20 @@ def may_have_tried_pip(request, code, config):
     return bool(restricted and b"pip" in code and b"install" in code)
 
 
-def _pip_command(code):
-    """Return the arguments of pip, or None if the code is not exactly one command that installs or removes packages."""
+def _pip_command(code, is_python):
+    """Return the arguments of pip, or None if the code is not exactly one command that installs or removes packages.
+
+    Args:
+        code: The block's code.
+        is_python: Whether it is Python, where such a command begins with `!` or `%`, as in a notebook.
+    """
     try:
         lines = [line.strip() for line in code.decode("utf-8").split("\n")]
         lines = [line for line in lines if line and not line.startswith("#")]
+        if is_python and lines:
+            if lines[0][0] not in "!%":
+                return None
+            lines[0] = lines[0][1:].strip()
         if len(lines) != 1 or not EXPANSIONS.isdisjoint(COMMENT.split(QUOTED.sub("", lines[0]))[0]):
             return None
         lexer = shlex.shlex(lines[0], posix=True, punctuation_chars=True)

@@ -91,8 +91,8 @@ class CallFiles:
         """
         pieces: list[bytes] = []
         async with aclosing(self._sandbox.read_file(_checked(path))) as reading:
-            async for piece, _ in reading:
-                self._take(len(piece))
+            async for piece, size in reading:
+                self._take_piece(len(piece), size)
                 pieces.append(piece)
         return await in_thread(b"".join, pieces)
 
@@ -115,9 +115,7 @@ class CallFiles:
         waiting: list[bytes] = []
         async with aclosing(self._sandbox.read_file(path)) as reading:
             async for piece, size in reading:
-                self._take(len(piece))
-                if size > self._budget.limit:
-                    self._take(size)  # raises before much of it was copied
+                self._take_piece(len(piece), size)
                 waiting.append(piece)
                 if len(waiting) == CHUNKS_PER_CALL:
                     await in_thread(_append, target, waiting)
@@ -158,6 +156,10 @@ class CallFiles:
         inside = work_dir is not None and path.is_relative_to(work_dir)
         name = path.relative_to(work_dir).as_posix() if inside and work_dir is not None else source.name
         return safe_name(name), path.stat().st_size
+
+    def _take_piece(self, count: int, size: int) -> None:
+        """Take a piece of a file; a file that can't fit is refused at its first piece, whatever else the sandbox says."""
+        self._take(size if size > self._budget.limit else count)
 
     def _take(self, count: int) -> None:
         self._budget.take(count)

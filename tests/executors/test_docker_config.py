@@ -40,6 +40,7 @@ ARGUMENTS: dict[str, Any] = {
     "work_dir": "/tmp/some/where",
     "bind_dir": "/tmp/else/where",
     "data": ["/usr"],
+    "allow_pip": True,
     "auto_remove": False,
     "stop_container": False,
     "device_requests": [CUBE, ONE],

@@ -35,6 +35,7 @@ from autogen_codeact.sandbox.backends.docker.image import (
 )
 from autogen_codeact.sandbox.backends.docker.image_requests import Reporter, find_image, pull_advice
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
+from tests.executors.packages.conftest import configure
 
 from .images import build_from, group_ends, make_wheel, run, silent
 from .registry import Image, registry
@@ -264,7 +265,7 @@ class TestPackages:
         assert resolve_image(client, base, wanted[::-1], progress=silent) == derived
 
     def test_an_unreachable_index(self, client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+        configure(monkeypatch, PIP_INDEX_URL="http://127.0.0.1:1/simple")
         with pytest.raises(SandboxStartError, match="index can't be reached from a build") as caught:
             resolve_image(client, DEFAULT_IMAGE, ["no-such-package-anywhere"], progress=silent)
         assert "No matching distribution found for no-such-package-anywhere" in str(caught.value)
@@ -298,7 +299,7 @@ class TestPackages:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            monkeypatch.setenv("PIP_INDEX_URL", f"https://{host}:{server.server_port}/simple")
+            configure(monkeypatch, PIP_INDEX_URL=f"https://{host}:{server.server_port}/simple")
             with pytest.raises(SandboxStartError, match=words) as caught:
                 resolve_image(client, image, ["no-such-package-anywhere"], progress=silent)
         finally:

@@ -220,6 +220,14 @@ class TestMagics:
         result, _ = session.run("%matplotlib inline")
         assert result["outcome"] == "ok" or result["error"]["type"] == "ModuleNotFoundError"
 
+    def test_config_sets_the_format_of_figures(self, ipython: LocalRunner) -> None:
+        pytest.importorskip("matplotlib")
+        settings = "import sys; settings = sys.modules['codeact_runner.figures'].Settings; settings.formats"
+        out(ipython, "%config InlineBackend.figure_format = 'svg'\n%config InlineBackend.close_figures = False")
+        assert out(ipython, f"{settings}, settings.close_figures") == "(('svg',), False)\n"
+        out(ipython, "%config InlineBackend.figure_formats = {'png2x'}\n%config InlineBackend.close_figures = True")
+        assert out(ipython, f"{settings}, settings.close_figures") == "(('retina',), True)\n"
+
     def test_without_ipython_the_error_names_the_magics(self, small: LocalRunner) -> None:
         message, _ = error(small, "%lsmagic")
         assert message == (
@@ -334,6 +342,8 @@ class TestCheckpoints:
             "lines = !ls",
             "%time 1",
             "%%timeit -n 1 -r 1\n1",
+            # It loads all of IPython's magics.
+            "%config\n%lsmagic",
             "%%bash\ntrue",
             "%%script sh\ntrue",
             "%%capture c\nprint(1)",
@@ -345,6 +355,7 @@ class TestCheckpoints:
             "len?",
             "get_ipython().user_ns['In'][1]",
             "list(range(100))",
+            "try: import readline\nexcept ImportError: pass",
             "import asyncio; await asyncio.to_thread(len, 'abc')",
             "from IPython.display import HTML, display; display(HTML('<b>1</b>'))",
         ],

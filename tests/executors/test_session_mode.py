@@ -113,7 +113,7 @@ class TestTheNamespace:
             """,
         )
         assert await out(session, "pickle.loads(pickle.dumps(Row(3))), typing.get_type_hints(Row)['n']") == (
-            "(Row(n=3, next=None), <class 'int'>)\n"
+            "(Row(n=3, next=None), int)\n"
         )
 
     async def test_with_a_file_name_is_saved_and_runs_in_the_session(
@@ -136,8 +136,12 @@ class TestTheNamespace:
             ("raise KeyboardInterrupt", ("error", 130, None)),
             ("raise GeneratorExit", ("error", 1, None)),
             ("class E(BaseException):\n    def __str__(self): raise ValueError\nraise E", ("error", 1, None)),
-            ("class R:\n    def __repr__(self): raise ValueError('no')\nR()", ("error", 1, None)),
-            ("class R:\n    __repr__ = lambda self: 3\nR()", ("error", 1, None)),
+            # The default image has IPython, which reports an error of a value's own method and goes on.
+            ("class R:\n    def __repr__(self): raise ValueError('no')\nR()", ("ok", 0, None)),
+            (
+                "class R:\n    __repr__ = lambda self: 3\nR()",
+                ("ok", 0, "TypeError: __repr__ returned non-string (type int)\n"),
+            ),
             (
                 "class S(str):\n    __getitem__ = None\nclass R:\n    __repr__ = lambda self: S('odd')\nR()",
                 ("ok", 0, "odd\n"),

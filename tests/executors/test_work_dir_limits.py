@@ -32,8 +32,8 @@ async def test_a_file_left_out_at_the_start_is_reported_with_each_result(kind: K
     sparse(tmp_path / "large.csv", 120 * MIB)
     (tmp_path / "link").symlink_to("large.csv")
     note = (
-        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, and "
-        "bind_dir= mounts a folder instead of copying it."
+        "Not sent to the sandbox: large.csv has 125,829,120 bytes; at most 104,857,600 are sent. upload() sends it once, "
+        "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
     )
     async with kind.make(work_dir=tmp_path, delete_tmp_files=True) as executor:
         result = await run(executor, "open('large.csv')")
@@ -65,7 +65,7 @@ async def test_files_that_do_not_fit_fail_the_start_with_sizes_and_the_option(ki
     text = (
         "the files of work_dir do not fit into the sandbox: 3 files need 283,115,520 bytes, and its workspace has 268,435,456 "
         "bytes for at most 50,000 files and folders. Give it more with limits=Limits(workspace='286m', files=...), within its "
-        "memory='1g', or mount the folder with bind_dir="
+        "memory='1g' (--disk 286m on the command line), show large files with data= (--data), or mount the folder with bind_dir="
     )
     with pytest.raises(SandboxFileError) as caught:
         await executor.start()

@@ -170,8 +170,8 @@ class TestOutgoing:
         for _ in range(2):
             assert [(entry.name, entry.limit) for entry in workspace.skipped] == [("sparse", True)]
             assert workspace.skipped[0].reason == (
-                "has 1,099,511,627,776 bytes; at most 104,857,600 are sent. upload() sends it once, and bind_dir= mounts a "
-                "folder instead of copying it."
+                "has 1,099,511,627,776 bytes; at most 104,857,600 are sent. upload() sends it once, data= shows it in "
+                "/data without copying it, and bind_dir= mounts a folder that can be written."
             )
             workspace.outgoing()
 
@@ -181,9 +181,9 @@ class TestOutgoing:
         for name, size in {"a": 10, "b": 11, "c": 10, "d": 6, "e": 5}.items():
             (root / name).write_bytes(b"x" * size)
         assert names(workspace.outgoing()) == ["a", "c", "e"]
-        mount = "bind_dir= mounts a folder instead of copying it."
+        mount = "data= shows it in /data without copying it, and bind_dir= mounts a folder that can be written."
         assert workspace.skipped == [
-            Skipped("b", f"has 11 bytes; at most 10 are sent. upload() sends it once, and {mount}", limit=True),
+            Skipped("b", f"has 11 bytes; at most 10 are sent. upload() sends it once, {mount}", limit=True),
             Skipped("d", f"would bring all files together over 25 bytes. {mount}", limit=True),
         ]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from autogen_codeact.sandbox.backends.docker.build_index import ARGUMENTS, CERTIFICATES, BuildIndex
 from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
 from autogen_codeact.sandbox.backends.docker.image_requests import (
@@ -45,6 +46,8 @@ DERIVED = "autogen-codeact/derived"
 KIND_LABEL = "org.autogen-codeact.kind"
 _KINDS: dict[str, Literal["default", "derived"]] = {"sandbox-image": "default", "derived-image": "derived"}
 _WHEELS = "/usr/share/autogen-codeact/wheels"
+_CHECK_NAMES = "Check the names and versions of the packages; what a local wheel needs must be given too."
+_CHECK_PACKAGES = "Check the packages, or build an image of your own from a Dockerfile and give its name."
 _PIP = ["python3", "-m", "pip", "install", "--no-cache-dir"]
 
 _locks: dict[str, threading.Lock] = {}
@@ -84,8 +87,8 @@ def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] 
         client: The engine.
         image: Reference or id. A missing one is pulled; instead of a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is used.
         packages: Requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are
-            installed without any index (default none). PIP_INDEX_URL in the environment names the index; like every
-            build argument it can be read in the image's history.
+            installed without any index (default none). The index is the one that the host's pip is configured for, without
+            its password: whatever a build is given can be read in the image's history.
         progress: Called with a line for each step that takes long.
 
     Returns:
@@ -120,6 +123,22 @@ def parse_packages(packages: Sequence[str]) -> Packages:
     return Packages(tuple(sorted(requirements)), tuple(sorted(wheels, key=lambda wheel: wheel.name)))
 
 
+def build_advice(index: BuildIndex, log: str) -> str:
+    """Return what to do about packages that a build could not install.
+
+    Args:
+        index: What the build was told about the package index.
+        log: The end of its log.
+    """
+    advice = install_advice(log)
+    if not index.kept_back or advice not in (_CHECK_NAMES, _CHECK_PACKAGES):
+        return advice
+    return (
+        f"A build is not given {', '.join(index.kept_back)}, because everybody who has the image could read it, or because the "
+        "engine can't reach it. Use allow_pip=True, which fetches packages on this machine, or give paths of local .whl files."
+    )
+
+
 def install_advice(log: str) -> str:
     """Return a sentence or two on what to do about packages that could not be installed.
 
@@ -137,6 +156,7 @@ def install_advice(log: str) -> str:
     if is_about_certificate(log):
         return (
             "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
+            "PIP_CERT, or cert in pip's configuration, to a file with the certificate of its authority, set "
             "PIP_INDEX_URL to an index with a trusted certificate, use an image that trusts it, or give local .whl files."
         )
     if any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable")):
@@ -145,8 +165,8 @@ def install_advice(log: str) -> str:
             "PIP_INDEX_URL to an index that answers there, or give paths of local .whl files."
         )
     if "No matching distribution" in log:
-        return "Check the names and versions of the packages; what a local wheel needs must be given too."
-    return "Check the packages, or build an image of your own from a Dockerfile and give its name."
+        return _CHECK_NAMES
+    return _CHECK_PACKAGES
 
 
 def list_images(client: docker.APIClient) -> list[ImageInfo]:
@@ -233,30 +253,37 @@ def _build_derived(
     names = [*packages.requirements, *(wheel.name for wheel in packages.wheels)]
     reporter.say(f"building {tag} with {', '.join(names)} (once) …")
     files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
-    files["Dockerfile"] = _dockerfile(base, packages).encode()
-    index = os.environ.get("PIP_INDEX_URL")
-    options: dict[str, Any] = {"buildargs": {"PIP_INDEX_URL": index}} if index else {}
-    if not packages.requirements:
-        options["network_mode"] = "none"
+    options: dict[str, Any] = {"network_mode": "none"}
+    index = BuildIndex({})
+    if packages.requirements:
+        index = BuildIndex.of_host()
+        options = {"buildargs": index.arguments} if index.arguments else {}
+    if index.certificates is not None:
+        files["index-ca.pem"] = index.certificates
+    files["Dockerfile"] = _dockerfile(base, packages, certificates=index.certificates is not None).encode()
     with build_context(files) as context:
-        build(client, context, tag, reporter=reporter, advise=install_advice, **options)
+        build(client, context, tag, reporter=reporter, advise=partial(build_advice, index), **options)
     reporter.say(f"built {tag}")
 
 
-def _dockerfile(base: dict[str, Any], packages: Packages) -> str:
+def _dockerfile(base: dict[str, Any], packages: Packages, *, certificates: bool) -> str:
     """Return the Dockerfile of a derived image. Packages are in lists of arguments, which no shell interprets."""
     user = (base.get("Config") or {}).get("User")
     lines = [
         f"FROM {base['Id']}",
         "USER root",
         # ARG, not ENV: for pip in the build, not in the sandbox.
-        "ARG PIP_INDEX_URL",
+        *(f"ARG {name}" for name in ARGUMENTS),
         "ARG PIP_BREAK_SYSTEM_PACKAGES=1",
         "ARG PIP_ROOT_USER_ACTION=ignore",
         "ARG PIP_DISABLE_PIP_VERSION_CHECK=1",
     ]
+    if certificates:
+        lines.append(f"COPY index-ca.pem {CERTIFICATES}")
     if packages.requirements:
         lines.append(f"RUN {json.dumps([*_PIP, '--', *packages.requirements])}")
+    if certificates:
+        lines.append(f"RUN {json.dumps(['rm', '-f', CERTIFICATES])}")
     if packages.wheels:
         paths = [f"{_WHEELS}/{wheel.name}" for wheel in packages.wheels]
         lines.append(f"COPY wheels/ {_WHEELS}/")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.executors import ExecutionResult, SandboxCodeExecutor
 from tests.executors.contract.conftest import BACKENDS, Backend
 from tests.executors.sandboxes import out, run, told
 
@@ -28,34 +28,39 @@ async def executor(backend: Backend, configured: pytest.MonkeyPatch) -> AsyncIte
         yield started
 
 
-async def test_pip_installs_a_package_and_what_it_needs(backend: Backend, executor: SandboxCodeExecutor) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def installed(backend: Backend, executor: SandboxCodeExecutor) -> ExecutionResult:
+    """The result of a block that has installed packages."""
     if backend.session:
-        assert (await run(executor, "import tinywheel")).exit_code == 1
-        assert await out(executor, "mark = 1") == ""
-    result = await run(executor, "pip install 'otherwheel<2' TinyWheel", "sh")
-    shown = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", result.output).splitlines()
+        assert (await run(executor, "mark = 1\nimport tinywheel")).exit_code == 1
+    return await run(executor, "pip install 'otherwheel<2' TinyWheel", "sh")
+
+
+async def test_pip_installs_a_package_and_what_it_needs(
+    backend: Backend, executor: SandboxCodeExecutor, installed: ExecutionResult
+) -> None:
+    shown = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", installed.output).splitlines()
     assert "Looking in indexes: http://ADDRESS/simple/" in shown
-    assert result.exit_code == 0
+    assert (installed.exit_code, installed.notes, installed.connections) == (0, (), ())
     assert re.fullmatch("Successfully installed (TinyWheel-1.0 otherwheel-1.0|otherwheel-1.0 tinywheel-1.0)", shown[-1])
-    assert (result.notes, result.connections) == ((), ())
-    assert (
-        await out(executor, "import otherwheel, tinywheel\ntinywheel.main()\nprint(otherwheel.value)") == "hello\n1\n"
-    )
-    assert await out(executor, "tiny", "sh") == "hello\n"
-    assert await out(executor, "python3 -c 'import tinywheel; tinywheel.main()'", "sh") == "hello\n"
+    assert await out(executor, "import otherwheel, tinywheel\ntinywheel.main()") == "hello\n"
+    assert await out(executor, "tiny && python3 -c 'import tinywheel; tinywheel.main()'", "sh") == "hello\nhello\n"
     if backend.session:
         assert await out(executor, "mark") == "1\n"
 
 
-async def test_packages_survive_a_timeout(backend: Backend, executor: SandboxCodeExecutor) -> None:
+@pytest.mark.usefixtures("installed")
+async def test_packages_survive_a_timeout(executor: SandboxCodeExecutor) -> None:
     executor.sandbox.timeout = 0.5
     assert (await run(executor, "while True: pass")).outcome == "timeout"
     executor.sandbox.timeout = 30
     assert await out(executor, "import tinywheel\ntinywheel.main()") == "hello\n"
 
 
-async def test_an_installed_package_is_upgraded(backend: Backend, executor: SandboxCodeExecutor) -> None:
-    assert (await run(executor, "pip install --upgrade otherwheel", "sh")).exit_code == 0
+@pytest.mark.usefixtures("installed")
+async def test_a_python_block_can_be_a_pip_command(backend: Backend, executor: SandboxCodeExecutor) -> None:
+    command = "%pip install -q --upgrade otherwheel" if backend.session else "!pip install -q --upgrade otherwheel"
+    assert (await run(executor, command)).exit_code == 0
     assert await out(executor, "python3 -c 'import otherwheel; print(otherwheel.value)'", "sh") == "2\n"
 
 
