@@ -76,6 +76,20 @@ def use_index(url, folder):
     os.environ.update(PIP_SETTINGS, PIP_INDEX_URL=url)
     if folder:
         os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + os.path.join(folder, "bin")
+        if _in_closed_environment():
+            os.environ["PIP_PREFIX"] = folder
+            found = os.path.join(folder, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), found)))
+
+
+def _in_closed_environment():
+    """Return whether this is the Python of a virtual environment, in which pip installs nothing for a user."""
+    try:
+        with open(os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "pyvenv.cfg")) as file:
+            text = file.read().replace(" ", "").lower()
+    except (OSError, ValueError):
+        return False
+    return "include-system-site-packages=true" not in text
 
 
 def prepare(request, code, config):

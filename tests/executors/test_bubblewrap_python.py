@@ -1,6 +1,7 @@
 """Which Python a bubblewrap sandbox runs, for root and for others, and that it runs for an ordinary user as it does for root."""
 
 import asyncio
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -19,6 +20,8 @@ from autogen_codeact.sandbox.backends.bubblewrap.interpreter import find_interpr
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import shown_arguments, system_arguments
 
 from .bubblewrapped import SYSTEM_PYTHON, open_folder
+from .images import make_wheel
+from .packages.conftest import configure
 from .sandboxes import out, run
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -69,6 +72,19 @@ def relocated(folder: Path) -> Path:
 
 
 class TestAGivenPython:
+    async def test_pip_installs_for_a_virtual_environment(self, folder, monkeypatch):
+        site = make_environment(SYSTEM_PYTHON, folder / "venv")
+        pip = importlib.util.find_spec("pip")
+        assert pip is not None
+        shutil.copytree(Path(pip.origin).parent, site / "pip", ignore=shutil.ignore_patterns("__pycache__"))
+        make_wheel(folder / "wheels", "def main():\n    print('hello')\n", needs="", scripts="tiny = tinywheel:main")
+        configure(monkeypatch, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder / "wheels"))
+        python = folder / "venv" / "bin" / "python"
+        async with BubblewrapCommandLineCodeExecutor(python=str(python), allow_pip=True) as executor:
+            assert (await run(executor, "python -m pip install -q tinywheel", "sh")).exit_code == 0
+            assert await out(executor, "import brought_along, tinywheel\ntinywheel.main()") == "hello\n"
+            assert await out(executor, "tiny && python -c 'import tinywheel'", "sh") == "hello\n"
+
     async def test_a_virtual_environment_brings_its_packages_and_is_read_only(self, folder):
         site = make_environment(SYSTEM_PYTHON, folder / "venv")
         python = folder / "venv" / "bin" / "python"
