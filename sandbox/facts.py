@@ -45,7 +45,7 @@ def versions(names):
                 name, _, version = stem.partition("-")
                 name = name.lower().replace("_", "-").replace(".", "-")
                 if name in names:
-                    found.setdefault(name, version.partition("-")[0])
+                    found.setdefault(name, version.partition("-")[0].partition("+")[0])
     return {name: found[name] for name in names if name in found}
 
 def which(name):

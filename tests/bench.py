@@ -8,10 +8,9 @@ from autogen_agentchat.base import TaskResult
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.teams import Team, coder_executor_team
 from tests.openai_server import OpenAIServer, Reply
-from tests.wire import fenced, received_messages, said
+from tests.wire import PlainAgent, fenced, received_messages, said
 
 ALONE, IN_A_TEAM, PAIR = "agent", "agent in a team", "coder and executor"
 WITH_MODEL = (ALONE, IN_A_TEAM)
@@ -40,7 +39,7 @@ class Bench:
     ) -> None:
         client = client or server.client()
         self.server = server
-        self.agent = CodeExecutorAgent(
+        self.agent = PlainAgent(
             "coder", executor, model_client=client, model_client_stream=stream, max_retries_on_error=1
         )
         self.whom: Any = self.agent

@@ -19,6 +19,7 @@ from tests.wire import (
     MODES,
     SYSTEM,
     TASK,
+    PlainAgent,
     by,
     decision,
     fenced,
@@ -105,9 +106,7 @@ async def test_cancelled_run_leaves_nothing(
     executor = executors[mode]
     async with OpenAIServer(STAGES[stage]) as server:
         client = server.client()
-        agent = CodeExecutorAgent(
-            "coder", executor, model_client=client, model_client_stream=stream, max_retries_on_error=1
-        )
+        agent = PlainAgent("coder", executor, model_client=client, model_client_stream=stream, max_retries_on_error=1)
         runner, token = whom(agent), CancellationToken()
         async with nothing_left(executor):
             run = await start(runner, server, executor, token)
@@ -166,7 +165,7 @@ async def test_cancelled_team_of_coder_and_executor_leaves_nothing(
 async def test_session_keeps_its_variables_after_a_cancelled_block() -> None:
     answers = [fenced("x = 41\n"), "Noted.", fenced(f"x = 0\n{SLEEPS_CODE}"), fenced("x + 1\n"), "It is 42."]
     async with OpenAIServer([*answers]) as server, DockerCommandLineCodeExecutor(mode="session") as executor:
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client())
+        agent = PlainAgent("coder", executor, model_client=server.client())
         await agent.run(task="Let x be 41.")
         async with nothing_left(executor):
             run = asyncio.create_task(agent.run(task="Sleep."))

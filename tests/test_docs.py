@@ -38,6 +38,8 @@ PRINTS = {
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
     ("README.md", 3): "cheapest: 'milk'\n",
     ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
+    ("data.md", 1): "1\nerror\n",
+    ("tools.md", 2): "[[21]]\n",
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",

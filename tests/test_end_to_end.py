@@ -16,7 +16,6 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, ComponentLoader
 from PIL import Image, ImageChops
 
-from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
@@ -29,6 +28,7 @@ from tests.wire import (
     REPAIR_CODE,
     SYSTEM,
     TASK,
+    PlainAgent,
     by,
     conversation,
     cost,
@@ -82,7 +82,7 @@ async def test_agent_generates_fails_decides_repairs_and_reflects(
 ) -> None:
     async with OpenAIServer(script(mode), refuses=refuses) as server:
         agent = load(
-            CodeExecutorAgent(
+            PlainAgent(
                 "coder",
                 DockerCommandLineCodeExecutor(mode=mode, timeout=20),
                 model_client=server.client(),
@@ -130,7 +130,7 @@ async def test_agent_works_in_a_team_with_an_assistant(
     async with OpenAIServer([Reply(PLAN, completion_tokens=5), *script(mode)]) as server:
         client = server.client()
         planner = AssistantAgent("planner", client, system_message="Plan.")
-        coder = CodeExecutorAgent(
+        coder = PlainAgent(
             "coder",
             DockerCommandLineCodeExecutor(mode=mode, timeout=20),
             model_client=client,
@@ -200,9 +200,9 @@ async def test_plot_is_sent_only_to_a_model_with_vision(mode: str, vision: bool,
         OpenAIServer([fenced(PLOT_CODE), "A parabola.", "You asked for a plot."]) as server,
         DockerCommandLineCodeExecutor(mode=mode, timeout=50, work_dir=tmp_path) as executor,
     ):
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(vision=vision))
+        agent = PlainAgent("coder", executor, model_client=server.client(vision=vision))
         await agent.run(task="Plot 1, 4, 9.")
-        blind = CodeExecutorAgent("coder", executor, model_client=server.client())
+        blind = PlainAgent("coder", executor, model_client=server.client())
         await blind.load_state(json.loads(json.dumps(await agent.save_state())))
         await blind.run(task="What did I ask for?")
 
@@ -246,7 +246,7 @@ async def test_model_receives_that_a_timeout_restored_the_session() -> None:
         OpenAIServer([*answers]) as server,
         DockerCommandLineCodeExecutor(mode="session", timeout=1.5) as executor,
     ):
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
+        agent = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         await agent.run(task="Let x be 41.")
         result = await agent.run(task="What follows x?")
 
@@ -286,7 +286,7 @@ async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None
         OpenAIServer([*answers]) as server,
         DockerCommandLineCodeExecutor(mode="session", timeout=20) as executor,
     ):
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client())
+        agent = PlainAgent("coder", executor, model_client=server.client())
         await agent.run(task="Let x be 41.")
         await agent.on_reset(CancellationToken())
         await agent.run(task="Is there an x?")
@@ -299,11 +299,11 @@ async def test_reset_restarts_the_session_and_forgets_the_conversation() -> None
 async def test_saved_conversation_continues_in_another_agent(mode: str) -> None:
     async with OpenAIServer([*script(mode), "It was 5.0."]) as server:
         async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
-            first = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
+            first = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
             await first.run(task=TASK)
             state = json.dumps(await first.save_state())
         async with DockerCommandLineCodeExecutor(mode=mode, timeout=20) as executor:
-            second = CodeExecutorAgent("coder", executor, model_client=server.client())
+            second = PlainAgent("coder", executor, model_client=server.client())
             await second.load_state(json.loads(state))
             result = await second.run(task="How long was it?")
 

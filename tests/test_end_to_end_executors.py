@@ -14,7 +14,6 @@ from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
 from autogen_core.code_executor import CodeExecutor
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
-from autogen_codeact.agents import CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CARRY_ON
 from autogen_codeact.agents.decision import QUESTION
 from autogen_codeact.executors import DockerCommandLineCodeExecutor
@@ -26,6 +25,7 @@ from tests.wire import (
     REPAIR_CODE,
     SYSTEM,
     TASK,
+    PlainAgent,
     by,
     failure_message,
     fenced,
@@ -76,7 +76,7 @@ async def test_agent_works_with_executor(
     if make in (docker_process, docker_session):
         request.getfixturevalue("docker_engine")
     async with OpenAIServer(script(mode)) as server, make(tmp_path) as executor:
-        agent = CodeExecutorAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
+        agent = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         result = await agent.run(task=TASK)
 
     _, generated, failed, decided, repaired, worked, answer = result.messages

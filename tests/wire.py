@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import Any
 
 from autogen_agentchat.messages import (
@@ -67,6 +68,8 @@ def failed_output(mode: str) -> str:
 
 # What the server received
 
+PlainAgent = partial(CodeExecutorAgent, describe_environment=False)
+"""The agent with AutoGen's system message, and nothing else in it."""
 SYSTEM = {"role": "system", "content": CodeExecutorAgent.DEFAULT_SYSTEM_MESSAGE}
 
 

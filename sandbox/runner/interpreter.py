@@ -2,11 +2,14 @@
 
 import builtins
 import os
+import signal
 import sys
 
 from . import cells, code_file, display, execution, questions, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
+# References of its own: user code may replace the functions of the module.
+_get_handler, _set_handler = signal.getsignal, signal.signal
 WARM_UP_CODE = b"x = str(1)\nx and None"
 
 
@@ -118,6 +121,7 @@ class SessionInterpreter:
             The fields of the report about the session: output of earlier blocks' threads, changed directory and environment.
         """
         stdio.flush()
+        _drop_readline_handler()
         fields = {"late": self.streams.end()}
         end_state = (_cwd(), _environment())
         if end_state != self._start_state:
@@ -155,6 +159,15 @@ def cannot_save(path, error):
     message = "the code could not be saved as %s: %s" % (path, error.strerror)
     os.write(2, (message + "\n").encode("utf-8", "replace"))
     return execution.Outcome(1, error={"type": type(error).__name__, "message": message, "line": None})
+
+
+def _drop_readline_handler():
+    """Stop catching a signal of terminals, as readline does once IPython or a debugger has imported it.
+
+    There is no terminal, and while a signal is caught no checkpoint can be taken ahead.
+    """
+    if "readline" in sys.modules and _get_handler(signal.SIGWINCH) == signal.SIG_DFL:
+        _set_handler(signal.SIGWINCH, signal.SIG_DFL)
 
 
 def _environment():

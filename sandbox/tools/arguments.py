@@ -109,6 +109,28 @@ def result_of(kind: Any) -> Result | None:
         return None
 
 
+def check_result(name: str, kind: Any, converted: tuple[type, ...]) -> None:
+    """Check a type that pydantic does not know: objects of it must at least convert themselves to lists, as arrays do.
+
+    Args:
+        name: The function, for errors.
+        kind: The type of its result.
+        converted: Classes whose objects are converted before.
+
+    Raises:
+        ValueError: No object of the type can be sent.
+    """
+    for part in typing.get_args(kind) or (kind,):
+        if not isinstance(part, type) or issubclass(part, converted) or hasattr(part, "tolist"):
+            continue
+        if result_of(part) is not None:
+            continue
+        raise ValueError(
+            f"The tool `{name}` returns a {part.__module__}.{part.__qualname__}, which can't be sent to the sandbox. Return a "
+            "plain value, a dataclass, a pydantic model, an array, a table, an image or a path."
+        )
+
+
 def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PydanticJsonSchemaWarning)  # a default that JSON can't represent

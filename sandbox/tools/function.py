@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from autogen_codeact.sandbox.tools.answers import as_picture, to_answer
-from autogen_codeact.sandbox.tools.arguments import Arguments, result_of
+from autogen_codeact.sandbox.tools.arguments import Arguments, check_result, result_of
 from autogen_codeact.sandbox.tools.call_files import CallFiles
 from autogen_codeact.sandbox.tools.names import checked_name
 from autogen_codeact.sandbox.tools.payloads import is_small, offload
@@ -93,6 +93,8 @@ class FunctionHostTool(StubbedTool):
         if returned in library.pictures:
             returned = str  # its description
         self._result = result_of(returned) if _RETURN in hints and self._rich_result is None else None
+        if self._result is None and self._rich_result is None and _RETURN in hints:
+            check_result(name, returned, library.pictures)
         self.exchanges_files = bool(self._rich) or self._rich_result is not None
         """Whether `run` takes the files of the call."""
         self.stub = self._write(name, shown, hints)

@@ -355,6 +355,7 @@ class TestCheckpoints:
             "len?",
             "get_ipython().user_ns['In'][1]",
             "list(range(100))",
+            "try: import readline\nexcept ImportError: pass",
             "import asyncio; await asyncio.to_thread(len, 'abc')",
             "from IPython.display import HTML, display; display(HTML('<b>1</b>'))",
         ],

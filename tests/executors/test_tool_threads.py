@@ -97,10 +97,9 @@ async def test_a_call_that_nobody_waits_for_makes_the_next_ones_fail_until_it_re
 
 
 async def test_the_thread_ends_with_the_tool() -> None:
-    def thread() -> list[threading.Thread]:
-        """Return the thread."""
+    def thread() -> None:
+        """Keep the thread."""
         found.append(threading.current_thread())
-        return []
 
     found: list[threading.Thread] = []
     tool = HostTool(thread, thread="own")
@@ -114,6 +113,22 @@ async def test_the_thread_ends_with_the_tool() -> None:
 def test_another_thread_is_refused_at_construction() -> None:
     with pytest.raises(ValueError, match="thread must be 'shared' or 'own', not 'mine'"):
         HostTool(where, thread="mine")  # type: ignore[arg-type]
+
+
+def test_a_result_that_can_never_be_sent_is_refused_at_construction() -> None:
+    def connect() -> sqlite3.Connection:
+        """Return a connection."""
+        raise NotImplementedError
+
+    def connections() -> dict[str, sqlite3.Connection]:
+        """Return connections."""
+        raise NotImplementedError
+
+    for function in (connect, connections):
+        with pytest.raises(
+            ValueError, match=f"The tool `{function.__name__}` returns a sqlite3.Connection, which can't be sent"
+        ):
+            HostTool(function)
 
 
 async def test_the_executors_tool_takes_a_token_of_autogen() -> None:
