@@ -76,7 +76,7 @@ def _fill(thing, data, metadata):
             show_itself()
             return False
         if text is None:
-            data[mime.TEXT] = "".join(repr(thing))
+            data[mime.TEXT] = str.__str__(repr(thing))
         _add_methods(thing, data, metadata)
     if text is not None:
         data[mime.TEXT] = text

@@ -60,12 +60,12 @@ def _as_bytes(name, value):
         value = "".join(value)
     if not isinstance(value, str):
         raise TypeError("not text")
-    return "".join(value).encode("utf-8", "backslashreplace")
+    return str.encode(value, "utf-8", "backslashreplace")  # its class may have overridden the method
 
 
 def _from_base64(value):
     try:
-        return base64.b64decode("".join(value))
+        return base64.b64decode("".join(value) if isinstance(value, (list, tuple)) else value)
     except binascii.Error:
         raise ValueError("not base64") from None
 
