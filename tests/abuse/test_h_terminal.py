@@ -71,20 +71,21 @@ def test_h9_code_and_output_of_an_executed_file_are_escaped(sandbox: str, termin
         )
         + f"\n```x{EVIL[0]}\n1\n```\n"
     )
-    status, written = run("exec", "--sandbox", sandbox, page, terminal=terminal)
+    status, written = run("exec", "--sandbox", sandbox, page, terminal=terminal, cwd=tmp_path)
     text = plain(written)
     assert status == 1
     assert f"\n{SHOWN}\n" in text
-    assert r"File: b\u202e\u200bc.txt (0 bytes; not kept: --work-dir FOLDER keeps files)" in text
+    assert r"File: b\u202e\u200bc.txt (0 bytes)" in text
     assert rf"failed, E{SHOWN}, exit code 1" in text
     assert f"{SHOWN}.md:" in text
 
 
 @SANDBOXES
-def test_h9_exec_prints_complete_ascii_json(sandbox: str) -> None:
+def test_h9_exec_prints_complete_ascii_json(sandbox: str, tmp_path: Path) -> None:
     status, written = run(
         *("exec", "--sandbox", sandbox, "--json", "-"),
         terminal=False,
+        cwd=tmp_path,
         stdin=code(
             f"print({EVIL!r}, end='')\nopen('b\\u202e\\x7f.txt', 'w').close()\nopen('b\\u202e.txt', 'w').close()"
         ),
