@@ -40,10 +40,12 @@ class BuildIndex:
 
     Args:
         options: Arguments of the SDK's `build`.
+        pip_options: Options of `pip install`: an image may have variables of pip, which build arguments can't replace.
         log: What could not be fetched, or None where the host serves nothing.
     """
 
     options: dict[str, Any]
+    pip_options: tuple[str, ...] = ()
     log: ConnectionLog | None = None
 
     @property
@@ -87,13 +89,12 @@ def serve_index(
         cancelled.add_done_callback(lambda _: threading.Thread(target=client.stop_blocking).start())
         assert client.gateway is not None
         arguments = {
-            "PIP_INDEX_URL": f"http://127.0.0.1:{PORT}/simple/",
             "PIP_CONFIG_FILE": "/dev/null",
-            "PIP_RETRIES": "0",
             **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),
         }
         options = {"network_mode": f"container:{client.name}", "buildargs": arguments, "use_config_proxy": False}
-        yield BuildIndex(options, client.gateway.log)
+        pip_options = ("--index-url", f"http://127.0.0.1:{PORT}/simple/", "--retries", "0")
+        yield BuildIndex(options, pip_options, client.gateway.log)
     finally:
         client.stop_blocking()
 

@@ -164,13 +164,21 @@ def parse_packages(packages: Sequence[str]) -> Packages:
 
 
 def build_advice(index: BuildIndex, log: str) -> str:
-    """Return what to do about packages that a build could not install.
+    """Return what to do about packages that a build with the host's index could not install.
 
     Args:
         index: How the build reached packages.
         log: The end of its log.
     """
-    return "\n".join((install_advice(log), *index.problems))
+    if index.problems:
+        return f"This machine fetches the packages for a build. {' '.join(index.problems)} Or give paths of local .whl files."
+    if index.log is not None and _is_about_network(log):
+        return (
+            "Pip gets packages through this machine, and the rest of a build has no network: perhaps the installation of a "
+            "source distribution downloads something. Give paths of local .whl files, or build an image of your own from a "
+            "Dockerfile and give its name."
+        )
+    return install_advice(log)
 
 
 def install_advice(log: str) -> str:
@@ -182,25 +190,24 @@ def install_advice(log: str) -> str:
     for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
         if sign in log:
             return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
-    if "check_hostname requires server_hostname" in log:
-        return (
-            "The image's pip can't check the certificate of an index with an IP address: name the index by a host name in "
-            "PIP_INDEX_URL, or give local .whl files."
-        )
     if is_about_certificate(log):
         return (
-            "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
-            "PIP_CERT, or cert in pip's configuration, to a file with the certificate of its authority, set "
-            "PIP_INDEX_URL to an index with a trusted certificate, use an image that trusts it, or give local .whl files."
+            "The build does not trust the certificate of the server that pip asked, for example because a proxy inspects TLS. "
+            "Set PIP_INDEX_URL on this machine, which then fetches the packages itself, use an image that trusts the "
+            "certificate, or give local .whl files."
         )
-    if any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable")):
+    if _is_about_network(log):
         return (
-            "The package index can't be reached from a build: check the network of the Docker engine, set "
-            "PIP_INDEX_URL to an index that answers there, or give paths of local .whl files."
+            "Pip can't reach a server from the build: check the network of the Docker engine, set PIP_INDEX_URL on this "
+            "machine, which then fetches the packages itself, or give paths of local .whl files."
         )
     if "No matching distribution" in log:
         return _CHECK_NAMES
     return _CHECK_PACKAGES
+
+
+def _is_about_network(log: str) -> bool:
+    return any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable"))
 
 
 def list_images(client: docker.APIClient) -> list[ImageInfo]:
@@ -294,27 +301,27 @@ def _build_derived(
     reporter: Reporter,
 ) -> None:
     files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
-    files["Dockerfile"] = _dockerfile(base, packages).encode()
+    files["Dockerfile"] = _dockerfile(base, packages, () if index is None else index.pip_options).encode()
     options = {"network_mode": "none"} if index is None else index.options
     advise = install_advice if index is None else partial(build_advice, index)
     with build_context(files) as context:
         build(client, context, tag, reporter=reporter, advise=advise, **options)
 
 
-def _dockerfile(base: dict[str, Any], packages: Packages) -> str:
+def _dockerfile(base: dict[str, Any], packages: Packages, pip_options: Sequence[str]) -> str:
     """Return the Dockerfile of a derived image. Packages are in lists of arguments, which no shell interprets."""
     user = (base.get("Config") or {}).get("User")
     lines = [
         f"FROM {base['Id']}",
         "USER root",
         # ARG, not ENV: for pip in the build, not in the sandbox.
-        *(f"ARG {name}" for name in ("PIP_INDEX_URL", "PIP_CONFIG_FILE", "PIP_RETRIES")),
+        "ARG PIP_CONFIG_FILE",
         "ARG PIP_BREAK_SYSTEM_PACKAGES=1",
         "ARG PIP_ROOT_USER_ACTION=ignore",
         "ARG PIP_DISABLE_PIP_VERSION_CHECK=1",
     ]
     if packages.requirements:
-        lines.append(f"RUN {json.dumps([*_PIP, '--', *packages.requirements])}")
+        lines.append(f"RUN {json.dumps([*_PIP, *pip_options, '--', *packages.requirements])}")
     if packages.wheels:
         paths = [f"{_WHEELS}/{wheel.name}" for wheel in packages.wheels]
         lines.append(f"COPY wheels/ {_WHEELS}/")
