@@ -156,10 +156,12 @@ def parse_packages(packages: Sequence[str]) -> Packages:
     Raises:
         ValueError: An entry is neither, such as an option of pip.
     """
-    wheels = {_wheel(entry) for entry in packages if entry.endswith(".whl")}
+    # A requirement may end with the URL of a wheel.
+    paths = [entry for entry in packages if entry.endswith(".whl") and "://" not in entry]
+    wheels = {_wheel(entry) for entry in paths}
     if len({wheel.name for wheel in wheels}) < len(wheels):
         raise ValueError("Two different wheels have the same file name")
-    requirements = {_requirement(entry) for entry in packages if not entry.endswith(".whl")}
+    requirements = {_requirement(entry) for entry in packages if entry not in paths}
     return Packages(tuple(sorted(requirements)), tuple(sorted(wheels, key=lambda wheel: wheel.name)))
 
 
