@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 CheckpointMode = Annotated[bool, BeforeValidator(lambda value: True if value == "adaptive" else value)]
 
 SHORTEST_TIMEOUT_S = 0.001
-LEAST_MEMORY = 16 * 1024**2
+LEAST_MEMORY = 20 * 1024**2
 """With less, the interpreter of the sandbox is killed as it starts."""
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -124,7 +124,7 @@ def _check_memory(size: str | int) -> str | int:
     parsed = parse_size(size)
     if parsed < LEAST_MEMORY:
         meant = f"; did you mean '{size}m'?" if str(size).strip().isdigit() else ""
-        raise ValueError(f"memory={size!r} is {parsed:,} bytes, and a sandbox needs 16m to start{meant}")
+        raise ValueError(f"memory={size!r} is {parsed:,} bytes, and a sandbox needs 20m to start{meant}")
     return size
 
 
@@ -141,7 +141,7 @@ class Limits(BaseModel):
     """What a sandbox may use; the defaults suit one agent on a laptop.
 
     Args:
-        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 16m. Default 1g.
+        memory: Memory of all its processes, files in /workspace and /tmp included; there is no swap. At least 20m. Default 1g.
         cpus: Processors' worth of time. Default 1.0.
         pids: Processes and threads at once. Default 256.
         nofile: Open descriptors per process. Default 1024.

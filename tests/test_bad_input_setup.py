@@ -58,9 +58,9 @@ def test_duration_that_is_not_a_number_is_refused(name: str, value: Any) -> None
             BubblewrapCommandLineCodeExecutor(timeout=value)
 
 
-@pytest.mark.parametrize("size", [512, "512", 1024, "15m", "1m", 16 * 1024**2 - 1])
+@pytest.mark.parametrize("size", [512, "512", 1024, "19m", "1m", 20 * 1024**2 - 1])
 def test_too_little_memory_is_refused(size: int | str) -> None:
-    with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 16m to start") as caught:
+    with pytest.raises(ValueError, match=r"memory=.* bytes, and a sandbox needs 20m to start") as caught:
         Limits(memory=size)
     assert (f"; did you mean '{size}m'?" in str(caught.value)) == str(size).isdigit()
 
@@ -68,7 +68,7 @@ def test_too_little_memory_is_refused(size: int | str) -> None:
 @pytest.mark.parametrize("kind", [DockerCommandLineCodeExecutor, BubblewrapCommandLineCodeExecutor])
 @pytest.mark.parametrize("mode", ["process", "session"])
 async def test_sandbox_starts_with_the_minimum_of_memory(kind: Any, mode: str) -> None:
-    async with kind(limits=Limits(memory="16m"), mode=mode) as executor:
+    async with kind(limits=Limits(memory="20m"), mode=mode) as executor:
         result = await executor.execute_code_blocks(
             [CodeBlock(code="print(1)", language="python")], CancellationToken()
         )

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import re
 import sys
-import tempfile
 import traceback
 
 from . import commands, displays, execution, figures, magics, stand_in, tools
@@ -95,6 +94,8 @@ class IPythonShell:
 
 
 def _configuration():
+    import tempfile  # a megabyte with what it imports
+
     config = importlib.import_module("traitlets.config").Config()
     # Its thread would prevent checkpoints from being taken ahead.
     config.HistoryManager.enabled = False

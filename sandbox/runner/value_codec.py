@@ -132,7 +132,8 @@ def _read_array(meta, reader):
         if type(length) is not int or not 0 <= length < 2**62:
             raise ValueError("the shape has a length that can't be right")
         size *= length
-    if size != len(data):
+    # numpy gives texts without a length one character each.
+    if size != len(data) or (not dtype.itemsize and 0 not in shape):
         raise ValueError("the shape does not fit the number of bytes")
     if dtype.kind == "b":
         return (numpy.frombuffer(data, "u1") != 0).reshape(shape)

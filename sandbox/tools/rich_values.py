@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 from autogen_codeact.sandbox.runner import value_codec
 from autogen_codeact.sandbox.tools.call_files import CallFiles
+from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.payloads import offload
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
 
@@ -208,9 +209,12 @@ def _dtype_of(annotation: Any) -> Any:
 def _from_json(kind: str, value: Any) -> Any:
     """Make an array or a table from lists, as code without numpy or pandas has them."""
     if kind == "array":
+        check_array(value)
         array = sys.modules["numpy"].array(value)  # the annotation names the library, so it has been imported
         return _unpack("array", _pack("array", array))
     pandas = sys.modules["pandas"]
+    if kind == "table":
+        check_table(value)
     return pandas.DataFrame(value) if kind == "table" else pandas.Series(value)
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from autogen_codeact.executors import Limits
 from autogen_codeact.sandbox.tools.call_files import CallFiles, FileBudget
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
+from autogen_codeact.sandbox.tools.json_sizes import check_array, check_table
 from autogen_codeact.sandbox.tools.rich_values import RichType
 from autogen_codeact.sandbox.tools.threads import Threads
 from autogen_codeact.sandbox.tools.tool import ToolArgumentError
@@ -88,6 +89,8 @@ FORGED_ARRAYS = [
     packed("array", {"dtype": "<f8", "shape": [10**9]}, EIGHT),
     packed("array", {"dtype": "<f8", "shape": [-1, -1]}, EIGHT),
     packed("array", {"dtype": "<f8", "shape": [2**63, 2]}, EIGHT),
+    packed("array", {"dtype": "<U0", "shape": [2**28]}),
+    packed("array", {"dtype": "S0", "shape": [2**40]}),
     packed("array", {"dtype": "<f8", "shape": [1.0]}, EIGHT),
     packed("array", {"dtype": "<f8", "shape": [1] * 10_000}, EIGHT),
     packed("array", {"dtype": "<U2", "shape": [1]}, b"\xff" * 8),
@@ -150,6 +153,33 @@ FORGED_IMAGES = [
     ),
     packed("image", None),
 ]
+
+
+PADDED_TABLES = {
+    "rows with a column each": [{f"a{n}": 1} for n in range(2000)],
+    "columns with a row each": {f"a{n}": {f"b{n}": 1} for n in range(2000)},
+    "one long row": [[0] * 5000, *([[]] * 1000)],
+    "one long column": {"a": [0] * 5000, **{f"b{n}": 0 for n in range(1000)}},
+}
+
+
+@pytest.mark.parametrize("name", PADDED_TABLES)
+def test_i31_json_that_pandas_would_pad_to_a_huge_table_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="000 cells, far more than were sent"):
+        check_table(PADDED_TABLES[name])
+
+
+def test_i31_json_that_numpy_would_pad_to_a_huge_array_is_refused() -> None:
+    with pytest.raises(ValueError, match="characters, far more than were sent"):
+        check_array([["x" * 100_000], *([[""]] * 500)])
+
+
+def test_i31_tables_and_arrays_with_gaps_are_accepted() -> None:
+    check_table([{"a": 1}, {"b": 2}, {}])
+    check_table({"a": [0] * 10_000, "b": "constant"})
+    check_array([[0.5] * 1000] * 20)
+    check_array(["short", "a" * 100, 5] * 1000)
+    check_array(3)
 
 
 @pytest.mark.parametrize("number", range(len(FORGED_ARRAYS)))

@@ -45,7 +45,7 @@ def test_options_become_arguments(choice, expected):
             ["--disk", "2g", "--memory", "1g"],
             "--disk 2g needs more than memory='1g': files in the workspace count as memory.",
         ),
-        (["--memory", "512"], "memory='512' is 512 bytes, and a sandbox needs 16m to start; did you mean '512m'?"),
+        (["--memory", "512"], "memory='512' is 512 bytes, and a sandbox needs 20m to start; did you mean '512m'?"),
         (["--disk", "much"], "'much' is not a size: write bytes, or a number with a unit, such as '512m' or '2g'"),
         (["--data", "none.csv"], "data='none.csv': there is no such file or folder"),
         (["--env", "A-B=1"], "Entry 1 of `environment` is not the name of a variable"),

@@ -1,0 +1,55 @@
+"""Bounds for arrays and tables that a call sends as JSON: numpy and pandas pad them, which can take far more memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FREE = 10_000
+RATIO = 20
+"""There may be this many times as many cells or characters, once padded, as were sent, and `FREE` more."""
+# What numpy makes of a number among texts.
+_NUMBER_WIDTH = 32
+
+
+def check_array(value: Any) -> None:
+    """Check lists that become an array: all its texts are as long as the longest one.
+
+    Args:
+        value: The lists, as JSON.
+
+    Raises:
+        ValueError: The array would be far larger.
+    """
+    count = total = longest = 0
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, list):
+            todo.extend(item)
+        count += 1
+        if isinstance(item, str):
+            total += len(item)
+            longest = max(longest, len(item))
+    _check(count * max(longest, _NUMBER_WIDTH) if longest else count, total + _NUMBER_WIDTH * count, "characters")
+
+
+def check_table(value: Any) -> None:
+    """Check rows or columns that become a table: each row gets all columns, and each column all rows.
+
+    Args:
+        value: A list of rows or an object of columns, as JSON.
+
+    Raises:
+        ValueError: The table would have far more cells.
+    """
+    parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
+    names = set[str]().union(*(part.keys() for part in parts if isinstance(part, dict)))
+    sizes = [len(part) if isinstance(part, list | dict) else 1 for part in parts]
+    _check(len(parts) * max(len(names), *sizes, 0, 0), sum(sizes), "cells")
+
+
+def _check(made: int, given: int, what: str) -> None:
+    if made > FREE + RATIO * given:
+        raise ValueError(
+            f"it would have {made:,} {what}, far more than were sent: fill in what is missing, or send less"
+        )
