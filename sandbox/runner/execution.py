@@ -116,7 +116,7 @@ def _exit_outcome(exit_request):
         return Outcome()
     if isinstance(code, int):
         return Outcome(exit_code=code & 0xFF)
-    _print_error(_text(code) + "\n")
+    print_error(_text(code) + "\n")
     return Outcome(exit_code=1)
 
 
@@ -136,9 +136,9 @@ def _error_outcome(error, filename):
         if trace is not None and sys.excepthook is not sys.__excepthook__:
             sys.excepthook(kind, error, trace)
         else:
-            _print_error("".join(traceback.format_exception(kind, error, trace)))
+            print_error("".join(traceback.format_exception(kind, error, trace)))
     except BaseException:  # the exception's __str__ or the block's excepthook has raised
-        _print_error("%s (its message could not be shown)\n" % name)
+        print_error("%s (its message could not be shown)\n" % name)
     exit_code = 130 if isinstance(error, KeyboardInterrupt) else 1
     # `str` of a parser's error ends with the file and the line.
     message = _text(SyntaxError.msg.__get__(error) if unparsed else error)
@@ -190,7 +190,12 @@ def _line_of(trace, filename):
     return line
 
 
-def _print_error(text):
+def print_error(text):
+    """Write text to standard error, also if the code has closed or replaced that.
+
+    Args:
+        text: The text.
+    """
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

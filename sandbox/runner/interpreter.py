@@ -5,12 +5,13 @@ import os
 import signal
 import sys
 
-from . import cells, code_file, display, execution, questions, stdio, tools, wire
+from . import cell_text, cells, code_file, display, execution, questions, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
 _get_handler, _set_handler = signal.getsignal, signal.signal
 WARM_UP_CODE = b"x = str(1)\nx and None"
+IS_A_CELL = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
 
 
 class ScriptInterpreter:
@@ -47,7 +48,20 @@ class ScriptInterpreter:
         if tool_sources:
             tools.add(tool_sources)
         self.namespace.update(tools.public(), __file__=path)
-        return execution.run_script(code, path, self.namespace)
+        outcome = execution.run_script(code, path, self.namespace)
+        if (
+            outcome.error
+            and outcome.error["type"] == "SyntaxError"
+            and _looks_like_a_cell(code, outcome.error["message"])
+        ):
+            execution.print_error(IS_A_CELL)
+        return outcome
+
+
+def _looks_like_a_cell(code, message):
+    return message.startswith(("'await' outside", "asynchronous comprehension outside")) or cell_text.is_special(
+        code.decode("utf-8", "replace").lstrip(" \t")
+    )
 
 
 class SessionInterpreter:

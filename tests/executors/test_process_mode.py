@@ -150,6 +150,25 @@ class TestAScript:
         # Python before 3.12 says ValueError of a NUL.
         assert result.error.type in {kind, "ValueError"}
 
+    @pytest.mark.parametrize(
+        ("code", "named"),
+        [
+            ("!echo hi", True),
+            ("x = 1\n%time x", True),
+            ("import asyncio\nawait asyncio.sleep(0)", True),
+            ("import sys; sys.stderr = None; exec('!echo')\n", False),
+            ("x = (1", False),
+        ],
+    )
+    async def test_notebook_syntax_is_answered_with_session_mode(
+        self, executor: DockerCommandLineCodeExecutor, code: str, named: bool
+    ) -> None:
+        result = await run(executor, code)
+        assert result.error is not None
+        assert result.error.type == "SyntaxError"
+        hint = "In process mode a block is a script. `!`, `%` and `await` outside of a function work in session mode.\n"
+        assert result.output.endswith(hint) == named
+
     async def test_without_end_to_its_recursion_does_not_end_well(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(timeout=50, limits=Limits(memory="128m"))
         # Which of the two limits comes first, the stack's or the memory's, is the interpreter's affair.
