@@ -228,5 +228,6 @@ def _list(found: Mapping[str, Any], key: str, kind: type) -> list[Any]:
 
 
 def _number(value: object) -> int | None:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and 0 <= value <= MAX_NUMBER else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MAX_NUMBER else None
