@@ -8,7 +8,6 @@ from typing import Any
 
 from autogen_codeact.sandbox.displays import IMAGES, Display, file_name, file_type
 from autogen_codeact.sandbox.errors import SandboxProtocolError
-from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.host.protocol import check_nesting
 
@@ -93,10 +92,12 @@ class Displays:
         at = 0
         for kind, size in message.parts:
             piece, at = data[at : at + size], at + size
+            if not (kind.isascii() and kind.isprintable()):
+                continue
             if _is_json(kind):
                 count = piece.count(b"[") + piece.count(b"{")
                 if self._containers + count > MAX_CONTAINERS:
-                    self._left_out.append(printable(kind))
+                    self._left_out.append(kind)
                     continue
                 self._containers += count
             try:

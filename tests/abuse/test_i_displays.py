@@ -2,8 +2,10 @@
 
 import html
 import json
+from pathlib import Path
 
 from autogen_codeact.sandbox.displays import Display
+from autogen_codeact.sandbox.files.display_files import OTHER_NAME, store
 from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
 from autogen_codeact.sandbox.host.messages import DisplayMessage
 from autogen_codeact.sandbox.result import Result
@@ -112,6 +114,35 @@ async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subje
     assert shown.count("<iframe") == shown.count("</iframe>") == shown.count('<iframe sandbox=""') == 1
 
 
+@one_kind
+async def test_i1_a_thread_of_an_earlier_block_changes_no_displays_of_a_later_one(subject: Subject) -> None:
+    await subject.start()
+    code = """
+        import threading
+        from IPython.display import HTML, clear_output, display
+        go, done = threading.Event(), threading.Event()
+        def late():
+            go.wait()
+            display(HTML("late"))
+            clear_output()
+            done.set()
+        threading.Thread(target=late, daemon=True).start()
+    """
+    assert (await subject.run(code)).displays == ()
+    result = await subject.run("display(HTML('own')); go.set(); done.wait()")
+    assert [display.data["text/html"] for display in result.displays] == ["own"]
+    assert result.notes == (
+        "Written meanwhile by threads of earlier blocks: <IPython.core.display.HTML object: shown after its block>\n",
+    )
+
+
+def test_i1_files_of_displays_with_one_number_are_named_in_few_notes(tmp_path: Path) -> None:
+    stored = store([Display("figure-1.gif", {"image/gif": b"GIF89a"})] * 50, tmp_path)
+    assert len({artifact.name for artifact in stored.artifacts}) == len(list(tmp_path.iterdir())) == 50
+    assert stored.notes[0] == OTHER_NAME.format("figure-1.gif", "figure-1-2.gif")
+    assert stored.notes[5:] == ["44 more files of displays have other names than the output says."]
+
+
 def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
     tags = (
         "link rel=preconnect href=//a.test",
@@ -137,6 +168,8 @@ def test_i1_a_terminal_gets_no_control_sequences_of_the_code() -> None:
 def test_i1_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
     displays = Displays()
     empty = b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"0]"
+    kinds = (("application/\x1b]0;x\x07+json", 5), ("text/\ud800", 5))
+    assert displays._values(DisplayMessage(False, kinds), b"[[]]x    ") == {}
     for data in (empty, b"[[]]", b'{"a": 1}', b'{"b": 2}'):
         parts = (("application/json", len(data)), ("text/plain", 0))
         displays.add(DisplayMessage(False, parts, "{}", 0, None), data)
