@@ -61,12 +61,20 @@ class PackageIndex:
         file_limit: Bytes that a file may have: there is no room for more in the sandbox.
         config: Where packages come from. Default: what the host's pip is configured for.
         resolve: Finds the addresses of hosts that pages link to.
+        total_limit: Bytes of files that it may fetch in all.
     """
 
-    def __init__(self, file_limit: int, config: PipConfig | None = None, resolve: Resolver = resolve_by_system) -> None:
+    def __init__(
+        self,
+        file_limit: int,
+        config: PipConfig | None = None,
+        resolve: Resolver = resolve_by_system,
+        *,
+        total_limit: int = TOTAL_LIMIT,
+    ) -> None:
         config = PipConfig.of_host() if config is None else config
         self._file_limit = file_limit
-        self._left = TOTAL_LIMIT
+        self._left = self._total_limit = total_limit
         self._fetcher = Fetcher(config, resolve)
         self._sources: list[Source] = make_sources(config, self._fetcher)
         self._cache: OrderedDict[str, tuple[float, dict[str, ProjectFile]]] = OrderedDict()
@@ -175,7 +183,7 @@ class PackageIndex:
 
     def _too_large(self, filename: str, size: int | None) -> str:
         if self._left < self._file_limit:
-            return f"{filename} is not fetched: this sandbox may fetch {TOTAL_LIMIT:,} bytes of packages in all"
+            return f"{filename} is not fetched: this sandbox may fetch {self._total_limit:,} bytes of packages in all"
         length = "more" if size is None else f"{size:,} bytes"
         return (
             f"{filename} has {length}, and the sandbox has room for {self._file_limit:,} bytes: give it larger limits, "
