@@ -87,7 +87,7 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
         return _parse_json(content, url)
     parser = _Links(url)
     parser.feed(content.decode("utf-8", "replace"))
-    parser.close()
+    # Not closed: what is incomplete at the end has no link, and parsing it anyway takes quadratic time.
     return parser.files
 
 

@@ -12,7 +12,7 @@ from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.packages import index as served
 from autogen_codeact.sandbox.packages import sources
 from autogen_codeact.sandbox.packages.index import PackageIndex
-from autogen_codeact.sandbox.packages.pages import ProjectFile
+from autogen_codeact.sandbox.packages.pages import ProjectFile, parse_page
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 from tests.executors.images import make_wheel
 from tests.executors.packages.conftest import configure
@@ -253,6 +253,13 @@ async def test_i25_cached_pages_of_large_projects_take_bounded_memory(monkeypatc
     monkeypatch.setattr(served, "CACHED_FILES", 1)
     assert len(await index._files("large", log)) == 2
     assert not index._cache
+
+
+@pytest.mark.parametrize("start", ["<!--", "<![CDATA[", "</", "<?"])
+def test_i23_a_page_of_incomplete_tags_is_parsed_in_linear_time(start: str) -> None:
+    link = b'<a href="x-1.0.zip">x</a>'
+    found = parse_page(link + start.encode() * 1_000_000, "text/html", "https://a.test/")  # else it takes hours
+    assert [file.filename for file in found] == ["x-1.0.zip"]
 
 
 @one_kind
