@@ -37,6 +37,8 @@ METADATA_LIMIT = 16 * 1024 * 1024
 FILE_TIMEOUT_S = 1800.0
 CACHE_S = 120.0
 CACHED_PROJECTS = 64
+CACHED_FILES = 30_000
+"""Files that the cached pages list together; each takes about 1 KB of memory."""
 PAGES_AT_ONCE = 8
 METADATA = ".metadata"
 _PROJECT = re.compile(r"/simple/([^/]*)/?")
@@ -144,9 +146,12 @@ class PackageIndex:
         for problem in problems:
             log.remark(f"Packages were taken from other sources than this one: {problem}.")
         self._cache[project] = time.monotonic(), files
-        while len(self._cache) > CACHED_PROJECTS:
+        while len(self._cache) > CACHED_PROJECTS or self._cached_files() > CACHED_FILES:
             self._cache.popitem(last=False)
         return files
+
+    def _cached_files(self) -> int:
+        return sum(len(files) for _, files in self._cache.values())
 
     async def _send_file(self, answer: Answer, project: str, filename: str, log: ConnectionLog) -> None:
         is_metadata = filename.endswith(METADATA)
