@@ -25,7 +25,10 @@ NOTE_CHARS = 200
 
 LEFT_OUT = "[… {count} characters left out to save space{where} …]"
 EARLIER = "[{count} earlier messages of this conversation are left out here to save space.{where}]"
-_IN_FILE = re.compile(r" is in the file (\S{1,200})")
+# What `observation.bounded` writes. Outputs can contain such text, too, but only of a file for outputs.
+_IN_FILE = re.compile(
+    r"; all (?:of it|that was kept of the output) is in the file (/workspace/\.codeact/\S{1,200}) …\]"
+)
 _IMAGE_NAME = re.compile(r"[^\s:,;()<>\[\]\"']{1,120}\.(?:png|jpe?g|gif|webp)\b", re.IGNORECASE)
 
 Keep = Callable[[str], Awaitable[str | None]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from autogen_codeact.agents.text import shorten
@@ -14,13 +15,14 @@ MAX_HOSTS_CHARS = 200
 MAX_DATA_CHARS = 200
 MAX_FILES = 30
 
+_PLAIN_NAME = re.compile(r"[\w./+@=~…-]+")
 HEAD = "The code runs in a sandbox:"
 
 
 def describe_environment(facts: SandboxFacts) -> str:
     """Describe a sandbox to a model, in at most 1,500 characters.
 
-    Names of files come from the sandbox and can be chosen by code: they are cut, and made printable.
+    Names of files come from the sandbox and can be chosen by code: they are cut, made printable, and quoted.
 
     Args:
         facts: What is known of it.
@@ -89,8 +91,13 @@ def _limits(facts: SandboxFacts) -> str:
 
 
 def _files(files: SandboxFiles, most: int, room: int) -> str:
-    named = [f"{shown_name(name)} ({size(length)})" for name, length in files.shown[:most]]
+    named = [f"{_quoted(shown_name(name))} ({size(length)})" for name, length in files.shown[:most]]
     return _fitting(named, room, files.count)
+
+
+def _quoted(name: str) -> str:
+    """Put a name that can look like a sentence into quotes; code can give files any name."""
+    return name if _PLAIN_NAME.fullmatch(name) else '"{}"'.format(name.replace('"', "?"))
 
 
 def _fitting(items: Iterable[str], room: int, count: int | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,13 @@ FIGURES = {
 }
 DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
 _MAX_FRAME_HEIGHT = 600
+# Code without network could otherwise send data with the requests that a browser makes for what HTML refers to.
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; media-src data:; font-src data:; '
+    "style-src 'unsafe-inline'\">"
+)
+# The policy does not prevent that browsers look up or connect to hosts that these name.
+_CONNECTING = re.compile(r"<(?=(?:base|embed|frame|iframe|link|meta|object|portal)(?![a-z0-9-]))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,10 @@ class Display:
         return next(((self.data[kind], kind) for kind in IMAGES if kind in self.data), None)
 
     def to_html(self) -> str:
-        """Return HTML that shows it without running anything of it: scripts are dead in images and in sandboxed frames."""
+        """Return HTML that shows it without running or loading anything of it.
+
+        In images and sandboxed frames no script runs, and the frames have a policy by which browsers load nothing from a network.
+        """
         kind, source = next(
             ((kind, self.data[kind]) for kind in (*IMAGES, "image/svg+xml") if kind in self.data), ("", b"")
         )
@@ -59,7 +70,7 @@ class Display:
             return f'<img alt="{html.escape(self.name)}" src="data:{kind};base64,{encoded}">'
         if "text/html" in self.data:
             height = min(_MAX_FRAME_HEIGHT, 60 + 24 * str(self.data["text/html"]).count("<tr"))
-            source = html.escape(str(self.data["text/html"]))
+            source = html.escape(_POLICY + _CONNECTING.sub("&lt;", str(self.data["text/html"])))
             style = f"border:0;width:100%;height:{height}px"
             return f'<iframe sandbox="" title="{html.escape(self.name)}" style="{style}" srcdoc="{source}"></iframe>'
         return f"<pre>{html.escape(self.text or self.name)}</pre>"

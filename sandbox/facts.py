@@ -20,6 +20,8 @@ PROBE_DEADLINE_S = 5.0
 MAX_ANSWER_CHARS = 64 * 1024
 MAX_ITEMS = 100
 MAX_NAME_CHARS = 200
+MAX_NUMBER = 2**63 - 1
+"""What a file system reports is not more."""
 PACKAGES = (
     *("numpy", "pandas", "scipy", "matplotlib", "sympy", "scikit-learn", "statsmodels", "seaborn", "plotly", "pillow"),
     *("requests", "httpx", "beautifulsoup4", "lxml", "openpyxl", "pyyaml", "networkx", "tabulate", "tqdm", "ipython"),
@@ -215,7 +217,7 @@ def _files(found: Mapping[str, Any], key: str, count: str) -> SandboxFiles:
     shown = []
     for entry in _list(found, key, list):
         match entry:
-            case [str() as name, int() as size] if size >= 0:
+            case [str() as name, size] if _number(size) is not None:
                 shown.append((name[:MAX_NAME_CHARS], size))
     return SandboxFiles(tuple(shown), max(_number(found.get(count)) or 0, len(shown)))
 
@@ -226,4 +228,6 @@ def _list(found: Mapping[str, Any], key: str, kind: type) -> list[Any]:
 
 
 def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= MAX_NUMBER else None

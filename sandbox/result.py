@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from autogen_codeact.sandbox.displays import Display
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.tools.tool import Picture
 
 Outcome = Literal["ok", "error", "timeout", "oom", "crashed", "denied"]
@@ -191,4 +193,6 @@ class Result:
         shown_rows = [display.to_html() for display in self.displays]
         at = len(rows) - ("files" in texts)
         rows[at:at] = shown_rows
-        return {"text/plain": "\n".join(texts.values()), "text/html": "\n".join(rows)}
+        text = fold_carriage_returns("\n".join(texts.values()))
+        # IPython in a terminal prints it as it is.
+        return {"text/plain": printable(text, keep="\n\t"), "text/html": "\n".join(rows)}

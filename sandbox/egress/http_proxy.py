@@ -78,7 +78,7 @@ async def serve(
 
     Args:
         channel: The connection.
-        connector: Connects to the allowed hosts; None while no host may be reached.
+        connector: Connects to the allowed hosts; None while nothing may be reached, `local` included.
         log: The log to add it to.
         local: Answers requests that name no host, or None.
     """
@@ -88,6 +88,8 @@ async def serve(
         if not head:
             return
         if local is not None and head.split(b" ", 2)[1:2] and head.split(b" ", 2)[1].startswith(b"/"):
+            if connector is None:
+                raise _rebuilding("the package index")
             parser, message = parse_head(head)
             await local.serve(channel, message, parser, log)
             return
@@ -128,8 +130,12 @@ async def _read_head(channel: Channel) -> bytes:
 
 async def _connect(connector: Connector | None, request: ProxyRequest) -> Streams:
     if connector is None:
-        raise Refused(f"{request.authority} can't be reached while the session is rebuilt")
+        raise _rebuilding(request.authority)
     return await connector.connect(request.host, request.port)
+
+
+def _rebuilding(what: str) -> Refused:
+    return Refused(f"{what} can't be reached while the session is rebuilt")
 
 
 async def _refuse(channel: Channel, entry: LogEntry | None, refusal: Refused) -> None:

@@ -16,6 +16,7 @@ from autogen_codeact.sandbox.result import Artifact
 
 OTHER_NAME = "What is shown as {} is in the file {}: there is another file with that name."
 MAX_NAMES = 1000
+MAX_NOTES = 5
 
 
 @dataclass
@@ -41,6 +42,7 @@ def store(displays: Iterable[Display], folder: Workspace | Path | None) -> Store
         folder: The host's folder: a path if it is mounted in the sandbox; None to write nothing.
     """
     stored = Stored()
+    renamed = 0
     for display in displays:
         kind = file_type(display.data)
         if kind is None or folder is None or "." not in display.name:
@@ -56,9 +58,13 @@ def store(displays: Iterable[Display], folder: Workspace | Path | None) -> Store
             stored.artifacts.append(Artifact(display.name, size, media_type, note=f"not copied: {reason}"))
             continue
         if path.name != display.name:
-            stored.notes.append(OTHER_NAME.format(display.name, path.name))
+            renamed += 1
+            if renamed <= MAX_NOTES:
+                stored.notes.append(OTHER_NAME.format(display.name, path.name))
         stored.displays.append(replace(display, name=path.name, path=path))
         stored.artifacts.append(Artifact(path.name, size, media_type, path))
+    if renamed > MAX_NOTES:
+        stored.notes.append(f"{renamed - MAX_NOTES} more files of displays have other names than the output says.")
     return stored
 
 

@@ -15,6 +15,8 @@ MAX_DISPLAYS = 100
 """Of a block, as the runner counts them too."""
 MAX_BYTES = 16_000_000
 MAX_NESTING = 100
+MAX_CONTAINERS = 300_000
+"""Lists and objects in the JSON of a block's displays: no other thread of this program runs while one is parsed."""
 _BINARY = (*IMAGES, "application/pdf")
 _SIGNATURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -37,6 +39,8 @@ class Displays:
     count: int = 0
     """How many have come."""
     _bytes: int = 0
+    _containers: int = 0
+    _left_out: list[str] = field(default_factory=list)
 
     def add(self, message: DisplayMessage, data: bytes) -> Display | None:
         """Add the display of a frame.
@@ -58,7 +62,7 @@ class Displays:
         self.count += 1
         number = message.replaces if message.replaces in self.kept else self.count
         assert number is not None
-        values = _values(message, data)
+        values = self._values(message, data)
         kind = file_type(values) if message.number else None
         name = file_name(kind, message.number) if kind is not None else f"display-{number}"
         self.kept[number] = shown = Display(name, values, _metadata(message.metadata))
@@ -70,23 +74,41 @@ class Displays:
 
     def notes(self) -> list[str]:
         """Return what has to be said about them."""
-        if not self.cleared:
-            return []
-        dropped = f"{self.cleared} display{'s' if self.cleared > 1 else ''}"
-        return [f"clear_output() has dropped {dropped} shown before it: there are no files of them."]
+        notes = []
+        if self.cleared:
+            dropped = f"{self.cleared} display{'s' if self.cleared > 1 else ''}"
+            notes.append(f"clear_output() has dropped {dropped} shown before it: there are no files of them.")
+        if self._left_out:
+            kinds = ", ".join(dict.fromkeys(self._left_out))
+            notes.append(
+                f"Left out of what was shown: {kinds}. The JSON of a block's displays can have at most {MAX_CONTAINERS:,} lists "
+                "and objects."
+            )
+        return notes
+
+    def _values(self, message: DisplayMessage, data: bytes) -> dict[str, Any]:
+        """Return the values that are what their MIME types say; user code can send anything."""
+        values: dict[str, Any] = {}
+        at = 0
+        for kind, size in message.parts:
+            piece, at = data[at : at + size], at + size
+            if not (kind.isascii() and kind.isprintable()):
+                continue
+            if _is_json(kind):
+                count = piece.count(b"[") + piece.count(b"{")
+                if self._containers + count > MAX_CONTAINERS:
+                    self._left_out.append(kind)
+                    continue
+                self._containers += count
+            try:
+                values[kind] = _value(kind, piece)
+            except (ValueError, RecursionError):
+                continue
+        return values
 
 
-def _values(message: DisplayMessage, data: bytes) -> dict[str, Any]:
-    """Return the values that are what their MIME types say; user code can send anything."""
-    values: dict[str, Any] = {}
-    at = 0
-    for kind, size in message.parts:
-        piece, at = data[at : at + size], at + size
-        try:
-            values[kind] = _value(kind, piece)
-        except (ValueError, RecursionError):
-            continue
-    return values
+def _is_json(kind: str) -> bool:
+    return kind == "application/json" or kind.endswith("+json")
 
 
 def _value(kind: str, piece: bytes) -> Any:
@@ -94,7 +116,7 @@ def _value(kind: str, piece: bytes) -> Any:
         if not piece.startswith(_SIGNATURES[kind]):
             raise ValueError("another kind of file")
         return piece
-    if kind == "application/json" or kind.endswith("+json"):
+    if _is_json(kind):
         check_nesting(piece, MAX_NESTING)
         return json.loads(piece)
     return piece.decode("utf-8", "replace")

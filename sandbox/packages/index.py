@@ -37,6 +37,8 @@ METADATA_LIMIT = 16 * 1024 * 1024
 FILE_TIMEOUT_S = 1800.0
 CACHE_S = 120.0
 CACHED_PROJECTS = 64
+CACHED_FILES = 30_000
+"""Files that the cached pages list together; each takes about 1 KB of memory."""
 PAGES_AT_ONCE = 8
 METADATA = ".metadata"
 _PROJECT = re.compile(r"/simple/([^/]*)/?")
@@ -59,12 +61,20 @@ class PackageIndex:
         file_limit: Bytes that a file may have: there is no room for more in the sandbox.
         config: Where packages come from. Default: what the host's pip is configured for.
         resolve: Finds the addresses of hosts that pages link to.
+        total_limit: Bytes of files that it may fetch in all.
     """
 
-    def __init__(self, file_limit: int, config: PipConfig | None = None, resolve: Resolver = resolve_by_system) -> None:
+    def __init__(
+        self,
+        file_limit: int,
+        config: PipConfig | None = None,
+        resolve: Resolver = resolve_by_system,
+        *,
+        total_limit: int = TOTAL_LIMIT,
+    ) -> None:
         config = PipConfig.of_host() if config is None else config
         self._file_limit = file_limit
-        self._left = TOTAL_LIMIT
+        self._left = self._total_limit = total_limit
         self._fetcher = Fetcher(config, resolve)
         self._sources: list[Source] = make_sources(config, self._fetcher)
         self._cache: OrderedDict[str, tuple[float, dict[str, ProjectFile]]] = OrderedDict()
@@ -136,9 +146,12 @@ class PackageIndex:
         for problem in problems:
             log.remark(f"Packages were taken from other sources than this one: {problem}.")
         self._cache[project] = time.monotonic(), files
-        while len(self._cache) > CACHED_PROJECTS:
+        while len(self._cache) > CACHED_PROJECTS or self._cached_files() > CACHED_FILES:
             self._cache.popitem(last=False)
         return files
+
+    def _cached_files(self) -> int:
+        return sum(len(files) for _, files in self._cache.values())
 
     async def _send_file(self, answer: Answer, project: str, filename: str, log: ConnectionLog) -> None:
         is_metadata = filename.endswith(METADATA)
@@ -170,7 +183,7 @@ class PackageIndex:
 
     def _too_large(self, filename: str, size: int | None) -> str:
         if self._left < self._file_limit:
-            return f"{filename} is not fetched: this sandbox may fetch {TOTAL_LIMIT:,} bytes of packages in all"
+            return f"{filename} is not fetched: this sandbox may fetch {self._total_limit:,} bytes of packages in all"
         length = "more" if size is None else f"{size:,} bytes"
         return (
             f"{filename} has {length}, and the sandbox has room for {self._file_limit:,} bytes: give it larger limits, "

@@ -18,6 +18,8 @@ ARCHIVES = (".whl", ".tar.gz", ".tgz", ".zip", ".tar.bz2", ".tbz", ".tar.xz", ".
 MAX_FILENAME = 255
 MAX_FILES = 20_000
 """Files that a page may list."""
+MAX_ITEMS_OF_FILE = 50
+"""Values in JSON, on the average, beyond which a page is not parsed; indexes use about 20."""
 MAX_TEXT = 1000
 """Characters that are kept of a reason or a version specifier."""
 _HASH = re.compile(r"([a-z0-9]{2,10})=([0-9a-fA-F]{16,128})")
@@ -87,11 +89,14 @@ def parse_page(content: bytes, content_type: str, url: str) -> list[ProjectFile]
         return _parse_json(content, url)
     parser = _Links(url)
     parser.feed(content.decode("utf-8", "replace"))
-    parser.close()
+    # Not closed: what is incomplete at the end has no link, and parsing it anyway takes quadratic time.
     return parser.files
 
 
 def _parse_json(content: bytes, url: str) -> list[ProjectFile]:
+    # Counted first: no other thread of this program runs while it is parsed.
+    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_FILES * MAX_ITEMS_OF_FILE:
+        raise ValueError(f"it lists more than {MAX_FILES:,} files")
     try:
         page = json.loads(content)
         entries = list(page["files"])

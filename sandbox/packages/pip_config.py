@@ -33,6 +33,7 @@ class PipConfig:
         proxy: URL of a proxy, or None for those of the environment.
         timeout_s: Seconds without an answer after which a server counts as unreachable.
         use_keyring: Whether the package `keyring` may be asked for credentials.
+        no_index: Whether `find_links` is to be the only source.
     """
 
     indexes: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class PipConfig:
     proxy: str | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
     use_keyring: bool = True
+    no_index: bool = False
 
     @classmethod
     def of_host(cls, environment: Mapping[str, str] | None = None) -> PipConfig:
@@ -55,8 +57,9 @@ class PipConfig:
         options = read_options(environment)
         index = options.get("index-url") or _default_index()
         indexes = (*([index] if index else ()), *_words(options.get("extra-index-url")))
+        no_index = _is_true(options.get("no-index"))
         return cls(
-            indexes=() if _is_true(options.get("no-index")) else tuple(dict.fromkeys(indexes)),
+            indexes=() if no_index else tuple(dict.fromkeys(indexes)),
             find_links=tuple(_words(options.get("find-links"))),
             trusted_hosts=tuple(_words(options.get("trusted-host"))),
             cert=_path(
@@ -66,6 +69,7 @@ class PipConfig:
             proxy=options.get("proxy") or None,
             timeout_s=_seconds(options.get("timeout")),
             use_keyring=options.get("keyring-provider", "auto") in ("auto", "import", "subprocess"),
+            no_index=no_index,
         )
 
 

@@ -49,6 +49,11 @@ class State:
     block = None
     number = 0
 
+    @staticmethod
+    def is_late():
+        """Return whether the current thread belongs to an earlier block; a session replaces this."""
+        return False
+
 
 class Formatter:
     """How objects become bundles, and who takes them: replaced once a shell is loaded that does it.
@@ -113,7 +118,7 @@ def publish(data, metadata=None, display_id=None, update=False, echo=True):
 def clear():
     """Drop the displays of the block so far; the output stays."""
     block = State.block
-    if block is not None:
+    if block is not None and not State.is_late():
         block.names.clear()
         _transmit(block, {"clear": True}, b"")
 
@@ -127,6 +132,8 @@ def _send(parts, metadata, display_id, update):
     block = State.block
     if block is None or os.getpid() != block.pid:
         return None, ["shown after its block, or in another process"] if block is not None else []
+    if State.is_late():
+        return None, ["shown after its block"]
     with block.lock:
         if State.block is not block:
             return None, []

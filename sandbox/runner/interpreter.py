@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import cell_text, cells, code_file, display, execution, questions, stdio, tools, wire
+from . import cell_text, cells, code_file, display, displays, execution, questions, stdio, tools, wire
 
 WARM_UP_NAME = "<warm-up>"
 # References of its own: user code may replace the functions of the module.
@@ -75,6 +75,7 @@ class SessionInterpreter:
         questions.replace(lambda: self.cells.shell.public)
         self.streams = stdio.SessionStreams()
         self.streams.patch_threads()
+        displays.State.is_late = self.streams.is_late
         self._builtins = dict(vars(builtins))
         self._modules = dict(sys.modules)
         self._modules_checked = True

@@ -27,7 +27,7 @@ class Proxy:
     Args:
         supervisor: The `Supervisor`.
         config: `window`, bytes that each side of a channel may send ahead; `channels`, how many there may be at once;
-            `domains`, whether it is a proxy to other hosts; `index`, whether it serves packages.
+            `domains`, whether it is a proxy to other hosts; `index`, whether it serves packages; `port`, or nothing for any.
     """
 
     def __init__(self, supervisor, config):
@@ -41,7 +41,7 @@ class Proxy:
         self._checking_orphans = False
         self._listening = False
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._listener.bind(("127.0.0.1", 0))
+        self._listener.bind(("127.0.0.1", config.get("port", 0)))
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]

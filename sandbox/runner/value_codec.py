@@ -16,7 +16,8 @@ MAX_ROWS = 100_000_000
 MAX_PIXELS = 50_000_000
 MAX_DIMENSIONS = 32
 # JSON is parsed in pieces, because no other thread runs meanwhile; lists and objects take far more memory than their text.
-PIECE_ROWS = 1000
+PIECE_ROWS = 100
+MAX_PIECE_BYTES = 1024 * 1024
 MAX_JSON_BYTES = 16 * 1024 * 1024
 MAX_CONTAINERS = 50_000
 TIMEZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+:-]*(/[A-Za-z][A-Za-z0-9_+-]*)*|[+-]\d\d:\d\d", re.ASCII)
@@ -335,8 +336,9 @@ def _write_objects(values, blobs, what):
     except (TypeError, ValueError) as error:
         text = "%s holds values that can't be sent (%s): give it another dtype, for example with pandas.to_datetime()"
         raise TypeError(text % (what, error)) from None
-    if sum(map(len, pieces)) > MAX_JSON_BYTES:
-        raise TypeError("%s holds more than %d bytes of Python objects: %s" % (what, MAX_JSON_BYTES, CONVERT))
+    if sum(map(len, pieces)) > MAX_JSON_BYTES or max(map(len, pieces), default=0) > MAX_PIECE_BYTES:
+        text = "%s holds more than %d bytes of Python objects, or more than %d in %d rows: %s"
+        raise TypeError(text % (what, MAX_JSON_BYTES, MAX_PIECE_BYTES, PIECE_ROWS, CONVERT))
     _write_texts(pieces, blobs)
     return {"type": "objects", "count": len(pieces)}
 
@@ -353,9 +355,9 @@ def _read_objects(count, reader):
     numpy = import_module("numpy")
 
     pieces = _read_texts(count, reader)
-    if sum(map(len, pieces)) > MAX_JSON_BYTES or sum(
-        p.count("[") + p.count("{") for p in pieces
-    ) > MAX_CONTAINERS + len(pieces):
+    containers = sum(piece.count("[") + piece.count("{") for piece in pieces)
+    too_long = sum(map(len, pieces)) > MAX_JSON_BYTES or any(len(piece) > MAX_PIECE_BYTES for piece in pieces)
+    if too_long or containers > MAX_CONTAINERS + len(pieces):
         raise ValueError("a column of Python objects is too large")
     values = [value for piece in pieces for value in json.loads(piece)]
     array = numpy.empty(len(values), object)

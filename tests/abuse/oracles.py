@@ -30,7 +30,10 @@ WRITTEN_BYTES = 8 * MIB
 # As these are the whole machine's, which also does other things, they tell a flood of the host, not a trickle.
 HOST_MEMORY_BYTES = 2048 * MIB
 HOST_DISK_BYTES = 1024 * MIB
-CLEARING_UP_S = 5.0
+CLEARING_UP_S = 15.0
+"""How long what a case has used may take to go; a machine under load needs that long to end threads."""
+LOST = r"(/\S*|the host's memory) has lost \d+ bytes"
+"""The message of a loss that another program may have caused; a case that fails by it alone runs again."""
 TEST_FOLDER = "codeact-kept-by-test-"
 """What the names of folders begin with that a test in another process keeps in /dev/shm meanwhile."""
 
@@ -70,7 +73,7 @@ class HostState:
             kept: Bytes of files that come to the host because they should; they pass through its memory.
         """
         left = await eventually_empty(lambda: self._left(namespaces))
-        assert not left, f"left behind: {left}"
+        assert not left, f"left behind: {with_details(left)}"
         knocks = self.canaries.heard()
         assert not knocks, f"knocked on the host's ports: {knocks}"
         after = self.canaries.marks()
@@ -113,12 +116,12 @@ def leftovers() -> dict[str, set[str]]:
     gc.collect()
     return {
         "containers": containers(),
-        "threads": {str(thread) for thread in threading.enumerate() if thread.name.startswith("codeact-")},
+        "threads": threads(),
         "children": {f"{pid}: {_name(pid)}" for pid in descendants(os.getpid())},
         "temporary files": {str(path) for path in Path(tempfile.gettempdir()).iterdir()},
         "shared memory": {str(path) for path in Path("/dev/shm").iterdir() if not path.name.startswith(TEST_FOLDER)},
         "system V memory": system_v(),
-        "descriptors": _descriptors(),
+        "descriptors": descriptors(),
         "control groups": control_groups(),
     }
 
@@ -145,7 +148,14 @@ def containers() -> set[str]:
         return set()
 
 
-def _descriptors() -> set[str]:
+def threads() -> set[str]:
+    """The threads of this process that the package has started."""
+    # Not its `str`, which changes when it starts and ends.
+    return {f"{each.name} {id(each):#x}" for each in threading.enumerate() if each.name.startswith("codeact-")}
+
+
+def descriptors() -> set[str]:
+    """What this process has open: numbers, and what they stand for."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -153,6 +163,29 @@ def _descriptors() -> set[str]:
             if not target.startswith("pid:"):  # the subject's own hold on its namespaces
                 found.add(f"{name} -> {target}")
     return found
+
+
+def with_details(left: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is left behind, where sockets have their addresses.
+
+    An `eventpoll` and two sockets without any are an event loop.
+    """
+    found = {_with_addresses(name) for name in left.get("descriptors", ())}
+    return left | ({"descriptors": found} if found else {})
+
+
+def _with_addresses(name: str) -> str:
+    number, _, target = name.partition(" -> ")
+    if not target.startswith("socket:"):
+        return name
+    try:
+        with socket.socket(fileno=os.dup(int(number))) as found:
+            kind, own = f"{found.family.name} {found.type.name}", found.getsockname()
+            with contextlib.suppress(OSError):  # it has no peer
+                return f"{name} ({kind}, from {own!r} to {found.getpeername()!r})"
+            return f"{name} ({kind}, at {own!r})"
+    except OSError:
+        return f"{name} (closed meanwhile)"
 
 
 def system_v() -> set[str]:

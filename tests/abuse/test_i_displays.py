@@ -1,8 +1,14 @@
 """I1. What code shows: hostile objects, huge figures and thousands of them, forged frames, and files in the host's folder."""
 
+import html
 import json
+from pathlib import Path
 
-from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_DISPLAYS
+from autogen_codeact.sandbox.displays import Display
+from autogen_codeact.sandbox.files.display_files import OTHER_NAME, store
+from autogen_codeact.sandbox.host.display_frames import MAX_BYTES, MAX_CONTAINERS, MAX_DISPLAYS, Displays
+from autogen_codeact.sandbox.host.messages import DisplayMessage
+from autogen_codeact.sandbox.result import Result
 
 from ..executors.sandboxes import FORGE
 from .oracles import MIB
@@ -106,6 +112,77 @@ async def test_i1_scripts_in_html_are_data_and_dead_in_a_notebook(subject: Subje
     shown = result._repr_mimebundle_()["text/html"]
     assert "<script" not in shown
     assert shown.count("<iframe") == shown.count("</iframe>") == shown.count('<iframe sandbox=""') == 1
+
+
+@one_kind
+async def test_i1_a_thread_of_an_earlier_block_changes_no_displays_of_a_later_one(subject: Subject) -> None:
+    await subject.start()
+    code = """
+        import threading
+        from IPython.display import HTML, clear_output, display
+        go, done = threading.Event(), threading.Event()
+        def late():
+            go.wait()
+            display(HTML("late"))
+            clear_output()
+            done.set()
+        threading.Thread(target=late, daemon=True).start()
+    """
+    assert (await subject.run(code)).displays == ()
+    result = await subject.run("display(HTML('own')); go.set(); done.wait()")
+    assert [display.data["text/html"] for display in result.displays] == ["own"]
+    assert result.notes == (
+        "Written meanwhile by threads of earlier blocks: <IPython.core.display.HTML object: shown after its block>\n",
+    )
+
+
+def test_i1_files_of_displays_with_one_number_are_named_in_few_notes(tmp_path: Path) -> None:
+    stored = store([Display("figure-1.gif", {"image/gif": b"GIF89a"})] * 50, tmp_path)
+    assert len({artifact.name for artifact in stored.artifacts}) == len(list(tmp_path.iterdir())) == 50
+    assert stored.notes[0] == OTHER_NAME.format("figure-1.gif", "figure-1-2.gif")
+    assert stored.notes[5:] == ["44 more files of displays have other names than the output says."]
+
+
+def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
+    tags = (
+        "link rel=preconnect href=//a.test",
+        "iframe src=//a.test",
+        "Meta http-equiv=refresh",
+        "OBJECT data=//a.test",
+    )
+    source = "".join(f"<{tag}>" for tag in tags) + "<table><tr><td><img src=//a.test></table>"
+    shown = Display("display-1", {"text/html": source}).to_html()
+    document = html.unescape(shown.partition('srcdoc="')[2])
+    policy, _, rest = document.partition("<table>")
+    assert policy.startswith('<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;')
+    assert rest == '<tr><td><img src=//a.test></table>"></iframe>'
+    assert policy.count("<") == 1
+    assert policy.count("&lt;") == len(tags)
+
+
+def test_i1_a_terminal_gets_no_control_sequences_of_the_code() -> None:
+    result = Result(0, "\x1b]52;c;cm0=\x07\n 1%\r100%\n", value="'\u202e'")
+    assert result._repr_mimebundle_()["text/plain"] == "\\x1b]52;c;cm0=\\x07\n100%\n'\\u202e'"
+
+
+def test_i1_json_of_millions_of_lists_is_left_out_before_it_is_parsed() -> None:
+    displays = Displays()
+    empty = b"[" + b"[]," * (MAX_CONTAINERS - 2) + b"0]"
+    kinds = (("application/\x1b]0;x\x07+json", 5), ("text/\ud800", 5))
+    assert displays._values(DisplayMessage(False, kinds), b"[[]]x    ") == {}
+    for data in (empty, b"[[]]", b'{"a": 1}', b'{"b": 2}'):
+        parts = (("application/json", len(data)), ("text/plain", 0))
+        displays.add(DisplayMessage(False, parts, "{}", 0, None), data)
+    kept = [list(display.data) for display in displays.values()]
+    assert kept == [
+        ["application/json", "text/plain"],
+        ["text/plain"],
+        ["application/json", "text/plain"],
+        ["text/plain"],
+    ]
+    assert displays.notes() == [
+        "Left out of what was shown: application/json. The JSON of a block's displays can have at most 300,000 lists and objects."
+    ]
 
 
 @one_kind

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.packages import index as served
 from autogen_codeact.sandbox.packages import sources
 from autogen_codeact.sandbox.packages.index import PackageIndex
+from autogen_codeact.sandbox.packages.pages import JSON_TYPE, ProjectFile, parse_page
 from autogen_codeact.sandbox.packages.pip_config import PipConfig
 from tests.executors.images import make_wheel
 from tests.executors.packages.conftest import configure
@@ -231,6 +233,38 @@ async def test_i23_pages_of_an_index_that_lies(subject: Subject, hosts: Hosts, m
     result = await subject.run(ASK + TRY.format(projects=list(PAGES), path="/simple/%s/"), timeout=60)
     assert result.output.split() == ["502", "502", "502", "404", "502", "502", "502"], result
     assert [len(note) < 500 for note in result.notes] == [True] * 5
+
+
+async def test_i25_cached_pages_of_large_projects_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "CACHED_FILES", 5)
+    asked: list[str] = []
+
+    class Two:
+        async def files(self, project: str) -> list[ProjectFile]:
+            asked.append(project)
+            return [ProjectFile(f"{project}-{n}.zip", "", "") for n in range(2)]
+
+    index = PackageIndex(1, PipConfig())
+    index._sources = [Two()]
+    log = ConnectionLog()
+    for project in ("a", "b", "a", "c", "b", "c", "a"):
+        assert len(await index._files(project, log)) == 2
+    assert "".join(asked) == "abca"
+    monkeypatch.setattr(served, "CACHED_FILES", 1)
+    assert len(await index._files("large", log)) == 2
+    assert not index._cache
+
+
+@pytest.mark.parametrize("start", ["<!--", "<![CDATA[", "</", "<?"])
+def test_i23_a_page_of_incomplete_tags_is_parsed_in_linear_time(start: str) -> None:
+    link = b'<a href="x-1.0.zip">x</a>'
+    found = parse_page(link + start.encode() * 1_000_000, "text/html", "https://a.test/")  # else it takes hours
+    assert [file.filename for file in found] == ["x-1.0.zip"]
+
+
+def test_i23_a_page_of_millions_of_values_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(ValueError, match="it lists more than 20,000 files"):
+        parse_page(b'{"files": [' + b"0," * 1_000_000 + b"0]}", JSON_TYPE, "https://a.test/")
 
 
 @one_kind

@@ -132,6 +132,12 @@ FORGED_TABLES = [
         struct.pack("<i", 300_000),
         b"[" * 300_000,
     ),
+    packed(
+        "table",
+        {"columns": RANGE, "index": {**RANGE, "range": [0, 600_000, 1]}, "data": [{"type": "objects", "count": 1}]},
+        struct.pack("<i", 1_200_001),
+        b"[" + b"1," * 599_999 + b"1]",
+    ),
     packed("table", {"columns": {"type": "levels", "levels": [], "names": []}, "index": RANGE, "data": []}),
     packed(
         "table",

@@ -109,7 +109,7 @@ def test_long_and_hostile_names_are_cut_and_made_printable() -> None:
     assert len(text) <= MAX_CHARS
     assert len(text.split("\n")) == 8
     assert "\x1b" not in text
-    assert "- Files in /workspace, the working directory: 0?- Network: all?[31mxxx" in text
+    assert '- Files in /workspace, the working directory: "0?- Network: all?[31mxxx' in text
     assert text.endswith(" more")
 
 
@@ -209,7 +209,7 @@ async def test_forged_answers_are_checked(bubblewrap: None, monkeypatch: pytest.
         "python": ["3"],
         "packages": {"numpy": 1, "pandas": "2" * 1000},
         "commands": ["bash", 7, "rm -rf /"],
-        "files": [["a", -1], ["b", "1"], [3, 4], "c", ["d" * 1000, 5], ["e", 6, 7]],
+        "files": [["a", -1], ["b", "1"], ["f", 10**400], ["g", True], [3, 4], "c", ["d" * 1000, 5], ["e", 6, 7]],
         "file_count": -4,
         "data": 8,
         "free": True,

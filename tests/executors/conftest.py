@@ -6,7 +6,6 @@ import gc
 import inspect
 import os
 import socket
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
@@ -20,6 +19,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE, DockerCommandLineCodeExecut
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image_requests import find_image
 from autogen_codeact.sandbox.files.workspace import Workspace
+from tests.abuse import oracles
 
 from .sandboxes import out
 
@@ -114,13 +114,9 @@ def containers() -> set[str]:
     return {container["Names"][0].lstrip("/") for container in found}
 
 
-def _threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("codeact-")}
-
-
-def _descriptors() -> int:
-    gc.collect()
-    return len(os.listdir("/proc/self/fd"))
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def module_loop() -> None:
+    """Make the module's event loop before any test counts descriptors, whichever test is the first to use it."""
 
 
 @pytest.fixture(autouse=True)
@@ -130,12 +126,24 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     request.getfixturevalue("docker_engine")
-    before = containers(), _threads(), _descriptors()
+    before = present()
     yield
-    deadline = time.monotonic() + 5
-    while True:
-        left = containers() - before[0], _threads() - before[1], max(0, _descriptors() - before[2])
-        if not any(left) or time.monotonic() > deadline:
-            break
+    until = time.monotonic() + oracles.CLEARING_UP_S
+    while (left := leftovers(before)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert left == (set(), set(), 0)
+    assert not left, f"left behind: {left}"
+
+
+def present() -> dict[str, set[str]]:
+    """The containers of this process, its threads of ours and its descriptors."""
+    gc.collect()
+    return {"containers": containers(), "threads": oracles.threads(), "descriptors": oracles.descriptors()}
+
+
+def leftovers(before: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What there is more than before; sockets with their addresses."""
+    now = present()
+    left = {kind: now[kind] - before[kind] for kind in now}
+    if len(now["descriptors"]) <= len(before["descriptors"]):
+        left["descriptors"] = set()  # what tests of a module share may have replaced its connection
+    return oracles.with_details({kind: found for kind, found in left.items() if found})

@@ -15,11 +15,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LOST = "The session's variables are lost; a new, empty session has been started."
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
-async def loop() -> None:
-    """Make the loop that these tests share before anybody counts descriptors."""
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def small(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """A session with little memory, broken again and again."""

@@ -6,12 +6,13 @@ import posixpath
 import sys
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE
-from autogen_codeact.sandbox.backends.docker.image import Progress
-from autogen_codeact.sandbox.backends.docker.launcher import ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
+from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.filenames import printable
@@ -21,7 +22,9 @@ from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.limits import parse_size
 from autogen_codeact.sandbox.options import DockerOptions
 
-NOBODY = "65534:65534"
+if TYPE_CHECKING:
+    from docker import APIClient
+
 MAX_CONCURRENT_BLOCKS = 32
 PIDS_PER_BLOCK = 8
 
@@ -43,7 +46,6 @@ def make_client(
     volumes = options.extra_volumes or {}
     container = ContainerOptions(
         image=options.image,
-        packages=tuple(options.all_packages),
         name=name,
         limits=options.limits,
         user=_user(options),
@@ -75,7 +77,13 @@ def make_client(
         own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in volumes.values()),
         environment=environment.resolve(options.variables),
     )
-    return RunnerClient(DockerLauncher(container, progress or _print_progress), settings, name, gateway=gateway)
+    say = progress or _print_progress
+
+    def resolve(engine: APIClient, cancelled: Future[None]) -> str:
+        packages, host = options.all_packages, options.docker_host
+        return resolve_image(engine, options.image, packages, progress=say, docker_host=host, cancelled=cancelled)
+
+    return RunnerClient(DockerLauncher(container, say, resolve), settings, name, gateway=gateway)
 
 
 def external_effects(options: DockerOptions) -> str | None:

@@ -1,68 +1,139 @@
-"""The package index of a build: what the host's pip is configured for, without anything that must stay secret.
+"""The package index of a build: the one that the host serves to a sandbox, whose network the steps of the build use.
 
-What a build step is given can be read in the image's history, so no password is given to one. Proxies are: the engine keeps its
-predefined proxy arguments out of the history.
+Nothing of the host's configuration is given to the build: neither addresses nor passwords, certificates or proxies.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import urlsplit
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.packages.credentials import shown, without_user
-from autogen_codeact.sandbox.packages.pip_config import PipConfig, read_options
+from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
+from autogen_codeact.sandbox.egress.gateway import Gateway
+from autogen_codeact.sandbox.files.protected_names import ProtectedNames
+from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
+from autogen_codeact.sandbox.limits import Limits, parse_size
+from autogen_codeact.sandbox.packages.index import PackageIndex
+from autogen_codeact.sandbox.packages.pip_config import PipConfig
 
-ARGUMENTS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_TRUSTED_HOST", "PIP_CERT")
-"""Arguments that the steps of a build declare."""
-CERTIFICATES = "/usr/share/autogen-codeact/index-ca.pem"
-"""Where the certificates of authorities are during a build."""
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+if TYPE_CHECKING:
+    from docker import APIClient
+
+PORT = 3141
+"""Nothing else listens in that network."""
+TOTAL_LIMIT = 16 * 1024**3
+"""Bytes that a build may fetch; they go to the engine's disk."""
+LEASE_S = 60.0
 
 
 @dataclass(frozen=True)
 class BuildIndex:
-    """Settings of pip for a build.
+    """How a build reaches packages.
 
     Args:
-        arguments: Build arguments, without passwords except in those for proxies.
-        certificates: File with certificates of authorities that a build needs, or None.
-        kept_back: What a build is not given, as phrases for a message.
+        options: Arguments of the SDK's `build`.
+        pip_options: Options of `pip install`: an image may have variables of pip, which build arguments can't replace.
+        log: What could not be fetched, or None where the host serves nothing.
     """
 
-    arguments: dict[str, str]
-    certificates: Path | None = None
-    kept_back: tuple[str, ...] = field(default=())
+    options: dict[str, Any]
+    pip_options: tuple[str, ...] = ()
+    log: ConnectionLog | None = None
 
-    @classmethod
-    def of_host(cls) -> BuildIndex:
-        """Return what the host's pip is configured for; nothing for what pip has built in."""
-        options, config = read_options(os.environ), PipConfig.of_host()
-        # Only an index that is configured: the image's pip has its own default.
-        given = config.indexes if "index-url" in options else ("", *config.indexes[1:])
-        index, *extra = given or ("",)
-        texts = {
-            "PIP_INDEX_URL": _for_build([index]),
-            "PIP_EXTRA_INDEX_URL": _for_build(extra),
-            "PIP_FIND_LINKS": _for_build(config.find_links),
-            "PIP_NO_INDEX": "" if config.indexes else "1",
-            "PIP_TRUSTED_HOST": " ".join(config.trusted_hosts),
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Sentences about what the host could not fetch."""
+        return self.log.remarks_since(0) if self.log is not None else ()
+
+
+class _IndexLauncher(DockerLauncher):
+    @property
+    def engine(self) -> str:
+        """Another name, because the start of a sandbox that waits for its image counts among the engine's starts."""
+        return f"{super().engine}, for a build"
+
+
+@contextlib.contextmanager
+def serve_index(
+    image: str, docker_host: str | None, network: Literal["none", "bridge"], cancelled: Future[None]
+) -> Iterator[BuildIndex]:
+    """Serve packages to a build, in a container of its own that is removed afterwards.
+
+    Args:
+        image: An image with Python.
+        docker_host: Address of the engine, or None.
+        network: What the steps of the build can reach besides.
+        cancelled: Completed to end the index early, so that a build that waits for it fails.
+
+    Yields:
+        How the build reaches it. If the host's pip has no index, not even a built-in one, it is the engine's own network.
+
+    Raises:
+        SandboxError: The container did not start.
+    """
+    config = PipConfig.of_host()
+    if not (config.indexes or config.find_links or config.no_index):
+        yield BuildIndex({})
+        return
+    client = _client(image, docker_host, network, config)
+    asyncio.run(client.start())
+    try:
+        cancelled.add_done_callback(lambda _: threading.Thread(target=client.stop_blocking).start())
+        assert client.gateway is not None
+        arguments = {
+            "PIP_CONFIG_FILE": "/dev/null",
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1"),
         }
-        certificates = Path(config.cert) if config.cert is not None and Path(config.cert).is_file() else None
-        if certificates is not None:
-            texts["PIP_CERT"] = CERTIFICATES
-        if config.proxy is not None:
-            texts |= dict.fromkeys(_PROXIES, config.proxy)
-        return cls({name: text for name, text in texts.items() if text}, certificates, tuple(_kept_back(config)))
+        options = {"network_mode": f"container:{client.name}", "buildargs": arguments, "use_config_proxy": False}
+        pip_options = ("--index-url", f"http://127.0.0.1:{PORT}/simple/", "--retries", "0")
+        yield BuildIndex(options, pip_options, client.gateway.log)
+    finally:
+        client.stop_blocking()
 
 
-def _for_build(urls: list[str] | tuple[str, ...]) -> str:
-    return " ".join(without_user(url) for url in urls if urlsplit(url).scheme in ("http", "https"))
+def _client(image: str, docker_host: str | None, network: str, config: PipConfig) -> RunnerClient:
+    gateway = Gateway(None, PackageIndex(TOTAL_LIMIT, config, total_limit=TOTAL_LIMIT))
+    limits, name = Limits(), f"codeact-index-{uuid.uuid4().hex[:12]}"
+    container = ContainerOptions(
+        image=image,
+        name=name,
+        limits=limits,
+        user=NOBODY,
+        network=network,
+        read_only=True,
+        # Its own: only the runner runs there, and some engines can't apply another one.
+        seccomp=None,
+        bind_dir=None,
+        write_back=ProtectedNames(),
+        data=(),
+        volumes={},
+        extra_hosts={},
+        device_requests=(),
+        auto_remove=True,
+        docker_host=docker_host,
+    )
+    settings = RunnerSettings(
+        mode="process",
+        workspace=WORKSPACE,
+        preload=(),
+        output_limit=limits.output,
+        split_streams=False,
+        checkpoint=False,
+        proxy={**gateway.settings, "port": PORT},
+        memory_bytes=parse_size(limits.memory),
+        concurrency=1,
+        lease_s=LEASE_S,
+    )
 
+    def resolve(_client: APIClient, _cancelled: Future[None]) -> str:
+        return image
 
-def _kept_back(config: PipConfig) -> list[str]:
-    every = [*config.indexes, *config.find_links]
-    found = [f"the password of {shown(url)}" for url in every if "@" in urlsplit(url).netloc]
-    found += [f"the folder {shown(url)}" for url in every if urlsplit(url).scheme not in ("http", "https")]
-    return [*found, *(["the client certificate"] if config.client_cert is not None else [])]
+    return RunnerClient(_IndexLauncher(container, lambda _: None, resolve), settings, name, gateway=gateway)

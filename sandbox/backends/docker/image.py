@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from autogen_codeact.sandbox.backends.docker.build_index import ARGUMENTS, CERTIFICATES, BuildIndex
 from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
 from autogen_codeact.sandbox.backends.docker.image_requests import (
@@ -25,9 +26,12 @@ from autogen_codeact.sandbox.backends.docker.image_requests import (
     pull,
 )
 from autogen_codeact.sandbox.errors import SandboxUnavailable
+from autogen_codeact.sandbox.host.waiting import new_future
 
 if TYPE_CHECKING:
     import docker
+
+    from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex
 
 __all__ = [
     "DEFAULT_IMAGE",
@@ -79,17 +83,41 @@ class Packages:
     def __bool__(self) -> bool:
         return bool(self.requirements or self.wheels)
 
+    @property
+    def names(self) -> list[str]:
+        """What a person calls them."""
+        return [*self.requirements, *(wheel.name for wheel in self.wheels)]
 
-def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] = (), *, progress: Progress) -> str:
+    @property
+    def have_url(self) -> bool:
+        """Whether a requirement names a URL, which pip fetches itself."""
+        return any("://" in requirement for requirement in self.requirements)
+
+
+Serve = Callable[[str, Packages], AbstractContextManager["BuildIndex | None"]]
+"""Serves packages to a build on an image; None where only local wheels are installed."""
+
+
+def resolve_image(
+    client: docker.APIClient,
+    image: str,
+    packages: Sequence[str] = (),
+    *,
+    progress: Progress,
+    docker_host: str | None = None,
+    cancelled: Future[None] | None = None,
+) -> str:
     """Return an image with these packages; pull or build it if it does not exist.
 
     Args:
         client: The engine.
         image: Reference or id. A missing one is pulled; instead of a missing `DEFAULT_IMAGE`, `FALLBACK_IMAGE` is used.
         packages: Requirements as pip takes them ("sympy", "polars>=1"), or paths of local `.whl` files, which are
-            installed without any index (default none). The index is the one that the host's pip is configured for, without
-            its password: whatever a build is given can be read in the image's history.
+            installed without any index (default none). The others come from what the host's pip is configured for: the host
+            fetches them and passes them on to the build.
         progress: Called with a line for each step that takes long.
+        docker_host: Address of the same engine, as the user gave it (default None).
+        cancelled: Completed to let the installation fail early (default None: never).
 
     Returns:
         A reference that the engine can run.
@@ -101,7 +129,19 @@ def resolve_image(client: docker.APIClient, image: str, packages: Sequence[str] 
     """
     wanted = parse_packages(packages)
     found = _find(client, image, progress)
-    return _derive(client, found, wanted, progress) if wanted else found
+    if not wanted:
+        return found
+
+    def serve(base: str, packages: Packages) -> AbstractContextManager[BuildIndex | None]:
+        if not packages.requirements:
+            return nullcontext()
+        # Imported here: programs that need no packages must not wait for the libraries of the index.
+        from autogen_codeact.sandbox.backends.docker.build_index import serve_index  # noqa: PLC0415
+
+        network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
+        return serve_index(base, docker_host, network, cancelled or new_future())
+
+    return _derive(client, found, wanted, progress, serve)
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
@@ -116,27 +156,31 @@ def parse_packages(packages: Sequence[str]) -> Packages:
     Raises:
         ValueError: An entry is neither, such as an option of pip.
     """
-    wheels = {_wheel(entry) for entry in packages if entry.endswith(".whl")}
+    # A requirement may end with the URL of a wheel.
+    paths = [entry for entry in packages if entry.endswith(".whl") and "://" not in entry]
+    wheels = {_wheel(entry) for entry in paths}
     if len({wheel.name for wheel in wheels}) < len(wheels):
         raise ValueError("Two different wheels have the same file name")
-    requirements = {_requirement(entry) for entry in packages if not entry.endswith(".whl")}
+    requirements = {_requirement(entry) for entry in packages if entry not in paths}
     return Packages(tuple(sorted(requirements)), tuple(sorted(wheels, key=lambda wheel: wheel.name)))
 
 
 def build_advice(index: BuildIndex, log: str) -> str:
-    """Return what to do about packages that a build could not install.
+    """Return what to do about packages that a build with the host's index could not install.
 
     Args:
-        index: What the build was told about the package index.
+        index: How the build reached packages.
         log: The end of its log.
     """
-    advice = install_advice(log)
-    if not index.kept_back or advice not in (_CHECK_NAMES, _CHECK_PACKAGES):
-        return advice
-    return (
-        f"A build is not given {', '.join(index.kept_back)}, because everybody who has the image could read it, or because the "
-        "engine can't reach it. Use allow_pip=True, which fetches packages on this machine, or give paths of local .whl files."
-    )
+    if index.problems:
+        return f"This machine fetches the packages for a build. {' '.join(index.problems)} Or give paths of local .whl files."
+    if index.log is not None and _is_about_network(log):
+        return (
+            "Pip gets packages through this machine, and the rest of a build has no network: perhaps the installation of a "
+            "source distribution downloads something. Give paths of local .whl files, or build an image of your own from a "
+            "Dockerfile and give its name."
+        )
+    return install_advice(log)
 
 
 def install_advice(log: str) -> str:
@@ -148,25 +192,24 @@ def install_advice(log: str) -> str:
     for missing, sign in (("pip", "No module named pip"), ("python3", '"python3": executable file not found')):
         if sign in log:
             return f"The image has no {missing}: use one that has it, such as the default image or python:3-slim."
-    if "check_hostname requires server_hostname" in log:
-        return (
-            "The image's pip can't check the certificate of an index with an IP address: name the index by a host name in "
-            "PIP_INDEX_URL, or give local .whl files."
-        )
     if is_about_certificate(log):
         return (
-            "The build does not trust the certificate of the package index, for example because a proxy inspects TLS. Set "
-            "PIP_CERT, or cert in pip's configuration, to a file with the certificate of its authority, set "
-            "PIP_INDEX_URL to an index with a trusted certificate, use an image that trusts it, or give local .whl files."
+            "The build does not trust the certificate of the server that pip asked, for example because a proxy inspects TLS. "
+            "Set PIP_INDEX_URL on this machine, which then fetches the packages itself, use an image that trusts the "
+            "certificate, or give local .whl files."
         )
-    if any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable")):
+    if _is_about_network(log):
         return (
-            "The package index can't be reached from a build: check the network of the Docker engine, set "
-            "PIP_INDEX_URL to an index that answers there, or give paths of local .whl files."
+            "Pip can't reach a server from the build: check the network of the Docker engine, set PIP_INDEX_URL on this "
+            "machine, which then fetches the packages itself, or give paths of local .whl files."
         )
     if "No matching distribution" in log:
         return _CHECK_NAMES
     return _CHECK_PACKAGES
+
+
+def _is_about_network(log: str) -> bool:
+    return any(sign in log for sign in ("name resolution", "Connection refused", "timed out", "unreachable"))
 
 
 def list_images(client: docker.APIClient) -> list[ImageInfo]:
@@ -233,7 +276,7 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
     return FALLBACK_IMAGE
 
 
-def _derive(client: docker.APIClient, base: str, packages: Packages, progress: Progress) -> str:
+def _derive(client: docker.APIClient, base: str, packages: Packages, progress: Progress, serve: Serve) -> str:
     found = find_image(client, base)
     if found is None:
         raise SandboxUnavailable(f"The image {base} was removed by another program. Try again.")
@@ -242,48 +285,45 @@ def _derive(client: docker.APIClient, base: str, packages: Packages, progress: P
         lock = _locks.setdefault(tag, threading.Lock())
     with lock:
         if not find_image(client, tag):
-            _build_derived(client, found, tag, packages, progress)
+            reporter = Reporter(progress)
+            reporter.say(f"building {tag} with {', '.join(packages.names)} (once) …")
+            with serve(found["Id"], packages) as index:
+                _build_derived(client, found, tag, packages, index=index, reporter=reporter)
+            reporter.say(f"built {tag}")
     return tag
 
 
 def _build_derived(
-    client: docker.APIClient, base: dict[str, Any], tag: str, packages: Packages, progress: Progress
+    client: docker.APIClient,
+    base: dict[str, Any],
+    tag: str,
+    packages: Packages,
+    *,
+    index: BuildIndex | None,
+    reporter: Reporter,
 ) -> None:
-    reporter = Reporter(progress)
-    names = [*packages.requirements, *(wheel.name for wheel in packages.wheels)]
-    reporter.say(f"building {tag} with {', '.join(names)} (once) …")
     files: dict[str, bytes | Path] = {f"wheels/{wheel.name}": wheel for wheel in packages.wheels}
-    options: dict[str, Any] = {"network_mode": "none"}
-    index = BuildIndex({})
-    if packages.requirements:
-        index = BuildIndex.of_host()
-        options = {"buildargs": index.arguments} if index.arguments else {}
-    if index.certificates is not None:
-        files["index-ca.pem"] = index.certificates
-    files["Dockerfile"] = _dockerfile(base, packages, certificates=index.certificates is not None).encode()
+    files["Dockerfile"] = _dockerfile(base, packages, () if index is None else index.pip_options).encode()
+    options = {"network_mode": "none"} if index is None else index.options
+    advise = install_advice if index is None else partial(build_advice, index)
     with build_context(files) as context:
-        build(client, context, tag, reporter=reporter, advise=partial(build_advice, index), **options)
-    reporter.say(f"built {tag}")
+        build(client, context, tag, reporter=reporter, advise=advise, **options)
 
 
-def _dockerfile(base: dict[str, Any], packages: Packages, *, certificates: bool) -> str:
+def _dockerfile(base: dict[str, Any], packages: Packages, pip_options: Sequence[str]) -> str:
     """Return the Dockerfile of a derived image. Packages are in lists of arguments, which no shell interprets."""
     user = (base.get("Config") or {}).get("User")
     lines = [
         f"FROM {base['Id']}",
         "USER root",
         # ARG, not ENV: for pip in the build, not in the sandbox.
-        *(f"ARG {name}" for name in ARGUMENTS),
+        "ARG PIP_CONFIG_FILE",
         "ARG PIP_BREAK_SYSTEM_PACKAGES=1",
         "ARG PIP_ROOT_USER_ACTION=ignore",
         "ARG PIP_DISABLE_PIP_VERSION_CHECK=1",
     ]
-    if certificates:
-        lines.append(f"COPY index-ca.pem {CERTIFICATES}")
     if packages.requirements:
-        lines.append(f"RUN {json.dumps([*_PIP, '--', *packages.requirements])}")
-    if certificates:
-        lines.append(f"RUN {json.dumps(['rm', '-f', CERTIFICATES])}")
+        lines.append(f"RUN {json.dumps([*_PIP, *pip_options, '--', *packages.requirements])}")
     if packages.wheels:
         paths = [f"{_WHEELS}/{wheel.name}" for wheel in packages.wheels]
         lines.append(f"COPY wheels/ {_WHEELS}/")

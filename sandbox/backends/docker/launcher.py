@@ -9,7 +9,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect, is_local
-from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
+from autogen_codeact.sandbox.backends.docker.image_requests import Progress
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.data import data_sources
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
+from autogen_codeact.sandbox.host.waiting import new_future
 from autogen_codeact.sandbox.limits import Limits, parse_size
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("autogen_codeact")
 
+NOBODY = "65534:65534"
 GONE_TIMEOUT_S = 3
 REMOVE_TIMEOUT_S = 10.0
 REMOVE_PAUSE_S = 0.5
@@ -46,7 +49,6 @@ class ContainerOptions:
 
     Args:
         image: Image reference.
-        packages: Packages of a derived image.
         name: The container's name.
         limits: What it may use.
         user: `uid:gid`.
@@ -64,7 +66,6 @@ class ContainerOptions:
     """
 
     image: str
-    packages: tuple[str, ...]
     name: str
     limits: Limits
     user: str
@@ -88,16 +89,21 @@ class DockerLauncher:
     Args:
         options: Its options.
         progress: Called with a line for each step that takes long.
+        resolve: Returns the image to run; it may pull or build it, and is given a future that is completed when the start has
+            been cancelled.
     """
 
-    def __init__(self, options: ContainerOptions, progress: Progress) -> None:
+    def __init__(
+        self, options: ContainerOptions, progress: Progress, resolve: Callable[[APIClient, Future[None]], str]
+    ) -> None:
         self._options = options
         self._progress = progress
+        self._resolve = resolve
         self._client: APIClient | None = None
         self._container: str | None = None
         self._creation = uuid.uuid4().hex
         self._started = False
-        self._cancelled = threading.Event()
+        self._cancelled: Future[None] = new_future()
         self._lock = threading.Lock()
 
     @property
@@ -121,7 +127,7 @@ class DockerLauncher:
 
         client = self._client = connect(self._options.docker_host)
         sources = data_sources(self._options.data)
-        image = resolve_image(client, self._options.image, self._options.packages, progress=self._progress)
+        image = self._resolve(client, self._cancelled)
         stream = None
         try:
             with self._data(client, image, sources) as data:
@@ -165,7 +171,7 @@ class DockerLauncher:
             self._progress("sending the files of data= to the Docker engine")
             creation = uuid.uuid4().hex
             labels = {**self._options.labels, **owner_labels(), CREATION: creation}
-            sent = upload(client, image, sources, labels, self._cancelled.is_set)
+            sent = upload(client, image, sources, labels, self._cancelled.done)
             try:
                 yield {"volumes_from": [f"{sent}:ro"]}
             finally:
@@ -177,7 +183,8 @@ class DockerLauncher:
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""
-        self._cancelled.set()
+        if not self._cancelled.done():
+            self._cancelled.set_result(None)
 
     def _create(self, client: APIClient, image: str, boot: str, data: Mapping[str, Any] = MappingProxyType({})) -> str:
         options = self._options

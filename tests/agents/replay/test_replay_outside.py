@@ -13,6 +13,7 @@ from autogen_codeact.agents import CodeActAgent
 from tests.agents.replay.support import DIFFERENT, DOUBLE, NOT_THERE, SAME, Make, contents, run_turn
 from tests.agents.support import scripted
 from tests.executors.egress.servers import Hosts, answer, read_request
+from tests.executors.packages.conftest import configure, make_index
 from tests.executors.sandboxes import out
 
 pytestmark = pytest.mark.slow
@@ -167,3 +168,21 @@ async def test_with_a_network_of_the_engine_nothing_is_run_again(make: Make) -> 
     _, words, printed = await run_turn(await make(network="bridge"), state, "print('x' in globals())")
     assert "is empty: its sandbox has a network (network='bridge'), which its 1 block could use" in words
     assert printed == ["False\n"]
+
+
+async def test_the_package_index_is_not_reached(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = make_index(tmp_path)
+    configure(monkeypatch, PIP_INDEX_URL=index.as_uri())
+    use = "import otherwheel\nvalue = otherwheel.value"
+    blocks = ("x = 1", "%pip install -q otherwheel", use, "print(value)")
+    state, _, printed = await run_turn(await make(allow_pip=True), None, *blocks)
+    assert printed[-1] == "2\n"
+    _, words, printed = await run_turn(await make(allow_pip=True), state, "print(x, 'value' in globals())")
+    assert words == DIFFERENT.format("4 blocks were") + (
+        "- block 2 printed something else than before: ERROR: Could not find a version that satisfies the requirement otherwheel "
+        "(from versions: none) ERROR: No matching distribution found for otherwheel the command ended with exit status 1\n"
+        "- block 3 was not rebuilt: it ended with `error` (ModuleNotFoundError: No module named 'otherwheel') instead of `ok`\n"
+        "- block 4 was not rebuilt: it ended with `error` (NameError: name 'value' is not defined) instead of `ok`"
+        + NOT_THERE
+    )
+    assert printed == ["1 False\n"]

@@ -73,12 +73,6 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return found
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
-async def module_loop() -> AsyncIterator[None]:
-    """The module's event loop, which is there before any test counts descriptors, also where one test runs alone."""
-    yield
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(backend: Backend) -> AsyncIterator[SandboxCodeExecutor]:
     """One that runs while the statements are checked on it."""

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-import pytest_asyncio
 
 from autogen_codeact.executors import ExecutionResult, Limits
 from tests.executors.sandboxes import out, run
@@ -14,11 +13,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EXCEEDED = "the code used more processor time than the 0.5 s that a block may use"
 SPIN = "while True: pass"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
-async def loop() -> None:
-    """Make the loop that these tests share before anybody counts descriptors."""
 
 
 def check_exceeded(result: ExecutionResult, backend: Backend, *, python: bool = True) -> None:

@@ -58,6 +58,16 @@ async def test_packages_survive_a_timeout(executor: SandboxCodeExecutor) -> None
 
 
 @pytest.mark.usefixtures("installed")
+async def test_packages_survive_a_crash(executor: SandboxCodeExecutor) -> None:
+    crash = "import os, tinywheel\nos.kill(os.getpid(), 9)"
+    assert (await run(executor, crash)).outcome == "crashed"
+    assert await out(executor, "tiny && python3 -c 'import tinywheel; tinywheel.main()'", "sh") == "hello\nhello\n"
+    # The index, too, for a session that has been replaced.
+    again = "pip install -q --force-reinstall --no-deps tinywheel"
+    assert (await run(executor, again, "sh")).exit_code == 0
+
+
+@pytest.mark.usefixtures("installed")
 async def test_a_python_block_can_be_a_pip_command(backend: Backend, executor: SandboxCodeExecutor) -> None:
     command = "%pip install -q --upgrade otherwheel" if backend.session else "!pip install -q --upgrade otherwheel"
     assert (await run(executor, command)).exit_code == 0

@@ -1,9 +1,14 @@
-"""Images with `packages` are built from the index that the host's pip is configured for, and no password is in them."""
+"""Images with `packages` are built with what the host's pip is configured for, and nothing of that configuration is in them."""
 
+import asyncio
 import ipaddress
 import json
-import ssl
+import socket
+import threading
+import time
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,15 +16,19 @@ from typing import Any
 import pytest
 from docker.api.client import APIClient
 
-from autogen_codeact.sandbox.backends.docker.build_index import CERTIFICATES, BuildIndex
+from autogen_codeact.executors import DockerCommandLineCodeExecutor
+from autogen_codeact.sandbox.backends.docker.build_index import BuildIndex, serve_index
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE, build_advice, resolve_image
+from autogen_codeact.sandbox.backends.docker.labels import OWNER, owner_labels
+from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.errors import SandboxStartError
-from tests.executors.egress.servers import Hosts, Server, hosts_in
-from tests.executors.images import build_from, make_wheel, silent
+from autogen_codeact.sandbox.packages import pip_config
+from tests.executors.egress.servers import Hosts, hosts_in
+from tests.executors.images import build_from, make_wheel, run, silent
 
-from .conftest import configure, link
-from .index_server import Index
+from .conftest import configure, link, make_index
+from .index_server import Index, basic
 
 SECRET = "s3cret-of-the-build"
 
@@ -39,21 +48,17 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def serve(client: APIClient, hosts: Hosts) -> Iterator[Callable[..., str]]:
-    """Serve an index where a build reaches it; gives its URL."""
-    (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
-    address = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
-    servers: list[Server] = []
+def built(client: APIClient) -> Iterator[Callable[..., str]]:
+    """Make images, which are removed after the test."""
+    made: list[str] = []
 
-    def start(index: Index, *, tls: bool = False) -> str:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        hosts.ca.issue_cert(address).configure_cert(context)
-        servers.append(Server(index.handle, context if tls else None, (address, 0)))
-        return f"http{'s' if tls else ''}://{address}:{servers[0].port}/simple/"
+    def build(base: str, *packages: str) -> str:
+        made.append(resolve_image(client, base, packages, progress=silent))
+        return made[-1]
 
-    yield start
-    for server in servers:
-        server.close()
+    yield build
+    for image in made:
+        client.remove_image(image, force=True)
 
 
 def index_with(wheel: Path, password: str | None = None) -> Index:
@@ -62,102 +67,144 @@ def index_with(wheel: Path, password: str | None = None) -> Index:
     return Index({"/simple/tinywheel/": page, f"/files/{wheel.name}": wheel.read_bytes()}, password)
 
 
+def tiny(folder: Path) -> Path:
+    """A wheel that no other test has."""
+    return make_wheel(folder / "made", f"value = {uuid.uuid4().hex!r}\n", needs="")
+
+
 def everything(client: APIClient, image: str) -> str:
     """What the engine tells about an image, its layers and their history."""
     return json.dumps([client.inspect_image(image), client.history(image)])
 
 
-def test_a_build_trusts_the_configured_authority(
-    client: APIClient, hosts: Hosts, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def own_containers(client: APIClient) -> list[str]:
+    """The sandboxes of this process."""
+    return [
+        str(each["Id"]) for each in client.containers(all=True, filters={"label": f"{OWNER}={owner_labels()[OWNER]}"})
+    ]
+
+
+def comes_true(condition: Callable[[], bool]) -> bool:
+    """Wait for something at most 30 seconds."""
+    until = time.monotonic() + 30
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_a_folder_of_the_host_is_an_index(
+    client: APIClient, built: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    index = index_with(make_wheel(tmp_path / "made", "value = 1\n", needs=""))
-    configure(monkeypatch, PIP_INDEX_URL=serve(index, tls=True), PIP_CERT=str(hosts.ca_file))
-    # pip 25 can't check the certificate of an address otherwise.
-    base = build_from(
-        client, f"FROM {DEFAULT_IMAGE}\nENV PIP_USE_DEPRECATED=legacy-certs\n", "codeact-test-legacy-certs"
-    )
-    made = resolve_image(client, base, ["tinywheel"], progress=silent)
+    configure(monkeypatch, PIP_INDEX_URL=make_index(tmp_path).as_uri())
+    before = own_containers(client)
+    made = built(DEFAULT_IMAGE, "tinywheel", "otherwheel<2")
+    assert run(client, made, "tiny") == (0, "hello\n")
+    assert run(client, made, "python3", "-c", "import otherwheel, numpy; print(otherwheel.value)") == (0, "1\n")
+    assert str(tmp_path) not in everything(client, made)
+    assert own_containers(client) == before
+
+
+def test_password_and_certificate_of_the_index_stay_on_the_host(
+    client: APIClient, built: Callable[..., str], hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    index = index_with(tiny(tmp_path), f"someone:{SECRET}")
+    (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login someone password {SECRET}\n")
+    url = index.listen(hosts, tls=True)
+    configure(monkeypatch, PIP_INDEX_URL=url, PIP_CERT=str(hosts.ca_file), NETRC=str(tmp_path / "netrc"))
+    # Variables of an image can't be replaced by build arguments.
+    name = f"codeact-test-{uuid.uuid4().hex[:12]}"
+    base = build_from(client, f"FROM {DEFAULT_IMAGE}\nENV PIP_INDEX_URL=https://127.0.0.1:1/\nUSER 1234\n", name)
     try:
-        assert "/files/tinywheel-1.0-py3-none-any.whl" in [each.target for each in index.requests]
-        container = client.create_container(made, ["ls", CERTIFICATES])
-        try:
-            client.start(container)
-            assert client.wait(container, timeout=30)["StatusCode"] == 2  # it is removed again
-        finally:
-            client.remove_container(container, force=True)
+        made = built(base, "tinywheel")
+        assert run(client, made, "python3", "-c", "import tinywheel; print(len(tinywheel.value))") == (0, "32\n")
+        assert {each.headers.get("authorization") for each in index.requests} == {basic(f"someone:{SECRET}")}
+        told = everything(client, made)
+        assert [word for word in (SECRET, "someone", str(index.port), str(tmp_path)) if word in told] == []
+        assert client.inspect_image(made)["Config"]["User"] == "1234"
     finally:
-        client.remove_image(made, force=True)
         client.remove_image(base, force=True)
 
 
-def test_no_password_is_in_an_image(
-    client: APIClient, hosts: Hosts, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_an_index_whose_certificate_is_not_trusted(
+    client: APIClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    index = index_with(make_wheel(tmp_path / "made", "value = 2\n", needs=""))
-    url = serve(index).replace("://", f"://someone:{SECRET}@")
-    configure(monkeypatch, PIP_INDEX_URL=url, PIP_TRUSTED_HOST=url.split("@")[1].split(":")[0])
-    made = resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
-    try:
-        assert SECRET not in everything(client, made)
-        assert {each.headers.get("authorization") for each in index.requests} == {None}
-    finally:
-        client.remove_image(made, force=True)
+    url = index_with(tiny(tmp_path)).listen(hosts, tls=True)
+    configure(monkeypatch, PIP_INDEX_URL=url)
+    before = own_containers(client)
+    with pytest.raises(SandboxStartError, match="No matching distribution found for tinywheel") as caught:
+        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
+    assert (
+        f"This machine fetches the packages for a build. The package index could not serve a request: {url}tinywheel/ can't be "
+        "fetched: its certificate is not trusted, for example because a proxy inspects TLS; set pip's cert on the host to a file "
+        "with the certificate of its authority. Or give paths of local .whl files.\nThe end of the build log:\n"
+    ) in str(caught.value)
+    assert own_containers(client) == before
 
 
-def test_an_index_that_needs_a_password_says_what_to_do(
-    client: APIClient, hosts: Hosts, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_wrong_password_and_no_such_package(
+    client: APIClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    index = index_with(make_wheel(tmp_path / "made", "value = 3\n", needs=""), f"someone:{SECRET}")
-    url = serve(index)
-    with_password = url.replace("://", f"://someone:{SECRET}@")
-    configure(monkeypatch, PIP_INDEX_URL=with_password, PIP_TRUSTED_HOST=url.split("/")[2].split(":")[0])
+    url = index_with(tiny(tmp_path), "someone:else").listen(hosts)
+    configure(monkeypatch, PIP_INDEX_URL=url.replace("://", f"://someone:{SECRET}@"))
     with pytest.raises(SandboxStartError) as caught:
         resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
-    assert f"A build is not given the password of {url}, because everybody who has the image could read it" in str(
+    assert f"{url}tinywheel/ refuses this host (status 401): check the user and password in pip's index-url" in str(
         caught.value
     )
-    assert "Use allow_pip=True" in str(caught.value)
     assert SECRET not in str(caught.value)
 
-
-def test_what_a_build_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("")
-    configure(
-        monkeypatch,
-        PIP_INDEX_URL=f"https://someone:{SECRET}@a.example/simple",
-        PIP_EXTRA_INDEX_URL=f"https://{SECRET}@b.example/simple file:///srv/simple",
-        PIP_FIND_LINKS="/srv/wheels https://c.example/links.html",
-        PIP_TRUSTED_HOST="d.example",
-        PIP_CERT=str(tmp_path / "ca.pem"),
-        PIP_CLIENT_CERT="/me.pem",
-        PIP_PROXY="http://proxy.example:3128",
-    )
-    found = BuildIndex.of_host()
-    assert found == BuildIndex(
-        {
-            "PIP_INDEX_URL": "https://a.example/simple",
-            "PIP_EXTRA_INDEX_URL": "https://b.example/simple",
-            "PIP_FIND_LINKS": "https://c.example/links.html",
-            "PIP_TRUSTED_HOST": "d.example",
-            "PIP_CERT": CERTIFICATES,
-            **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://proxy.example:3128"),
-        },
-        tmp_path / "ca.pem",
-        (
-            "the password of https://a.example/simple",
-            "the password of https://b.example/simple",
-            "the folder file:///srv/simple",
-            "the folder /srv/wheels",
-            "the client certificate",
-        ),
-    )
-    assert "the folder file:///srv/simple, the folder /srv/wheels, the client certificate, because" in build_advice(
-        found, "ERROR: No matching distribution found for x"
-    )
-
-
-def test_an_index_that_pip_has_built_in_is_left_to_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    configure(monkeypatch)
-    assert BuildIndex.of_host() == BuildIndex({})
     configure(monkeypatch, PIP_NO_INDEX="1")
-    assert BuildIndex.of_host() == BuildIndex({"PIP_NO_INDEX": "1"})
+    with pytest.raises(SandboxStartError, match="Check the names and versions of the packages"):
+        resolve_image(client, DEFAULT_IMAGE, ["tinywheel"], progress=silent)
+
+
+def test_a_requirement_with_a_url_has_the_network_of_the_engine(
+    client: APIClient, built: Callable[..., str], hosts: Hosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (pool,) = client.inspect_network("bridge")["IPAM"]["Config"]
+    address = pool.get("Gateway") or str(next(ipaddress.ip_network(pool["Subnet"]).hosts()))
+    wheel = tiny(tmp_path)
+    server = hosts.serve(index_with(wheel).handle, address=(address, 0))
+    configure(monkeypatch, PIP_NO_INDEX="1")
+    made = built(DEFAULT_IMAGE, f"tinywheel @ http://{address}:{server.port}/files/{wheel.name}")
+    assert run(client, made, "python3", "-c", "import tinywheel; print(len(tinywheel.value))") == (0, "32\n")
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_start_ends_the_build(
+    client: APIClient, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, end = threading.Event(), threading.Event()
+
+    def hang(_: socket.socket) -> None:
+        asked.set()
+        end.wait(50)
+
+    before = own_containers(client)
+    configure(monkeypatch, PIP_INDEX_URL=Index({"/simple/tinywheel/": hang}).listen(hosts), PIP_TIMEOUT="50")
+    executor = DockerCommandLineCodeExecutor(packages=["tinywheel"], progress=silent)
+    starting = asyncio.create_task(executor.start())
+    try:
+        assert await asyncio.to_thread(asked.wait, 40)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert await asyncio.to_thread(comes_true, lambda: own_containers(client) == before)
+        assert comes_true(lambda: not any(each.name.startswith("codeact-start-") for each in threading.enumerate()))
+    finally:
+        end.set()
+        await executor.stop()
+
+
+def test_a_host_whose_pip_has_no_index_leaves_it_to_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(monkeypatch)
+    monkeypatch.setattr(pip_config, "_default_index", lambda: None)
+    with serve_index("never-used", None, "none", Future()) as found:
+        assert found == BuildIndex({})
+
+
+def test_a_source_distribution_that_needs_the_network() -> None:
+    served = BuildIndex({}, (), ConnectionLog())
+    log = "urlopen error [Errno -3] Temporary failure in name resolution"
+    assert "the rest of a build has no network" in build_advice(served, log)
+    assert "check the network of the Docker engine" in build_advice(BuildIndex({}), log)

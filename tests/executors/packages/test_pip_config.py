@@ -103,7 +103,7 @@ def test_variables_win_over_files_and_no_index_leaves_find_links(host: dict[str,
     write(host["XDG_CONFIG_HOME"], "[install]\nfind-links = /a\nindex-url = https://a.example\n")
     assert PipConfig.of_host(
         {**host, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/b", "PIP_DEFAULT_TIMEOUT": "30"}
-    ) == PipConfig(find_links=("/b",), timeout_s=30)
+    ) == PipConfig(find_links=("/b",), timeout_s=30, no_index=True)
 
 
 def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> None:
@@ -123,6 +123,6 @@ def test_without_configuration_it_is_the_index_of_pip(host: dict[str, str]) -> N
 
 def test_a_broken_file_is_named_and_skipped(host: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     write(host["XDG_CONFIG_HOME"], "no section = 1\n")
-    assert PipConfig.of_host({**host, "PIP_TIMEOUT": "soon", "PIP_NO_INDEX": "true"}) == PipConfig()
+    assert PipConfig.of_host({**host, "PIP_TIMEOUT": "soon", "PIP_NO_INDEX": "true"}) == PipConfig(no_index=True)
     path = Path(host["XDG_CONFIG_HOME"]) / "pip" / "pip.conf"
     assert caplog.messages == [f"the configuration of pip in {path} can't be read: MissingSectionHeaderError"]
