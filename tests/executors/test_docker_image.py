@@ -361,6 +361,7 @@ class TestTheRecipe:
         assert not (beside / "__init__.py").exists()
 
     def test_builds_once_for_each_content(self, client: APIClient, recipe: Path, unique: str) -> None:
+        (recipe / "install.sh").write_text("true\n")
         said: list[str] = []
         assert build_default_image(client, progress=said.append) == unique
         assert said[0] == f"building {unique} on {DEFAULT_IMAGE} …"
@@ -387,6 +388,7 @@ class TestTheRecipe:
         monkeypatch: pytest.MonkeyPatch,
         keep_none: Callable[[str], str],
     ) -> None:
+        (recipe / "install.sh").write_text("true\n")
         monkeypatch.setattr(default_image, "BASE_IMAGE", keep_none("127.0.0.1:1/test/base:1"))
         client.tag(DEFAULT_IMAGE, "127.0.0.1:1/test/base", "1")
         build_default_image(client, progress=silent)
