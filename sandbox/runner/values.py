@@ -29,7 +29,10 @@ def text_like_repr(value):
     for base in kind.__mro__:
         if base in _OWN_WAY or base.__name__ in _OWN_WAY_NAMES:
             return None
-    return _joined(repr(value))
+    try:
+        return _joined(repr(value))
+    except Exception:
+        return None  # IPython prints the error, and the cell ends well
 
 
 def own_text(value):

@@ -136,10 +136,10 @@ class TestTheNamespace:
             ("raise KeyboardInterrupt", ("error", 130, None)),
             ("raise GeneratorExit", ("error", 1, None)),
             ("class E(BaseException):\n    def __str__(self): raise ValueError\nraise E", ("error", 1, None)),
-            # IPython, which the default image has, reports an error of a value's own method and goes on, once it is loaded.
-            ("get_ipython().config\nclass R:\n    def __repr__(self): raise ValueError('no')\nR()", ("ok", 0, None)),
+            # IPython, which the default image has, reports an error of a value's own method and goes on.
+            ("class R:\n    def __repr__(self): raise ValueError('no')\nR()", ("ok", 0, None)),
             (
-                "get_ipython().config\nclass R:\n    __repr__ = lambda self: 3\nR()",
+                "class R:\n    __repr__ = lambda self: 3\nR()",
                 ("ok", 0, "TypeError: __repr__ returned non-string (type int)\n"),
             ),
             (
