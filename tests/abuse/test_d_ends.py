@@ -209,7 +209,9 @@ REPRS = {
 
 async def test_58_a_huge_or_looping_repr_is_bounded(subject: Subject) -> None:
     await subject.start()
-    expected = {"looping": "timeout", "recursive": "error", "raising": "ok", "no text": "error", "killing": "crashed"}
+    # IPython, which the default image has, prints the error of a value that can't be shown, and the cell ends well.
+    printed = "ok" if subject.session and subject.kind.engine == "docker" else "error"
+    expected = {"looping": "timeout", "recursive": printed, "raising": "ok", "no text": printed, "killing": "crashed"}
     use = "Odd()" if subject.session else "print(repr(Odd())[:10**9])"
     for what, body in REPRS.items():
         result = await subject.run(f"class Odd:\n def __repr__(self):\n  {body}\n{use}", timeout=2)
