@@ -292,7 +292,8 @@ class TestWhatComesBack:
         assert (result.outcome, result.error.type if result.error else None) == ("error", "ValueError")
         assert result.error is not None
         assert (result.error.message, result.error.line) == ("no such city", 2)
-        assert result.output.endswith("    fail()\nValueError: no such city\n")
+        # Python 3.13 marks the call with a line of its own.
+        assert result.output.replace("    ~~~~^^\n", "").endswith("    fail()\nValueError: no such city\n")
         assert result.output.count("ValueError: no such city") == 2
         assert "codeact" not in result.output.replace("autogen_codeact", "")
         assert "host_tools" not in result.output
