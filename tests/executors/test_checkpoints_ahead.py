@@ -147,7 +147,8 @@ class TestLifeOfACheckpoint:
         # The shell's own parent is not the session.
         each = f"set -- $(cat $stat); [ $4 = {session} ] && kill -9 $1 && echo killed"
         kill = f"for stat in /proc/[0-9]*/stat; do {each}; done; true"
-        assert await out(executor, kill, "sh") == "killed\n"
+        # On a busy machine a checkpoint that has just been replaced may not have ended yet.
+        assert set((await out(executor, kill, "sh")).split()) == {"killed"}
         await asyncio.sleep(PAUSE_S)
         assert (await run(executor, "x = 2; os._exit(1)")).state == "restored"
         assert await out(executor, "x") == "1\n"

@@ -43,6 +43,8 @@ def test_a_saved_config_loads_and_is_written_with_the_same_values(path: Path) ->
     saved, loaded = load(path)
     written = json.loads(loaded.dump_component().model_dump_json())
     assert (written["provider"], written["component_type"]) == (saved["provider"], saved["component_type"])
+    if saved["config"].get("tool_limits"):
+        assert written["config"]["tool_limits"].pop("file_bytes") == "256m"  # newer than these files
     assert without_texts({name: written["config"].get(name) for name in saved["config"]}) == without_texts(
         saved["config"]
     )
