@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests.processes import stop_servers
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -71,6 +72,13 @@ def freeze_existing_objects() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def end_fork_servers() -> Iterator[None]:
+    """End the processes from which a module's tests have forked programs."""
+    yield
+    stop_servers()
 
 
 @pytest.fixture(scope="session")

@@ -148,6 +148,7 @@ class Server:
 
     def stop(self) -> str:
         """End it, and return what it has complained of."""
+        atexit.unregister(self.stop)
         self._requests.close()
         return self._process.communicate(timeout=10)[1]
 
@@ -176,6 +177,12 @@ class Server:
 
 _servers: dict[tuple[str, ...], Server] = {}
 _starting = Lock()
+
+
+def stop_servers() -> None:
+    """End all fork servers: tests of other modules look for processes that are left behind."""
+    while _servers:
+        assert _servers.popitem()[1].stop() == ""
 
 
 def start(
