@@ -150,7 +150,11 @@ class Server:
         """End it, and return what it has complained of."""
         atexit.unregister(self.stop)
         self._requests.close()
-        return self._process.communicate(timeout=10)[1]
+        try:
+            return self._process.communicate(timeout=10)[1]
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.communicate()[1]
 
     def fork(self, request: dict[str, object], streams: list[int]) -> tuple[int, socket.socket]:
         """Have it fork a process.
@@ -182,7 +186,7 @@ _starting = Lock()
 def stop_servers() -> None:
     """End all fork servers: tests of other modules look for processes that are left behind."""
     while _servers:
-        assert _servers.popitem()[1].stop() == ""
+        _servers.popitem()[1].stop()
 
 
 def start(
