@@ -28,6 +28,7 @@ from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.found_code import runnable_languages
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.executors import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -245,6 +246,23 @@ class BaseCodeAgent(BaseChatAgent):
                 # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
                 if self._open_stream is not None and (stream := self._open_stream()) is not None:
                     await stream.aclose()
+
+    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
+        """Have a record keep what the agent gets from outside, and ask another model client; for the time of a run.
+
+        Args:
+            steps: The record; None for none.
+            model_client: Asked instead of the present one, which it forwards to; None if the agent has none.
+
+        Raises:
+            ValueError: The agent has a model client and is given none, or the other way round.
+        """
+        if (model_client is None) != (self._model_client is None):
+            raise ValueError("A model client is exchanged for a model client, and none for none.")
+        self._runner.steps = steps
+        self._model_client = model_client
+        if self._conversation is not None and model_client is not None:
+            self._conversation.client = model_client
 
     # State
 

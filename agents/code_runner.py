@@ -30,11 +30,13 @@ from autogen_codeact.agents.journal import (
 from autogen_codeact.agents.model import awaited, cancel_and_wait
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.executors import (
     WORKSPACE,
     ApproveTool,
     ExecutionResult,
     HostToolProtocol,
+    KnowsSandbox,
     OutputChunk,
     RunContext,
     SandboxDied,
@@ -44,6 +46,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SessionExecutor,
     ToolCall,
+    ToolExecutor,
     ToolLike,
     capabilities_of,
     combine,
@@ -162,6 +165,8 @@ class CodeRunner:
         self._texts_kept = 0
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
+        self.steps: StepRecord | None = None
+        """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
         self._add_tools(options.tools, options.approve_tool)
 
     def _add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None) -> None:
@@ -192,7 +197,8 @@ class CodeRunner:
         if executor is None or not self._options.describe_environment:
             return None
         if self._facts is None or self._facts_for != executor.starts:
-            self._facts = await awaited(executor.facts(), cancellation_token)
+            ask = partial(_facts, executor, cancellation_token)
+            self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
         return self._facts
 
@@ -204,9 +210,7 @@ class CodeRunner:
 
     # Running
 
-    async def run(
-        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[RunEvent, None]:
+    def run(self, blocks: list[CodeBlock], cancellation_token: CancellationToken) -> AsyncGenerator[RunEvent, None]:
         """Run the blocks, if they are approved. Closing the stream kills the block that runs.
 
         Args:
@@ -220,6 +224,13 @@ class CodeRunner:
             asyncio.CancelledError: The token was cancelled, even if the executor ignored that.
             Exception: What the executor, the approval or the setup raised, unless the sandbox broke.
         """
+        if self.steps is None:
+            return self._run_live(blocks, cancellation_token)
+        return self.steps.run(self, blocks, partial(self._run_live, blocks, cancellation_token))
+
+    async def _run_live(
+        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[RunEvent, None]:
         events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         running = asyncio.ensure_future(self.ended(self._run(blocks, cancellation_token, events.put_nowait)))
         running.add_done_callback(lambda _: events.put_nowait(None))
@@ -260,7 +271,7 @@ class CodeRunner:
         return result
 
     async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
-        final_answer = FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type)
+        final_answer = self._final_answer(emit)
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
@@ -284,6 +295,28 @@ class CodeRunner:
             return whole
         verb = "gave the answer" if final_answer.called else "failed"
         return _with_note(whole, LEFT_BLOCKS.format(count=f"{left} blocks" if left > 1 else "1 block", verb=verb))
+
+    def _final_answer(self, emit: Emit) -> FinalAnswerTool:
+        return FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type)
+
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
+        """Yield the events of a run that has ended before, from its result; nothing runs.
+
+        Args:
+            result: Its result.
+            error: How its sandbox broke, or None.
+        """
+        events: list[RunEvent] = []
+        final_answer = self._final_answer(events.append)
+        for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
+            if self.takes_answers and call.name == final_answer.name and call.outcome == "ok":
+                await final_answer.run(call.arguments)
+            events.append(CallEnded(call))
+            if self._calls is not None:
+                self._calls.append(call)
+        for event in events:
+            yield event
+        yield RunEnded(result, error)
 
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, final_answer: FinalAnswerTool
@@ -330,11 +363,15 @@ class CodeRunner:
     async def _store(self, text: str, name: str) -> str | None:
         if self._with_tools is None:
             return None
+        store = partial(self._upload, self._with_tools, text, name)
+        return await (store() if self.steps is None else self.steps.value("file", store, str | None))
+
+    async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:
             with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
                 file.write(text.encode("utf-8", "replace"))
                 file.flush()
-                await self._with_tools.upload(file.name, name)
+                await executor.upload(file.name, name)
         except (OSError, SandboxError) as error:
             logger.warning("an output could not be put into %s: %s", name, error)
             return None
@@ -400,10 +437,17 @@ class CodeRunner:
         Returns:
             How that went, or None if there was nothing to run again.
         """
-        if self._session is None or self._record is None or (journal := self._record.pending) is None:
+        if self._session is None or self._record is None:
             return None
-        made = self._rebuild(self._session, self._record, journal, cancellation_token)
-        return await awaited(made, cancellation_token)
+        rebuild = partial(self._rebuild_pending, self._session, self._record, cancellation_token)
+        return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
+
+    async def _rebuild_pending(
+        self, session: SessionExecutor, record: SessionRecord, token: CancellationToken
+    ) -> Replay | None:
+        if (journal := record.pending) is None:
+            return None
+        return await awaited(self._rebuild(session, record, journal, token), token)
 
     async def _rebuild(
         self, session: SessionExecutor, record: SessionRecord, journal: Journal, token: CancellationToken
@@ -469,6 +513,10 @@ class CodeRunner:
                 known.remove(call)
             else:
                 self._interrupted.append(call.call())
+
+
+async def _facts(executor: KnowsSandbox, token: CancellationToken) -> SandboxFacts:
+    return await awaited(executor.facts(), token)
 
 
 def _with_note(result: ExecutionResult, note: str) -> ExecutionResult:
