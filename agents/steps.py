@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from autogen_core.code_executor import CodeBlock
 
 if TYPE_CHECKING:
-    from autogen_codeact.agents.code_runner import CodeRunner, RunEvent
+    from autogen_codeact.agents.code_runner import CodeRunner
+    from autogen_codeact.agents.run_events import RunEvent
 
 T = TypeVar("T")
 Kind = Literal["facts", "rebuild", "file"]
