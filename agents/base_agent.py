@@ -20,14 +20,16 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
+from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded
 from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.found_code import runnable_languages
+from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
+from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -197,15 +199,15 @@ class BaseCodeAgent(BaseChatAgent):
 
     async def _run(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
-    ) -> tuple[RunEnded, Answer | None]:
+    ) -> tuple[RunEnded, Answer | Transfer | None]:
         """Run code, and emit its output as chunk events.
 
         AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
 
         Returns:
-            How the run ended, and the answer that the code gave, or None.
+            How the run ended, and the answer that the code gave or the handoff that it called, or None.
         """
-        answer = None
+        answer: Answer | Transfer | None = None
         async with aclosing(self._runner.run(blocks, token)) as events:
             async for event in events:
                 match event:

@@ -20,7 +20,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.code_runner import RunEnded, RunOptions
+from autogen_codeact.agents.code_runner import RunEnded
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import Decided, RetryDecider
@@ -28,6 +28,7 @@ from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
+from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
 

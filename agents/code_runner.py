@@ -14,15 +14,14 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
-from pydantic import BaseModel
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, Answer, FinalAnswerTool
-from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
+from autogen_codeact.agents.approval import denied, request_approval
+from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, Transfer, check_clash
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
-    RedactResult,
     SessionRecord,
     record_calls,
     record_of,
@@ -30,9 +29,9 @@ from autogen_codeact.agents.journal import (
 from autogen_codeact.agents.model import awaited, cancel_and_wait
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
+from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors import (
     WORKSPACE,
-    ApproveTool,
     ExecutionResult,
     HostToolProtocol,
     OutputChunk,
@@ -44,7 +43,6 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SessionExecutor,
     ToolCall,
-    ToolLike,
     capabilities_of,
     combine,
     in_thread,
@@ -67,33 +65,6 @@ MANY_CALLS = 100
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """How an agent runs code.
-
-    Args:
-        approval_func: Decides whether code may run; None if all code may.
-        stream_output: Whether there are events about output, if the executor can stream it.
-        tools: Host tools of the agent.
-        approve_tool: Called before each call to a host tool; None for that of the executor, if any.
-        redact: Returns what is recorded of a tool's result or error; None for all of it.
-        setup: Python that runs first in each new session; None for nothing.
-        answers: Whether code can call `final_answer`; only with an executor that has host tools.
-        output_type: The model that such an answer must fit, or None.
-        describe_environment: Whether the model is told what is in the sandbox.
-    """
-
-    approval_func: ApprovalFuncType | None
-    stream_output: bool
-    tools: Sequence[ToolLike]
-    approve_tool: ApproveTool | None
-    redact: RedactResult | None
-    setup: str | None = None
-    answers: bool = False
-    output_type: type[BaseModel] | None = None
-    describe_environment: bool = True
-
-
-@dataclass(frozen=True)
 class OutputWritten:
     """Code has written `text` since the last event of this kind."""
 
@@ -109,9 +80,9 @@ class CallEnded:
 
 @dataclass(frozen=True)
 class AnswerGiven:
-    """Code has called `final_answer`."""
+    """Code has called `final_answer`, or a block that has called a handoff has ended."""
 
-    answer: Answer
+    answer: Answer | Transfer
 
 
 @dataclass(frozen=True)
@@ -162,21 +133,24 @@ class CodeRunner:
         self._texts_kept = 0
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
-        self._add_tools(options.tools, options.approve_tool)
+        self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
+        self._add_tools(options)
 
-    def _add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None) -> None:
+    def _add_tools(self, options: RunOptions) -> None:
         if self._with_tools is not None:
-            self._with_tools.add_tools(tools, approve_tool)
-            if self.takes_answers:
-                self._with_tools.offer_tool(FINAL_ANSWER)
-        elif tools or approve_tool is not None:
+            self._with_tools.add_tools(options.tools, options.approve_tool)
+            check_clash(options.handoffs, [FINAL_ANSWER.name, *(t.name for t in self._with_tools.known_tools or ())])
+            offered: list[HostToolProtocol] = [FINAL_ANSWER] if self.takes_answers else []
+            for tool in (*offered, *map(HandoffTool, options.handoffs)):
+                self._with_tools.offer_tool(tool)
+        elif options.tools or options.approve_tool is not None or options.handoffs:
             raise ValueError(
                 f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
-                "DockerCommandLineCodeExecutor, or omit tools and approve_tool."
+                "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
     async def list_tools(self) -> Sequence[HostToolProtocol]:
-        """List the host tools that code can call, without `final_answer`."""
+        """List the host tools that code can call, without `final_answer` and handoffs."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
 
     async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
@@ -260,33 +234,38 @@ class CodeRunner:
         return result
 
     async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
-        final_answer = FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type)
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
-            result = await self._execute(blocks, token, emit, final_answer)
-            return _with_note(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
+            result = await self._execute(blocks, token, emit, BlockEnd())
+            return _with_notes(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
+        ended = None
         for block in blocks:
-            result = await self._execute([block], token, emit, final_answer)
+            end = BlockEnd()
+            result = await self._execute([block], token, emit, end)
             note = partial(
                 self._record.add_block, self._session, block, result, self._options.redact, result.files_before
             )
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
-            results.append(result)
-            if result.exit_code != 0 or final_answer.called:
+            transfer, told = end.transfer(succeeded=result.exit_code == 0)
+            results.append(_with_notes(result, *told))
+            if transfer is not None:
+                emit(AnswerGiven(transfer))
+            ended = "gave the answer" if end.answered else "handed the task over" if transfer is not None else None
+            if ended is not None or result.exit_code != 0:
                 break
         whole = combine(results)
         left = len(blocks) - len(results)
         if not left:
             return whole
-        verb = "gave the answer" if final_answer.called else "failed"
-        return _with_note(whole, LEFT_BLOCKS.format(count=f"{left} blocks" if left > 1 else "1 block", verb=verb))
+        count = f"{left} blocks" if left > 1 else "1 block"
+        return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=ended or "failed"))
 
     async def _execute(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, final_answer: FinalAnswerTool
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, end: BlockEnd
     ) -> ExecutionResult:
         assert self._with_tools is not None
 
@@ -295,8 +274,7 @@ class CodeRunner:
                 self._calls.append(call)
             emit(CallEnded(call))
 
-        tools = {final_answer.name: final_answer} if self.takes_answers else {}
-        context = RunContext(journalled=True, on_call=on_call, tools=tools)
+        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(emit, end))
         if not self._options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
@@ -307,6 +285,18 @@ class CodeRunner:
                 else:
                     result = item
         return result
+
+    def _ending_tools(self, emit: Emit, end: BlockEnd) -> dict[str, HostToolProtocol]:
+        """Return the host tools by which one block can end the turn."""
+        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self._options.handoffs]
+        if self.takes_answers:
+            tools.append(FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type, end))
+        return {tool.name: tool for tool in tools}
+
+    def did_more(self, result: CodeResult) -> bool:
+        """Return whether code wrote something, or called other tools than those that end the turn."""
+        calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
+        return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)
 
     async def keep_output(self, result: CodeResult) -> str | None:
         """Copy the whole output of a result into a file in the sandbox.
@@ -349,7 +339,7 @@ class CodeRunner:
         try:
             yield
         except BaseException:
-            self._interrupted += [call for call in calls if call.name != FINAL_ANSWER.name]
+            self._interrupted += [call for call in calls if call.name not in self._endings]
             raise
         finally:
             self._calls = None
@@ -471,5 +461,5 @@ class CodeRunner:
                 self._interrupted.append(call.call())
 
 
-def _with_note(result: ExecutionResult, note: str) -> ExecutionResult:
-    return replace(result, notes=(*result.notes, note))
+def _with_notes(result: ExecutionResult, *notes: str) -> ExecutionResult:
+    return replace(result, notes=(*result.notes, *notes)) if notes else result

@@ -105,7 +105,7 @@ class Conversation:
         whole: str | None = None,
         session: bool = False,
         remarks: Sequence[str] = (),
-    ) -> None:
+    ) -> LLMMessage:
         """Add a message about the result of the model's code.
 
         Args:
@@ -114,12 +114,16 @@ class Conversation:
             whole: File in the sandbox that holds all of the output, or None.
             session: Whether the code ran in a session.
             remarks: Sentences about the code that follow.
+
+        Returns:
+            The message.
         """
         vision = bool(self._client.model_info.get("vision"))
         message = await as_message(
             result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
         )
         await self._context.add_message(message)
+        return message
 
     async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
         """Call the model, and add its answer to the context.
