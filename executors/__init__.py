@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.capabilities import (
         Capabilities,
         KnowsSandbox,
+        ObservedExecutor,
         ReplaySandbox,
         SessionExecutor,
         ToolExecutor,
@@ -98,6 +99,7 @@ _HOME = {
     "Manifest": "autogen_codeact.sandbox.files.manifest",
     "NetworkConnection": "autogen_codeact.sandbox.result",
     "NotAllowed": "autogen_codeact.sandbox.tools.broker",
+    "ObservedExecutor": "autogen_codeact.executors.capabilities",
     "Outcome": "autogen_codeact.sandbox.result",
     "OutputChunk": "autogen_codeact.sandbox.host.chunks",
     "REFUSALS": "autogen_codeact.sandbox.host.blocks",
@@ -174,6 +176,7 @@ __all__ = [
     "Manifest",
     "NetworkConnection",
     "NotAllowed",
+    "ObservedExecutor",
     "Outcome",
     "OutputChunk",
     "PictureRefused",

@@ -20,6 +20,7 @@ from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.host.chunks import OutputChunk
+from autogen_codeact.sandbox.observers import Observer, Recorder
 from autogen_codeact.sandbox.options import Mode, SandboxOptions
 from autogen_codeact.sandbox.replay import ReplayWorkspace
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
@@ -128,6 +129,21 @@ class SandboxCodeExecutor(CodeExecutor):
     async def restart(self) -> None:
         """Start a new sandbox, with the files of `work_dir` and nothing else of the last one."""
         await self.sandbox.restart()
+
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, beside those that are attached already.
+
+        They stay attached while the sandbox is stopped, restarted or leased from a pool. Any thread may attach and detach; it
+        counts from the next block, start or stop on: a block that runs is not reported to them.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools. Several are awaited in the order in which they were attached.
+            observers: Notified of starts, stops, blocks and calls.
+
+        Returns:
+            Detaches them, at once, in the middle of a block, too; repeated calls are harmless.
+        """
+        return self.sandbox.attach(recorder=recorder, observers=observers)
 
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT

@@ -164,7 +164,7 @@ class AsyncSandbox(SandboxLifecycle):
         # In a session no other call's block runs between the blocks of one call.
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():
             client = await self._ready()
-            run_one = self._run_observed if self.observers else self._run_block
+            run_one = self._run_observed if self.attachments.current else self._run_block
             results: list[Result] = []
             for number, block in enumerate(blocks):
                 listener = chunks.listener(number) if chunks is not None else None
@@ -220,8 +220,9 @@ class AsyncSandbox(SandboxLifecycle):
     async def _run_observed(
         self, client: RunnerClient, block: CodeAndLanguage, context: RunContext, timeout: float, **others: Any
     ) -> Result:
+        attached = self.attachments.current
         started = BlockStarted(client.name, self.blocks + 1, block.language, block.code)
-        notify(self.observers, "block_started", started)
+        notify(attached, "block_started", started)
         result: Result | None = None
         failed: str | None = None
         try:
@@ -230,7 +231,7 @@ class AsyncSandbox(SandboxLifecycle):
             failed = f"{type(error).__name__}: {error}"
             raise
         finally:
-            notify(self.observers, "block_finished", BlockFinished(started, result, failed))
+            notify(attached, "block_finished", BlockFinished(started, result, failed))
         return result
 
     async def _run_block(
