@@ -5,6 +5,7 @@ import gc
 import hashlib
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
@@ -203,7 +204,7 @@ async def nothing_left(executor: DockerCommandLineCodeExecutor) -> AsyncIterator
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     assert tasks == set()
     assert await _steady(executor, in_sandbox) == in_sandbox
-    assert _threads() <= threads
+    assert await asyncio.to_thread(_threads_left, threads) == set()
     gc.collect()
     await asyncio.sleep(0)
     assert reports == []
@@ -219,6 +220,14 @@ async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | N
         if now != found:
             found, since = now, loop.time()
     return found
+
+
+def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
+    """Return the threads that did not exist before; a thread that has done its work gets up to 10 s to end."""
+    until = time.monotonic() + 10
+    while (left := _threads() - before) and time.monotonic() < until:
+        time.sleep(0.02)
+    return left
 
 
 def _threads() -> set[threading.Thread]:

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 logger = logging.getLogger("autogen_codeact")
+
+REMOVE_OWN_TIMEOUT_S = 20.0
+REMOVE_OWN_PAUSE_S = 0.2
 
 _checked: set[tuple[int, str | None]] = set()
 _to_remove: dict[str | None, set[str]] = {}
@@ -181,20 +185,37 @@ def remove_orphans_in_background(docker_host: str | None) -> None:
 def _in_background(docker_host: str | None, own: set[str], orphans: bool) -> None:
     try:
         with contextlib.closing(connect(docker_host)) as client:
-            for creation in own:
-                _try_again(client, docker_host, creation)
+            _remove_own(client, own)
             removed = remove_orphans(client) if orphans else []
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not disturb the sandbox that is starting
         logger.warning("looking for orphaned sandboxes failed: %s", error)
         return
+    finally:
+        for creation in own:
+            remove_later(docker_host, creation)
     if removed:
         logger.info("removed %d orphaned sandboxes: %s", len(removed), ", ".join(item.name for item in removed))
 
 
-def _try_again(client: APIClient, docker_host: str | None, creation: str) -> None:
-    try:
-        for container in created_as(client, creation):
-            remove(client, container, f"the sandbox {container[:12]}")
-    except SandboxError as error:
-        remove_later(docker_host, creation)
-        logger.warning("a sandbox that could not be removed still exists: %s", error)
+def _remove_own(client: APIClient, own: set[str]) -> None:
+    """Remove containers until the engine no longer lists them; those that remain stay in the set.
+
+    An engine that was killed removes its containers when it starts again. Meanwhile it answers that the removal is in progress,
+    and that removal can fail.
+    """
+    until, problem = time.monotonic() + REMOVE_OWN_TIMEOUT_S, ""
+    while own and time.monotonic() < until:
+        for creation in list(own):
+            try:
+                containers = created_as(client, creation)
+                for container in containers:
+                    remove(client, container, f"the sandbox {container[:12]}")
+            except SandboxError as error:
+                problem = f": {error}"
+            else:
+                if not containers:
+                    own.discard(creation)
+        if own:
+            time.sleep(REMOVE_OWN_PAUSE_S)
+    if own:
+        logger.warning("%d sandboxes that could not be removed still exist%s", len(own), problem)
