@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autogen_codeact.runs.events import RunEvent
+    from autogen_codeact.runs.messages import load_message
+    from autogen_codeact.runs.recording import recorded
     from autogen_codeact.runs.writer import LogLocked
 
 _HOME = {
     "LogLocked": "writer",
     "RunEvent": "events",
+    "load_message": "messages",
+    "recorded": "recording",
 }
 
 __all__ = [
     "LogLocked",
     "RunEvent",
+    "load_message",
+    "recorded",
 ]
 
 
