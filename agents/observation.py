@@ -39,7 +39,10 @@ _UNKNOWN = (
     "It is not known how far this code came: the program that had it run ended before it. It is not run again by itself. Look at "
     "what is there, files for example, before you go on."
 )
-_BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
+_BROKEN = "The sandbox broke while the code ran ({message}). What it did before that is done."
+_NO_END = {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)} | {
+    INTERRUPTED: _UNKNOWN
+}
 MAX_METADATA_CALLS = 100
 MAX_METADATA_BYTES = 64 * 1024
 MAX_ITEMS = 50
@@ -312,10 +315,8 @@ def _headline(result: CodeResult) -> str:
             return f"The code took too long and was stopped{after}{why}."
         case "oom":
             return f"The code was killed because it used more memory than the sandbox has{why}."
-        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type == INTERRUPTED:
-            return _UNKNOWN
-        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type in _BROKEN:
-            return f"The sandbox broke while the code ran ({result.error.message}). What it did before that is done."
+        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type in _NO_END:
+            return _NO_END[result.error.type].format(message=result.error.message)
         case "crashed":
             return f"The code crashed its process (exit code {result.exit_code}){why}."
         case _:

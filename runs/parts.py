@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from autogen_agentchat.base import ChatAgent
@@ -12,7 +12,7 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.runs.agents import agent_keys
-from autogen_codeact.runs.past import Past
+from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.recorded_client import recorded_client
 from autogen_codeact.runs.steps import AgentSteps, JournalLog
 from autogen_codeact.runs.writer import LogWriter
@@ -23,28 +23,23 @@ MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
 
 
 def exchange_parts(
-    agent_or_team: ChatAgent | BaseTeam,
-    log: LogWriter,
-    pasts: Mapping[str, Past] | None = None,
-    notes: Mapping[str, str] | None = None,
-    emptied: Container[str] = (),
+    agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast | None = None
 ) -> Callable[[], None]:
     """Have the log keep what the agents get from their models and their code, until the returned function is called.
 
     Args:
         agent_or_team: The agent, or the team with all its agents.
         log: The log.
-        pasts: What each agent has got already, in a run that is continued.
-        notes: What the model of each agent is to be told about the continuation.
-        emptied: The agents whose session was not rebuilt.
+        past: What the agents have got already, in a run that is continued.
     """
+    past = past or RunPast()
     journals = {id(executor): JournalLog(number) for number, executor in enumerate(executors_of(agent_or_team))}
     with ExitStack() as undo:
         for key, agent in agent_keys(agent_or_team):
             journal = journals.get(id(getattr(agent, "code_executor", None))) or JournalLog(-1)
-            steps = AgentSteps(key, log, journal, (pasts or {}).get(key))
-            steps.note = (notes or {}).get(key)
-            steps.is_empty = key in emptied
+            steps = AgentSteps(key, log, journal, past.agents.get(key))
+            steps.note = past.notes.get(key)
+            steps.is_empty = key in past.emptied
             undo.callback(_exchange(agent, steps))
         return undo.pop_all().close
 

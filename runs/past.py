@@ -100,3 +100,18 @@ class Past:
 def raised(error: ErrorRecord) -> Exception:
     """Make an exception of its record, of the same class if that is a common one."""
     return _RAISED.get(error.type, RecordedError)(error.message)
+
+
+@dataclass
+class RunPast:
+    """What the agents of a run have got, by their names in the log.
+
+    Args:
+        agents: What each has got already.
+        notes: What the model of each agent is to be told about the continuation.
+        emptied: The agents whose session was not rebuilt.
+    """
+
+    agents: dict[str, Past] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    emptied: set[str] = field(default_factory=set)

@@ -28,7 +28,6 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, Value
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
-from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import EVENTS
 
 INTERRUPTED = "Interrupted"
@@ -199,7 +198,7 @@ class _Reader:
             self.messages,
             self.last,
             self.size,
-            self._finished,
+            finished=self._finished,
         )
 
     def _value(self, event: ValueLogged) -> None:

@@ -46,7 +46,9 @@ def load_agents(plan: Plan, tools: Sequence[Any]) -> ChatAgent | BaseTeam:
             f"{type(error).__name__}: {error}"
         ) from error
     if not isinstance(loaded, ChatAgent | BaseTeam):
-        raise RunNotResumableError(f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent.")
+        raise RunNotResumableError(
+            f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
+        )
     known = set(_tools_of(loaded))
     if missing := needed - known - given.keys():
         raise RunNotResumableError(

@@ -16,7 +16,7 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
-    ModelCapabilities,  # type: ignore[attr-defined]  # deprecated, but abstract in the base class
+    ModelCapabilities,
     ModelInfo,
     RequestUsage,
     UserMessage,
@@ -221,8 +221,9 @@ class RecordedCountingClient(RecordedClient):
         self, messages: Sequence[LLMMessage], *, include_usage: bool | None = None, **options: Any
     ) -> AsyncGenerator[str | CreateResult, None]:
         """Yield the model's answer as the base class does."""
-        more = {} if include_usage is None else {"include_usage": include_usage}
-        async with aclosing(super().create_stream(messages, **options, **more)) as items:
+        if include_usage is not None:
+            options["include_usage"] = include_usage
+        async with aclosing(super().create_stream(messages, **options)) as items:
             async for item in items:
                 yield item
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
@@ -20,6 +21,7 @@ from autogen_codeact.teams.parts import executors_of
 
 NOT_WANTED = "the run was continued without rebuilding it"
 TOO_LONG = "rebuilding it would take about {seconds:.0f} s, and at most {limit:g} s were allowed"
+STATES = frozenset({"CodeActAgentState", "CodeExecutorAgentState"})
 TOOK_TOO_LONG = "rebuilding it took longer than the {limit:g} s that were allowed"
 
 
@@ -34,21 +36,6 @@ class Rebuilding:
 
     blocks: int
     seconds: float
-
-
-@dataclass
-class Outcome:
-    """What became of the sessions.
-
-    Args:
-        notes: What the models of the agents are to be told, by the agents' names in the log.
-        emptied: The agents whose session is empty.
-        changes: The journals that begin anew.
-    """
-
-    notes: dict[str, str] = field(default_factory=dict)
-    emptied: set[str] = field(default_factory=set)
-    changes: list[JournalChange] = field(default_factory=list)
 
 
 class Session:
@@ -139,3 +126,11 @@ def _changed(journal: Journal, change: JournalChange) -> Journal:
         left_out=change.left_out,
         unrecorded=change.unrecorded,
     )
+
+
+def without_journals(state: Any) -> Any:
+    """Return the state of a team without the journals in it, which say less than what was restored."""
+    if isinstance(state, dict):
+        is_agent = state.get("type") in STATES
+        return {key: None if is_agent and key == "journal" else without_journals(each) for key, each in state.items()}
+    return [without_journals(each) for each in state] if isinstance(state, list) else state

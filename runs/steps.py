@@ -207,11 +207,12 @@ class AgentSteps:
         if items:
             if kind == "facts" and self._past.facts is not None:
                 return adapter.validate_python(self._past.facts)
-            if isinstance(items[0], Value) and items[0].kind == kind:
-                value = items.popleft()
+            first = items[0]
+            if isinstance(first, Value) and first.kind == kind:
+                items.popleft()
                 if kind == "file":
                     self._late.append(get)
-                return adapter.validate_python(value.value)
+                return adapter.validate_python(first.value)
             if kind == "rebuild":
                 return adapter.validate_python(None)
         got = await get()

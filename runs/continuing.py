@@ -14,14 +14,21 @@ from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
 from autogen_codeact.runs.agents import process_info, secrets_of
-from autogen_codeact.runs.events import RunResumed
+from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
-from autogen_codeact.runs.parts import exchange_parts
+from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.plan import Plan, RunNotResumableError, make_plan
 from autogen_codeact.runs.rebuilt_agents import check_agents, load_agents
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.redaction import Redaction, RedactText
-from autogen_codeact.runs.sessions import NOT_WANTED, TOO_LONG, Outcome, Rebuilding, empty_note, sessions_of
+from autogen_codeact.runs.sessions import (
+    NOT_WANTED,
+    TOO_LONG,
+    Rebuilding,
+    empty_note,
+    sessions_of,
+    without_journals,
+)
 from autogen_codeact.runs.writer import LogWriter
 
 OnRebuild = Callable[[Rebuilding], None]
@@ -85,21 +92,18 @@ async def resumed(
     redaction = Redaction(redact, secrets_of(target))
     log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
     try:
-        outcome = await _restore(plan, target, token, on_rebuild, rebuild_limit if rebuild else 0.0, wanted=rebuild)
-        event = RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=outcome.changes)
-        await log.write(event, sync=True)
-        undo = exchange_parts(target, log, plan.pasts, outcome.notes, outcome.emptied)
-        try:
-            with recording(target, log):
-                async with aclosing(logged(_stream(plan, target, token), log, plan.messages)) as items:
-                    known = plan.messages
-                    async for item in items:
-                        if known and not isinstance(item, TaskResult):
-                            known -= 1
-                        else:
-                            yield item
-        finally:
-            undo()
+        past = RunPast(plan.pasts)
+        limit = rebuild_limit if rebuild else 0.0
+        changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+        await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
+        known = plan.messages
+        with recording(target, log, past):
+            async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
+                async for item in items:
+                    if known and not isinstance(item, TaskResult):
+                        known -= 1
+                    else:
+                        yield item
     finally:
         await log.close()
         if agent is None:
@@ -109,15 +113,20 @@ async def resumed(
 async def _restore(
     plan: Plan,
     target: ChatAgent | BaseTeam,
+    past: RunPast,
     token: CancellationToken,
+    *,
     on_rebuild: OnRebuild | None,
     limit: float | None,
-    *,
     wanted: bool,
-) -> Outcome:
-    """Load the state of the boundary, and rebuild the sessions as they were at the end of the log."""
+) -> list[JournalChange]:
+    """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
+
+    Returns:
+        The journals that begin anew.
+    """
     await target.load_state(plan.boundary.state or {})
-    outcome = Outcome()
+    changes = []
     for session in sessions_of(target):
         blocks = session.load(plan.changes)
         if not blocks:
@@ -132,19 +141,19 @@ async def _restore(
                 on_rebuild(Rebuilding(blocks, seconds))
             reason = await session.rebuild(limit, token)
         if reason is not None:
-            outcome.changes.append(session.empty())
-            outcome.emptied |= session.agents.keys()
+            changes.append(session.empty())
+            past.emptied |= session.agents.keys()
         note = empty_note(reason) if reason is not None else session.note
         if note is not None:
-            outcome.notes |= dict.fromkeys(session.agents, note)
-    return outcome
+            past.notes |= dict.fromkeys(session.agents, note)
+    return changes
 
 
 def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:
     if plan.boundary.at == "turn":
-        stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(
-            plan.boundary.state, cancellation_token=token
-        )
+        # The sessions have been restored; a later state of theirs than that of the boundary.
+        state = without_journals(plan.boundary.state)
+        stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(state, cancellation_token=token)
         return stream
     task = plan.started.task
     messages = [load_message(each) for each in task] if task is not None else None
