@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
+    from autogen_codeact.sandbox.tools.terminal import ask_line
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 _HOME = {
@@ -133,6 +134,7 @@ _HOME = {
     "ToolLimits": "autogen_codeact.sandbox.tools.limits",
     "ToolPolicy": "autogen_codeact.executors.tools.policies",
     "WORKSPACE": "autogen_codeact.executors.executor",
+    "ask_line": "autogen_codeact.sandbox.tools.terminal",
     "capabilities_of": "autogen_codeact.executors.capabilities",
     "choose_executor": "autogen_codeact.executors.auto",
     "combine": "autogen_codeact.sandbox.host.block_reply",
@@ -209,6 +211,7 @@ __all__ = [
     "ToolLike",
     "ToolLimits",
     "ToolPolicy",
+    "ask_line",
     "capabilities_of",
     "check_picture",
     "choose_executor",
