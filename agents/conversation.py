@@ -53,7 +53,8 @@ class Conversation:
         budget: ContextBudget | None = None,
     ) -> None:
         self._context = context
-        self._client = client
+        self.client = client
+        """The model."""
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
@@ -118,7 +119,7 @@ class Conversation:
         Returns:
             The message.
         """
-        vision = bool(self._client.model_info.get("vision"))
+        vision = bool(self.client.model_info.get("vision"))
         message = await as_message(
             result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
         )
@@ -136,7 +137,7 @@ class Conversation:
             The answer.
         """
         messages = await self.messages()
-        async with aclosing(converse(self._client, messages, token, stream=self._stream)) as answer:
+        async with aclosing(converse(self.client, messages, token, stream=self._stream)) as answer:
             async for item in answer:
                 if isinstance(item, str):
                     await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
