@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.found_code import find_code
+from autogen_codeact.agents.handoffs import ANSWER_AFTER_TRANSFER, BlockEnd
 from autogen_codeact.agents.text import json_values, shorten
 from autogen_codeact.executors import ToolAnswer, ToolArgumentError
 
@@ -81,6 +82,7 @@ class FinalAnswerTool:
     Args:
         on_answer: Called with the answer, once. None for the tool of a shared session: each agent replaces it for its code.
         output_type: What the answer must fit, or None.
+        end: Keeps how the block asked to end the turn.
     """
 
     name = "final_answer"
@@ -89,28 +91,33 @@ class FinalAnswerTool:
     source = STUB
 
     def __init__(
-        self, on_answer: Callable[[Answer], None] | None = None, output_type: type[BaseModel] | None = None
+        self,
+        on_answer: Callable[[Answer], None] | None = None,
+        output_type: type[BaseModel] | None = None,
+        end: BlockEnd | None = None,
     ) -> None:
-        self.called = False
-        """Whether code has given the answer."""
         self._on_answer = on_answer
         self._output_type = output_type
+        self._end = end if end is not None else BlockEnd()
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Accept the answer.
 
         Raises:
             ToolArgumentError: There is not one argument, the value.
-            ValueError: The value does not fit, or the answer was given before.
+            ValueError: The value does not fit, or the answer was given or the task handed over before.
         """
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
         if self._on_answer is None:
             raise ValueError("there is no agent here that could give an answer")
-        if self.called:
+        if self._end.answered:
             raise ValueError("final_answer has been called before; the first answer counts")
+        if self._end.transfers:
+            first = self._end.transfers[0]
+            raise ValueError(ANSWER_AFTER_TRANSFER.format(name=first.name, target=first.target))
         answer = from_value(arguments["value"], self._output_type)
-        self.called = True
+        self._end.answered = True
         self._on_answer(answer)
         return ToolAnswer(None)
 

@@ -20,14 +20,18 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
+from autogen_codeact.agents.code_runner import CodeRunner
 from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.found_code import runnable_languages
+from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
+from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.executors import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -197,15 +201,15 @@ class BaseCodeAgent(BaseChatAgent):
 
     async def _run(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
-    ) -> tuple[RunEnded, Answer | None]:
+    ) -> tuple[RunEnded, Answer | Transfer | None]:
         """Run code, and emit its output as chunk events.
 
         AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
 
         Returns:
-            How the run ended, and the answer that the code gave, or None.
+            How the run ended, and the answer that the code gave or the handoff that it called, or None.
         """
-        answer = None
+        answer: Answer | Transfer | None = None
         async with aclosing(self._runner.run(blocks, token)) as events:
             async for event in events:
                 match event:
@@ -245,6 +249,23 @@ class BaseCodeAgent(BaseChatAgent):
                 # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
                 if self._open_stream is not None and (stream := self._open_stream()) is not None:
                     await stream.aclose()
+
+    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
+        """Have a record keep what the agent gets from outside, and ask another model client; for the time of a run.
+
+        Args:
+            steps: The record; None for none.
+            model_client: Asked instead of the present one, which it forwards to; None if the agent has none.
+
+        Raises:
+            ValueError: The agent has a model client and is given none, or the other way round.
+        """
+        if (model_client is None) != (self._model_client is None):
+            raise ValueError("A model client is exchanged for a model client, and none for none.")
+        self._runner.steps = steps
+        self._model_client = model_client
+        if self._conversation is not None and model_client is not None:
+            self._conversation.client = model_client
 
     # State
 

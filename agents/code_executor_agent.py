@@ -20,7 +20,6 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.code_runner import RunEnded, RunOptions
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import Decided, RetryDecider
@@ -28,6 +27,9 @@ from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
+from autogen_codeact.agents.run_events import RunEnded
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
 
@@ -137,6 +139,12 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         self._max_retries_on_error = max_retries_on_error
         self._sources = list(sources) if sources is not None else None
         self._decider = RetryDecider(model_client, name) if model_client is not None else None
+
+    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
+        """Do what the base class does, and let the model decide about retries through the same client."""
+        super().use_steps(steps, model_client)
+        if self._decider is not None and model_client is not None:
+            self._decider.client = model_client
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeVar
 
 from autogen_agentchat.agents import CodeExecutorAgent
+from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
@@ -23,11 +24,11 @@ from pydantic import (
     model_serializer,
 )
 
-from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
+from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded
 
 
@@ -71,6 +72,7 @@ class CodeActAgentConfig(AgentConfig):
     description: str = "Solves tasks by writing code and running it, step by step."
     system_message: str | None = TASK
     prompt_style: PromptStyle = "markdown"
+    handoffs: list[Handoff | str] | None = None
     output_type: ComponentModel | None = None
     setup: str | None = None
     max_steps: int = Field(default=20, ge=1)

@@ -53,7 +53,8 @@ class Conversation:
         budget: ContextBudget | None = None,
     ) -> None:
         self._context = context
-        self._client = client
+        self.client = client
+        """The model."""
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
@@ -105,7 +106,7 @@ class Conversation:
         whole: str | None = None,
         session: bool = False,
         remarks: Sequence[str] = (),
-    ) -> None:
+    ) -> LLMMessage:
         """Add a message about the result of the model's code.
 
         Args:
@@ -114,12 +115,16 @@ class Conversation:
             whole: File in the sandbox that holds all of the output, or None.
             session: Whether the code ran in a session.
             remarks: Sentences about the code that follow.
+
+        Returns:
+            The message.
         """
-        vision = bool(self._client.model_info.get("vision"))
+        vision = bool(self.client.model_info.get("vision"))
         message = await as_message(
             result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
         )
         await self._context.add_message(message)
+        return message
 
     async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
         """Call the model, and add its answer to the context.
@@ -132,7 +137,7 @@ class Conversation:
             The answer.
         """
         messages = await self.messages()
-        async with aclosing(converse(self._client, messages, token, stream=self._stream)) as answer:
+        async with aclosing(converse(self.client, messages, token, stream=self._stream)) as answer:
             async for item in answer:
                 if isinstance(item, str):
                     await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))

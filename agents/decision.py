@@ -73,7 +73,8 @@ class RetryDecider:
     """
 
     def __init__(self, client: ChatCompletionClient, source: str, *, deadline: float = DEADLINE_S) -> None:
-        self._client = client
+        self.client = client
+        """The model."""
         self._source = source
         self._deadline = deadline
         self._refused: set[JsonForm] = set()
@@ -117,7 +118,7 @@ class RetryDecider:
             return _Reply(answer.usage, text, problem=str(error))
 
     def _forms(self) -> list[JsonForm]:
-        info = self._client.model_info
+        info = self.client.model_info
         offered: list[tuple[JsonForm, bool]] = [
             (RetryDecision, bool(info.get("structured_output"))),
             (True, bool(info.get("json_output"))),
@@ -147,8 +148,8 @@ class RetryDecider:
         self, form: JsonForm, messages: list[LLMMessage], cancellation_token: CancellationToken
     ) -> CreateResult:
         # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
-        call = self._client.create(
-            messages_for(self._client, messages), json_output=form, cancellation_token=cancellation_token
+        call = self.client.create(
+            messages_for(self.client, messages), json_output=form, cancellation_token=cancellation_token
         )
         try:
             with explain_unreadable_answer():

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         BubblewrapCommandLineCodeExecutor,
         BubblewrapCommandLineCodeExecutorConfig,
     )
-    from autogen_codeact.executors.cancellation import CancelScope
+    from autogen_codeact.executors.cancellation import cancel_scope
     from autogen_codeact.executors.capabilities import (
         Capabilities,
         KnowsSandbox,
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
     from autogen_codeact.sandbox.folding import fold_carriage_returns
-    from autogen_codeact.sandbox.host.block_reply import combine
-    from autogen_codeact.sandbox.host.block_request import REFUSALS
+    from autogen_codeact.sandbox.host.blocks import REFUSALS, combine
     from autogen_codeact.sandbox.host.chunks import OutputChunk
     from autogen_codeact.sandbox.host.languages import find_language
     from autogen_codeact.sandbox.host.waiting import in_thread
@@ -84,7 +83,6 @@ _HOME = {
     "BubblewrapCommandLineCodeExecutor": "autogen_codeact.executors.bubblewrap",
     "BubblewrapCommandLineCodeExecutorConfig": "autogen_codeact.executors.bubblewrap",
     "CallOutcome": "autogen_codeact.sandbox.result",
-    "CancelScope": "autogen_codeact.executors.cancellation",
     "Capabilities": "autogen_codeact.executors.capabilities",
     "DEFAULT_IMAGE": "autogen_codeact.sandbox.backends.docker.image",
     "Display": "autogen_codeact.sandbox.displays",
@@ -104,7 +102,7 @@ _HOME = {
     "ObservedExecutor": "autogen_codeact.executors.capabilities",
     "Outcome": "autogen_codeact.sandbox.result",
     "OutputChunk": "autogen_codeact.sandbox.host.chunks",
-    "REFUSALS": "autogen_codeact.sandbox.host.block_request",
+    "REFUSALS": "autogen_codeact.sandbox.host.blocks",
     "ReplaySandbox": "autogen_codeact.executors.capabilities",
     "Result": "autogen_codeact.sandbox.result",
     "RunContext": "autogen_codeact.sandbox.run_context",
@@ -133,9 +131,10 @@ _HOME = {
     "ToolLimits": "autogen_codeact.sandbox.tools.limits",
     "ToolPolicy": "autogen_codeact.executors.tools.policies",
     "WORKSPACE": "autogen_codeact.executors.executor",
+    "cancel_scope": "autogen_codeact.executors.cancellation",
     "capabilities_of": "autogen_codeact.executors.capabilities",
     "choose_executor": "autogen_codeact.executors.auto",
-    "combine": "autogen_codeact.sandbox.host.block_reply",
+    "combine": "autogen_codeact.sandbox.host.blocks",
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
@@ -163,7 +162,6 @@ __all__ = [
     "BubblewrapCommandLineCodeExecutor",
     "BubblewrapCommandLineCodeExecutorConfig",
     "CallOutcome",
-    "CancelScope",
     "Capabilities",
     "Display",
     "DockerCommandLineCodeExecutor",
@@ -209,6 +207,7 @@ __all__ = [
     "ToolLike",
     "ToolLimits",
     "ToolPolicy",
+    "cancel_scope",
     "capabilities_of",
     "check_picture",
     "choose_executor",

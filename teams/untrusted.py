@@ -226,7 +226,9 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "max_tokens", "max_seconds"), max_steps=_at_most(100), max_output_chars=_at_most(200_000)
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds"),
+            max_steps=_at_most(100),
+            max_output_chars=_at_most(200_000),
         ),
     ),
     "autogen_codeact.teams.Team": Known("team", _TEAM | _EVENTS | _fields("begin_with_first")),

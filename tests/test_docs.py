@@ -119,7 +119,7 @@ def test_every_link_between_pages_has_its_target():
 
 
 def test_every_file_that_a_page_names_exists():
-    folders = "agents|benchmarks|cli|docker|docs|executors|integrations|samples|sandbox|teams|telemetry|tests"
+    folders = "agents|benchmarks|cli|docker|docs|executors|integrations|runs|samples|sandbox|teams|telemetry|tests"
     for page in LINKED_PAGES:
         for path in re.findall(rf"`((?:{folders})/[\w/.*-]+)`", page.read_text(encoding="utf-8")):
             assert list(ROOT.glob(path)), f"{page.name} names {path}"

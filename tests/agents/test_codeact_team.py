@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from autogen_agentchat.base import TaskResult
+from autogen_agentchat.base import Handoff, TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
@@ -108,6 +108,7 @@ ARGUMENTS: dict[str, Any] = {
     "system_message": None,
     "prompt_style": "execute",
     "supported_languages": ["python", "sh"],
+    "handoffs": [Handoff(target="Bob", message="Your turn.")],
     "output_type": Sum,
     "setup": "import math",
     "max_steps": 3,
@@ -137,9 +138,11 @@ def test_every_argument_survives_json(bubblewrap: None) -> None:
 
     assert twin.dump_component().model_dump_json(exclude_none=True) == text
     config = json.loads(text)["config"]
-    assert {name: config[name] for name in ARGUMENTS if name != "output_type"} == {
-        name: value for name, value in ARGUMENTS.items() if name != "output_type"
+    objects = {"output_type", "handoffs"}
+    assert {name: config[name] for name in ARGUMENTS if name not in objects} == {
+        name: value for name, value in ARGUMENTS.items() if name not in objects
     }
+    assert config["handoffs"] == [ARGUMENTS["handoffs"][0].model_dump()]
     assert (config["code_executor"]["config"]["timeout"], config["model_context"]["config"]["buffer_size"]) == (7, 5)
 
 
