@@ -45,6 +45,10 @@ PRINTS = {
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",
+    (
+        "telemetry.md",
+        1,
+    ): "create_agent coder\ninvoke_agent coder\nchat gpt-4o\nexecute_tool execute_code\nchat gpt-4o\n",
 }
 
 
