@@ -6,15 +6,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autogen_codeact.teams.budget import Budget
+    from autogen_codeact.teams.errors import GraphError, HandoffTargetError, SelectionError, SpeakerError
     from autogen_codeact.teams.factory import coder_executor_team
     from autogen_codeact.teams.loading import RefusedConfigError, load_component
+    from autogen_codeact.teams.speakers import Conversation, Position, RoundRobin, Speakers
     from autogen_codeact.teams.team import Team, TeamConfig
     from autogen_codeact.teams.termination import FinalWordTermination, FinalWordTerminationConfig
 
 _HOME = {
+    "Budget": "budget",
+    "Conversation": "speakers",
     "FinalWordTermination": "termination",
     "FinalWordTerminationConfig": "termination",
+    "GraphError": "errors",
+    "HandoffTargetError": "errors",
+    "Position": "speakers",
     "RefusedConfigError": "loading",
+    "RoundRobin": "speakers",
+    "SelectionError": "errors",
+    "SpeakerError": "errors",
+    "Speakers": "speakers",
     "Team": "team",
     "TeamConfig": "team",
     "coder_executor_team": "factory",
@@ -22,9 +34,18 @@ _HOME = {
 }
 
 __all__ = [
+    "Budget",
+    "Conversation",
     "FinalWordTermination",
     "FinalWordTerminationConfig",
+    "GraphError",
+    "HandoffTargetError",
+    "Position",
     "RefusedConfigError",
+    "RoundRobin",
+    "SelectionError",
+    "SpeakerError",
+    "Speakers",
     "Team",
     "TeamConfig",
     "coder_executor_team",

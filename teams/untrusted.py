@@ -231,7 +231,10 @@ ALLOWED: dict[str, Known] = {
             max_output_chars=_at_most(200_000),
         ),
     ),
-    "autogen_codeact.teams.Team": Known("team", _TEAM | _EVENTS | _fields("begin_with_first")),
+    "autogen_codeact.teams.RoundRobin": Known("speakers", {}),
+    "autogen_codeact.teams.Team": Known(
+        "team", _TEAM | _EVENTS | _fields("begin_with_first", "budget", speakers=Part("speakers"))
+    ),
     "autogen_codeact.teams.FinalWordTermination": Known("termination", _fields("word", "sources", "languages")),
     "autogen_agentchat.agents.AssistantAgent": Known(
         "agent",
