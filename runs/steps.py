@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 from autogen_core.code_executor import CodeBlock
 from pydantic import TypeAdapter
 
-from autogen_codeact.agents.code_runner import CodeRunner
 from autogen_codeact.agents.journal import Journal, JournalEntry
 from autogen_codeact.agents.run_events import RunEnded, RunEvent
-from autogen_codeact.agents.steps import Kind
+from autogen_codeact.agents.steps import Kind, RunsCode
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.current_step import CURRENT_STEP, Step
 from autogen_codeact.runs.errors import RunError
@@ -128,7 +127,7 @@ class AgentSteps:
     # Code
 
     async def run(
-        self, runner: CodeRunner, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
+        self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
     ) -> AsyncGenerator[RunEvent, None]:
         """Run the code of a step, or repeat the events of its result."""
         code = [CodeText(code=block.code, language=block.language) for block in blocks]
@@ -138,7 +137,7 @@ class AgentSteps:
             async for event in events:
                 yield event
 
-    async def _repeat(self, runner: CodeRunner, step: StepResult) -> AsyncGenerator[RunEvent, None]:
+    async def _repeat(self, runner: RunsCode, step: StepResult) -> AsyncGenerator[RunEvent, None]:
         if (result := step.result) is None:
             raise raised(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
         if step.unknown:
@@ -153,7 +152,7 @@ class AgentSteps:
                 yield event
 
     async def _run(
-        self, runner: CodeRunner, code: list[CodeText], live: Callable[[], AsyncGenerator[RunEvent, None]]
+        self, runner: RunsCode, code: list[CodeText], live: Callable[[], AsyncGenerator[RunEvent, None]]
     ) -> AsyncGenerator[RunEvent, None]:
         await self._do_late()
         self._past.steps += 1

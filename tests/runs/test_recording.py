@@ -100,7 +100,7 @@ async def test_run_yields_what_run_stream_yields_and_the_log_has_it(session, tmp
     logged = [event for event in events_of(tmp_path / "run") if event.type in ("message", "chunk")]
     assert [event.message for event in logged] == [dump_message(item)[0] for item in items[:-1]]
     chunks = [event for event in logged if event.type == "chunk"]
-    assert "".join(event.message["content"] for event in chunks) in ("1\n", "")
+    assert "".join(event.message["content"] for event in chunks) in ("1\n", "")  # short output may come with the result
     assert all(event.time and event.monotonic for event in logged)
 
 
