@@ -20,7 +20,7 @@ from ..executors.bubblewrapped import open_folder
 from ..executors.sandboxes import out, run
 from .faults import eventually
 from .oracles import processes_in
-from .subject import Kind, Subject
+from .subject import Kind, Subject, each_engine
 
 SHARES_SANDBOXES = True
 
@@ -161,6 +161,7 @@ BAD = {
 }
 
 
+@each_engine
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("environment", BAD.values(), ids=BAD)
 async def test_h7_no_variable_makes_a_start_run_files_of_an_earlier_sandbox(
