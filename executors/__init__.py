@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
+    from autogen_codeact.sandbox.tools.terminal import ask_line
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 _HOME = {
@@ -132,6 +133,7 @@ _HOME = {
     "ToolLimits": "autogen_codeact.sandbox.tools.limits",
     "ToolPolicy": "autogen_codeact.executors.tools.policies",
     "WORKSPACE": "autogen_codeact.executors.executor",
+    "ask_line": "autogen_codeact.sandbox.tools.terminal",
     "cancel_scope": "autogen_codeact.executors.cancellation",
     "capabilities_of": "autogen_codeact.executors.capabilities",
     "choose_executor": "autogen_codeact.executors.auto",
@@ -210,6 +212,7 @@ __all__ = [
     "ToolLike",
     "ToolLimits",
     "ToolPolicy",
+    "ask_line",
     "cancel_scope",
     "capabilities_of",
     "check_picture",
