@@ -3,7 +3,6 @@
 import json
 import re
 
-import nbformat
 import pytest
 
 from tests.cli.support import code, codeact, decision, on_terminal, replay
@@ -12,7 +11,6 @@ from tests.runs.logs import lines, started, text, whole_run, write_log
 FAILS = "First try.\n" + code("print('one')", "1 / 0")
 WORKS = "Second try.\n" + code("print(6 * 7)")
 RETRIED = (FAILS, decision(True), WORKS, "It is **42**.")
-STEPS = ("I look first.\n" + code("x = 6", "1 / 0"), "", code("x * 7"), code("final_answer(x * 7)"))
 TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 
 
@@ -22,8 +20,8 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 @pytest.mark.usefixtures("docker_engine")
 @pytest.mark.parametrize(
     ("options", "answers"),
-    [([], RETRIED), (["--stream"], RETRIED), (["--act"], STEPS), (["--team"], TEAM), (["--json"], RETRIED)],
-    ids=["agent", "stream", "act", "team", "json"],
+    [(["--team"], TEAM), (["--json"], RETRIED)],
+    ids=["team", "json"],
 )
 def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     folder = tmp_path / "runs" / "42"
@@ -34,26 +32,6 @@ def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     assert shown.objects == done.objects if options == ["--json"] else shown.out == done.out
     (run,) = codeact("runs", folder.parent, "--json").objects
     assert (run["task"], run["outcome"], run["error"], run["gaps"]) == ("What is 6*7?", "completed", None, 0)
-    assert run["steps"] == {"--act": 3, "--team": 1}.get("".join(options), 2)
-
-
-@pytest.mark.usefixtures("docker_engine")
-def test_a_run_with_displays_becomes_a_notebook(tmp_path):
-    plot = code("from IPython.display import HTML, display", "display(HTML('<b>hi</b>'))", "print('x')", "[1, 2]")
-    answers = [plot, code("import os", language="python") + "\n" + code("1 / 0"), code("final_answer('done')")]
-    model = replay(tmp_path, *answers)
-    folder, file = tmp_path / "run", tmp_path / "run.ipynb"
-    assert codeact("run", "Show it.", "--act", "--model", model, "--save", folder).status == 0
-    done = codeact("export", folder, "--ipynb", file)
-    assert (done.status, done.out, done.err) == (0, "", "")
-    notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
-    nbformat.validate(notebook)
-    first, failed, last = [cell for cell in notebook.cells if cell.get("execution_count")]
-    assert [each.output_type for each in first.outputs] == ["stream", "display_data", "execute_result"]
-    assert first.outputs[1].data["text/html"] == "<b>hi</b>"
-    assert first.outputs[2].data == {"text/plain": "[1, 2]"}
-    assert [(each.ename, each.evalue) for each in failed.outputs] == [("ZeroDivisionError", "division by zero")]
-    assert last.source == "final_answer('done')"
 
 
 def test_a_run_is_not_saved_over_something(tmp_path):
@@ -172,22 +150,6 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
     types = ["run_started", "message", "gap", "message", "block_started", "block_finished", "message", "gap"]
     assert [event["type"] for event in exported["events"]] == types
     assert list(tmp_path.glob(".*")) == []
-
-
-def test_export_of_a_damaged_run_is_a_valid_notebook(runs, tmp_path):
-    file = tmp_path / "run.ipynb"
-    assert codeact("export", runs / "cut", "--ipynb", file).status == 0
-    notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
-    nbformat.validate(notebook)
-    title, *cells = [cell.source for cell in notebook.cells]
-    assert title.startswith("# coder, 2")
-    assert cells == [
-        "**user**\n\nWhat is 6*7?",
-        "*A part of the log can't be read: the line is damaged: it is not JSON.*",
-        "**coder**\n\nI compute it.\nThen I answer.",
-        "print(6 * 7)",
-        "*A part of the log can't be read: the last line is incomplete.*",
-    ]
 
 
 def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
