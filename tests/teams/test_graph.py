@@ -190,8 +190,9 @@ async def test_a_cancelled_fan_out_is_repeated_as_a_whole(tidy):
     team = Team([Parrot("a"), deaf, quick, Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0]))
     run = asyncio.create_task(team.run(task="go"))
     await deaf.begun.wait()
-    while not quick.heard:
+    for _ in range(20):
         await asyncio.sleep(0)
+    assert quick.heard == [["go", "heard 1"]]
     assert isinstance(await cancelled(run), asyncio.CancelledError)
     assert quick.heard == []
     assert sorted(said(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
