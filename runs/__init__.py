@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError, RunVersionError
     from autogen_codeact.runs.events import RunEvent
     from autogen_codeact.runs.export import export_json, export_notebook
+    from autogen_codeact.runs.messages import load_message
     from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
+    from autogen_codeact.runs.recording import recorded
     from autogen_codeact.runs.summary import RunSummary, UnreadableRun, list_runs, summarize
     from autogen_codeact.runs.writer import LogLocked
 
@@ -28,7 +30,9 @@ _HOME = {
     "export_json": "export",
     "export_notebook": "export",
     "list_runs": "summary",
+    "load_message": "messages",
     "load_run": "reader",
+    "recorded": "recording",
     "summarize": "summary",
 }
 
@@ -47,7 +51,9 @@ __all__ = [
     "export_json",
     "export_notebook",
     "list_runs",
+    "load_message",
     "load_run",
+    "recorded",
     "summarize",
 ]
 
