@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,9 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 
-from autogen_codeact.agents.answer import FINAL_ANSWER, Answer, FinalAnswerTool
+from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool
 from autogen_codeact.agents.approval import denied, request_approval
-from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, Transfer, check_clash
+from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
@@ -29,11 +29,14 @@ from autogen_codeact.agents.journal import (
 from autogen_codeact.agents.model import awaited, cancel_and_wait
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
+from autogen_codeact.agents.run_events import AnswerGiven, CallEnded, Emit, OutputWritten, RunEnded, RunEvent
 from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.executors import (
     WORKSPACE,
     ExecutionResult,
     HostToolProtocol,
+    KnowsSandbox,
     OutputChunk,
     RunContext,
     SandboxDied,
@@ -43,6 +46,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SessionExecutor,
     ToolCall,
+    ToolExecutor,
     capabilities_of,
     combine,
     in_thread,
@@ -62,39 +66,6 @@ OUTPUT_FILES = 100
 TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
 TEXT_FILES = 10_000
 MANY_CALLS = 100
-
-
-@dataclass(frozen=True)
-class OutputWritten:
-    """Code has written `text` since the last event of this kind."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class CallEnded:
-    """A call to a host tool has ended."""
-
-    call: ToolCall
-
-
-@dataclass(frozen=True)
-class AnswerGiven:
-    """Code has called `final_answer`, or a block that has called a handoff has ended."""
-
-    answer: Answer | Transfer
-
-
-@dataclass(frozen=True)
-class RunEnded:
-    """The run is over, with the executor's own result, or that of a refused run or a sandbox that broke with `error`."""
-
-    result: CodeResult
-    error: SandboxError | None = None
-
-
-RunEvent = OutputWritten | CallEnded | AnswerGiven | RunEnded
-Emit = Callable[[RunEvent], None]
 
 
 class CodeRunner:
@@ -134,6 +105,8 @@ class CodeRunner:
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
         self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
+        self.steps: StepRecord | None = None
+        """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
         self._add_tools(options)
 
     def _add_tools(self, options: RunOptions) -> None:
@@ -166,7 +139,8 @@ class CodeRunner:
         if executor is None or not self._options.describe_environment:
             return None
         if self._facts is None or self._facts_for != executor.starts:
-            self._facts = await awaited(executor.facts(), cancellation_token)
+            ask = partial(_facts, executor, cancellation_token)
+            self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
         return self._facts
 
@@ -178,9 +152,7 @@ class CodeRunner:
 
     # Running
 
-    async def run(
-        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[RunEvent, None]:
+    def run(self, blocks: list[CodeBlock], cancellation_token: CancellationToken) -> AsyncGenerator[RunEvent, None]:
         """Run the blocks, if they are approved. Closing the stream kills the block that runs.
 
         Args:
@@ -194,6 +166,13 @@ class CodeRunner:
             asyncio.CancelledError: The token was cancelled, even if the executor ignored that.
             Exception: What the executor, the approval or the setup raised, unless the sandbox broke.
         """
+        if self.steps is None:
+            return self._run_live(blocks, cancellation_token)
+        return self.steps.run(self, blocks, partial(self._run_live, blocks, cancellation_token))
+
+    async def _run_live(
+        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[RunEvent, None]:
         events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         running = asyncio.ensure_future(self.ended(self._run(blocks, cancellation_token, events.put_nowait)))
         running.add_done_callback(lambda _: events.put_nowait(None))
@@ -264,6 +243,27 @@ class CodeRunner:
         count = f"{left} blocks" if left > 1 else "1 block"
         return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=ended or "failed"))
 
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
+        """Yield the events of a run that has ended before, from its result; nothing runs.
+
+        Args:
+            result: Its result.
+            error: How its sandbox broke, or None.
+        """
+        events: list[RunEvent] = []
+        end = BlockEnd()
+        tools = self._ending_tools(events.append, end)
+        for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
+            if call.name in tools and call.outcome == "ok":
+                await tools[call.name].run(call.arguments)
+            events.append(CallEnded(call))
+            if self._calls is not None:
+                self._calls.append(call)
+        transfer, _ = end.transfer(succeeded=result.exit_code == 0)
+        for event in events if transfer is None else [*events, AnswerGiven(transfer)]:
+            yield event
+        yield RunEnded(result, error)
+
     async def _execute(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, end: BlockEnd
     ) -> ExecutionResult:
@@ -320,11 +320,15 @@ class CodeRunner:
     async def _store(self, text: str, name: str) -> str | None:
         if self._with_tools is None:
             return None
+        store = partial(self._upload, self._with_tools, text, name)
+        return await (store() if self.steps is None else self.steps.value("file", store, str | None))
+
+    async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:
             with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
                 file.write(text.encode("utf-8", "replace"))
                 file.flush()
-                await self._with_tools.upload(file.name, name)
+                await executor.upload(file.name, name)
         except (OSError, SandboxError) as error:
             logger.warning("an output could not be put into %s: %s", name, error)
             return None
@@ -390,10 +394,17 @@ class CodeRunner:
         Returns:
             How that went, or None if there was nothing to run again.
         """
-        if self._session is None or self._record is None or (journal := self._record.pending) is None:
+        if self._session is None or self._record is None:
             return None
-        made = self._rebuild(self._session, self._record, journal, cancellation_token)
-        return await awaited(made, cancellation_token)
+        rebuild = partial(self._rebuild_pending, self._session, self._record, cancellation_token)
+        return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
+
+    async def _rebuild_pending(
+        self, session: SessionExecutor, record: SessionRecord, token: CancellationToken
+    ) -> Replay | None:
+        if (journal := record.pending) is None:
+            return None
+        return await awaited(self._rebuild(session, record, journal, token), token)
 
     async def _rebuild(
         self, session: SessionExecutor, record: SessionRecord, journal: Journal, token: CancellationToken
@@ -459,6 +470,10 @@ class CodeRunner:
                 known.remove(call)
             else:
                 self._interrupted.append(call.call())
+
+
+async def _facts(executor: KnowsSandbox, token: CancellationToken) -> SandboxFacts:
+    return await awaited(executor.facts(), token)
 
 
 def _with_notes(result: ExecutionResult, *notes: str) -> ExecutionResult:

@@ -11,9 +11,9 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorArguments
-from autogen_codeact.executors.cancellation import CancelScope
+from autogen_codeact.executors.cancellation import cancel_scope
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
-from autogen_codeact.executors.result import ExecutionResult, as_execution_result
+from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
@@ -165,8 +165,9 @@ class SandboxCodeExecutor(CodeExecutor):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
-        with CancelScope(cancellation_token):
-            return as_execution_result(await self.sandbox.run_blocks(tuple(code_blocks), context))
+        with cancel_scope(cancellation_token):
+            result = await self.sandbox.run_blocks(tuple(code_blocks), context)
+        return ExecutionResult(**vars(result))
 
     run_blocks = execute_code_blocks  # the name in `ToolExecutor`: AutoGen's method has no `context`
 
@@ -196,7 +197,7 @@ class SandboxCodeExecutor(CodeExecutor):
         link: Callable[[Any], Any] = cancellation_token.link_future
         async with aclosing(self.sandbox.stream_blocks(tuple(code_blocks), context, on_start=link)) as items:
             async for item in items:
-                yield item if isinstance(item, OutputChunk) else as_execution_result(item)
+                yield item if isinstance(item, OutputChunk) else ExecutionResult(**vars(item))
 
     @property
     def known_facts(self) -> SandboxFacts:

@@ -16,8 +16,7 @@ from autogen_codeact.sandbox.files.data import check_data
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.block_reply import to_result
-from autogen_codeact.sandbox.host.block_request import make_request
+from autogen_codeact.sandbox.host.blocks import make_request, to_result
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
@@ -260,14 +259,20 @@ class SandboxLifecycle:
             SandboxStartError: It failed.
         """
         session = self.options.mode == "session"
-        request = make_request(code, language, session=session, workspace=WORKSPACE, languages=self._languages)
-        assert not isinstance(request, Result)
         scan = self._workspace is not None and language == "sh"  # not for an import, which writes __pycache__
-        message = {**request.message, "scan": scan, "delete": request.filename is not None}
+        request = make_request(
+            code,
+            language,
+            session=session,
+            workspace=WORKSPACE,
+            languages=self._languages,
+            scan=scan,
+            delete_unnamed=True,
+        )
+        assert not isinstance(request, Result)
         self.blocks += 1
-        reply = await client.run(message, request.code, PREPARE_TIMEOUT_S)
-        split = self.options.split_streams
-        result = to_result(reply, split_streams=split, code_file=None, artifacts=(), notes=())
+        reply = await client.run(request.message, request.code, PREPARE_TIMEOUT_S)
+        result = to_result(reply, split_streams=self.options.split_streams)
         if result.exit_code != 0:
             raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
         return reply
