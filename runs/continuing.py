@@ -95,7 +95,7 @@ async def resumed(
     redaction = Redaction(redact, secrets_of(target))
     log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
     try:
-        past = RunPast(plan.pasts)
+        past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
         limit = rebuild_limit if rebuild else 0.0
         changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
         await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)

@@ -85,7 +85,7 @@ async def main(folder: Path, server: str, backend: str, kind: str) -> None:
 
 
 def begin() -> None:
-    """Do what the arguments say: the run's folder, the model's server, the sandbox, `agent` or `team`, and where to die, if at all.
+    """Do what the arguments say: the run's folder, the model's server, the sandbox, `agent` or `team`, and where to die.
 
     The last one is `before`, `torn` or `after`, a colon, and the type of an event. The answer is printed.
     """

@@ -41,7 +41,7 @@ async def test_run_killed_at_every_kind_of_event_ends_as_if_it_was_not(
 ) -> None:
     folder, calls = tmp_path / "run", tmp_path / "calls"
     (tmp_path / "work").mkdir()
-    async with OpenAIServer(model(STEPS, per_turn=4 if kind == "team" else STEPS)) as server:
+    async with OpenAIServer(model(STEPS, per_turn=4 if kind == "team" else 99)) as server:
 
         def run(*point: str) -> tuple[int, str, str]:
             arguments = ["-c", PROGRAM, str(folder), server.base_url, "bubblewrap", kind, *point]
