@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from autogen_codeact.teams.budget import Budget
     from autogen_codeact.teams.errors import GraphError, HandoffTargetError, SelectionError, SpeakerError
     from autogen_codeact.teams.factory import coder_executor_team
+    from autogen_codeact.teams.graph import Graph
+    from autogen_codeact.teams.handoff import Handoff
     from autogen_codeact.teams.loading import RefusedConfigError, load_component
+    from autogen_codeact.teams.selector import Selector
     from autogen_codeact.teams.speakers import Conversation, Position, RoundRobin, Speakers
     from autogen_codeact.teams.team import Team, TeamConfig
     from autogen_codeact.teams.termination import FinalWordTermination, FinalWordTerminationConfig
@@ -19,12 +22,15 @@ _HOME = {
     "Conversation": "speakers",
     "FinalWordTermination": "termination",
     "FinalWordTerminationConfig": "termination",
+    "Graph": "graph",
     "GraphError": "errors",
+    "Handoff": "handoff",
     "HandoffTargetError": "errors",
     "Position": "speakers",
     "RefusedConfigError": "loading",
     "RoundRobin": "speakers",
     "SelectionError": "errors",
+    "Selector": "selector",
     "SpeakerError": "errors",
     "Speakers": "speakers",
     "Team": "team",
@@ -38,12 +44,15 @@ __all__ = [
     "Conversation",
     "FinalWordTermination",
     "FinalWordTerminationConfig",
+    "Graph",
     "GraphError",
+    "Handoff",
     "HandoffTargetError",
     "Position",
     "RefusedConfigError",
     "RoundRobin",
     "SelectionError",
+    "Selector",
     "SpeakerError",
     "Speakers",
     "Team",

@@ -157,14 +157,15 @@ class Run:
             final = "TaskResult" if isinstance(participant, BaseTeam) else "Response"
             self.stop(RuntimeError(f"{participant.name!r} ended its turn without a {final}."))
 
-    def commit(self) -> list[tuple[str, list[Message], list[BaseChatMessage]]]:
-        """Make the turns under way part of the conversation.
+    @property
+    def said(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
+        """For each speaker, in their order: everything that was said, and what the others are told."""
+        return {name: self.answers[name] for name in self.turns}
 
-        Returns:
-            For each, in the order of the speakers: who spoke, everything that was said, and what the others are told.
-        """
-        turns = [(name, *self.answers[name]) for name in self.turns]
-        self.batches.append([message for _, said, _ in turns for message in said])
+    def commit(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
+        """Make the turns under way part of the run; return what was `said`."""
+        turns = self.said
+        self.batches.append([message for said, _ in turns.values() for message in said])
         self.position_before = None
         self.turns, self.before, self.answers = {}, {}, {}
         return turns

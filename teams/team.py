@@ -202,13 +202,14 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     def _commit(self, run: Run) -> None:
         """Make the turns under way part of the conversation."""
+        for name, (said, _) in run.said.items():
+            self._speakers.heard(self._memory.position, name, said)  # may raise: before anything else has changed
         turns = run.commit()
-        for name, _, _ in turns:
+        for name in turns:
             self._memory.unread[name].clear()
-        for name, said, told in turns:
+        for name, (said, told) in turns.items():
             self._memory.tell(told, but=name)
             self._memory.thread.extend(said)
-            self._speakers.heard(self._memory.position, name, said)
         self._memory.turn += 1
 
     async def _reason_to_end(self, run: Run, batch: Sequence[Message]) -> str | None:
