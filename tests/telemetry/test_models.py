@@ -180,7 +180,7 @@ async def test_long_content_keeps_the_last_messages_and_says_where_it_was_cut(
         await client.create(messages)
     written = attributes(exported.one("chat"))
     texts = [each["parts"][0]["content"] for each in json.loads(written["gen_ai.input.messages"])]
-    assert texts == ["1" * 46 + contents.CUT, "2" * 60]
+    assert texts == ["1" * 34 + contents.CUT, "2" * 60]
     assert len(written["gen_ai.output.messages"]) < 300
 
 
