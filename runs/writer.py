@@ -63,6 +63,7 @@ class LogWriter:
         """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last
         self._size = 0
+        self._found: int | None = None
         self._descriptor = -1
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._count = 0
@@ -89,7 +90,9 @@ class LogWriter:
         return writer
 
     @classmethod
-    async def extend(cls, folder: Path | str, redaction: Redaction, *, last: int, size: int) -> Self:
+    async def extend(
+        cls, folder: Path | str, redaction: Redaction, *, last: int, size: int, found: int | None = None
+    ) -> Self:
         """Continue the log of a run; what is behind its last whole line is cut off.
 
         Args:
@@ -97,13 +100,15 @@ class LogWriter:
             redaction: Removes secrets from what is written.
             last: `seq` of the last event that was read.
             size: Bytes up to the end of that event's line.
+            found: Bytes that the log had when it was read. Default: do not check that it is still as it was.
 
         Raises:
-            LogLocked: Another process writes it.
+            LogLocked: Another process writes it, or has written it meanwhile.
             OSError: It can't be written: a run must not be continued without a log.
         """
         writer = cls(Path(folder), redaction, last)
         writer._size = size
+        writer._found = found
         await writer._open(new=False)
         return writer
 
@@ -132,6 +137,8 @@ class LogWriter:
         descriptor = os.open(self.folder / EVENTS, flags, 0o600)
         try:
             lock(descriptor, self.folder)
+            if self._found is not None and os.fstat(descriptor).st_size != self._found:
+                raise LogLocked(f"{self.folder} has just been written by another process: try again.")  # noqa: TRY301
             # A full disk must still take the event that says so.
             reserve = self.folder / RESERVE
             if not reserve.exists():
