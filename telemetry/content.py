@@ -69,7 +69,7 @@ class Content:
         if isinstance(value, str):
             return budget.cut(self._redacted(value))
         if isinstance(value, Mapping):
-            shown = {}
+            shown: dict[str, Any] = {}
             for key, each in value.items():
                 if not budget.left and len(shown) >= FEW_KEYS:
                     break
