@@ -29,7 +29,7 @@ from autogen_codeact.agents.context_budget import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded
+from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded, refuse_functions
 
 
 class AgentConfig(BaseModel):
@@ -174,12 +174,13 @@ def dump_parts(
 
 
 def _refuse_functions(agent: str, functions: Mapping[str, object]) -> None:
-    given = " and ".join(name for name, function in functions.items() if function is not None)
-    if given:
-        raise ValueError(
-            f"Cannot serialize {agent} with {given} set: a function has no configuration. "
-            f"Dump the agent without {given}, and pass {given} again after loading."
-        )
+    names = [name for name, function in functions.items() if function is not None]
+    given = " and ".join(names)
+    refuse_functions(
+        names,
+        f"Cannot serialize {agent} with {given} set: a function has no configuration. "
+        f"Dump the agent without {given}, and pass {given} again after loading.",
+    )
 
 
 def dump_type(output_type: type[BaseModel] | None) -> ComponentModel | None:

@@ -39,6 +39,7 @@ class ImageVariant(StrEnum):
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")]
 
 app = typer.Typer(
     name="codeact",
@@ -204,6 +205,47 @@ def _run(
             describe_environment=describe_environment,
         )
         raise typer.Exit(run_task(job, as_json=as_json))
+
+
+@app.command("runs")
+def _runs(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder that the runs are in.")] = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs that `codeact run --save` has kept in a folder, the latest first.
+
+    The exit status is 0, or 1 if one of them can't be read.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.list_runs import print_runs
+
+        raise typer.Exit(print_runs(folder, as_json=as_json))
+
+
+@app.command("show")
+def _show(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Print a run that was kept with `codeact run --save`, as it was printed then."""
+    with clean_exit():
+        from autogen_codeact.cli.saved_run import show_run
+
+        raise typer.Exit(show_run(run, as_json=as_json))
+
+
+@app.command("export")
+def _export(
+    run: RunArgument,
+    notebook: Annotated[
+        Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
+    ] = None,
+) -> None:
+    """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
+    with clean_exit():
+        from autogen_codeact.cli.export_run import export_run
+
+        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file))
 
 
 @app.command("mcp")

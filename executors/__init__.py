@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.approval import ToolApprovalRequest
     from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+    from autogen_codeact.executors.tools.omitted import omitting_functions, refuse_functions
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
     from autogen_codeact.sandbox.displays import Display
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
+    from autogen_codeact.sandbox.tools.terminal import ask_line
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 _HOME = {
@@ -131,6 +133,7 @@ _HOME = {
     "ToolLimits": "autogen_codeact.sandbox.tools.limits",
     "ToolPolicy": "autogen_codeact.executors.tools.policies",
     "WORKSPACE": "autogen_codeact.executors.executor",
+    "ask_line": "autogen_codeact.sandbox.tools.terminal",
     "cancel_scope": "autogen_codeact.executors.cancellation",
     "capabilities_of": "autogen_codeact.executors.capabilities",
     "choose_executor": "autogen_codeact.executors.auto",
@@ -138,6 +141,8 @@ _HOME = {
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "omitting_functions": "autogen_codeact.executors.tools.omitted",
+    "refuse_functions": "autogen_codeact.executors.tools.omitted",
     "fold_carriage_returns": "autogen_codeact.sandbox.folding",
     "find_language": "autogen_codeact.sandbox.host.languages",
     "in_thread": "autogen_codeact.sandbox.host.waiting",
@@ -207,6 +212,7 @@ __all__ = [
     "ToolLike",
     "ToolLimits",
     "ToolPolicy",
+    "ask_line",
     "cancel_scope",
     "capabilities_of",
     "check_picture",
@@ -220,7 +226,9 @@ __all__ = [
     "in_thread",
     "is_safe",
     "loaded",
+    "omitting_functions",
     "printable",
+    "refuse_functions",
     "to_image",
     "written_by_code",
 ]

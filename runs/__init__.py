@@ -6,17 +6,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError, RunVersionError
     from autogen_codeact.runs.events import RunEvent
+    from autogen_codeact.runs.export import export_json, export_notebook
+    from autogen_codeact.runs.messages import load_message
+    from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
+    from autogen_codeact.runs.recording import recorded
+    from autogen_codeact.runs.summary import RunSummary, UnreadableRun, list_runs, summarize
     from autogen_codeact.runs.writer import LogLocked
 
 _HOME = {
+    "Gap": "reader",
     "LogLocked": "writer",
+    "Run": "reader",
+    "RunError": "errors",
     "RunEvent": "events",
+    "RunFileError": "errors",
+    "RunFolderError": "errors",
+    "RunSummary": "summary",
+    "RunVersionError": "errors",
+    "UnknownEvent": "reader",
+    "UnreadableRun": "summary",
+    "export_json": "export",
+    "export_notebook": "export",
+    "list_runs": "summary",
+    "load_message": "messages",
+    "load_run": "reader",
+    "recorded": "recording",
+    "summarize": "summary",
 }
 
 __all__ = [
+    "Gap",
     "LogLocked",
+    "Run",
+    "RunError",
     "RunEvent",
+    "RunFileError",
+    "RunFolderError",
+    "RunSummary",
+    "RunVersionError",
+    "UnknownEvent",
+    "UnreadableRun",
+    "export_json",
+    "export_notebook",
+    "list_runs",
+    "load_message",
+    "load_run",
+    "recorded",
+    "summarize",
 ]
 
 

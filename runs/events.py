@@ -85,6 +85,7 @@ class RunStarted(Event):
         task: The messages of the task, as AutoGen dumps them. None: the conversation was continued.
         component: Configuration of the agent or team without its functions, or None if it has none.
         component_error: Why there is no configuration.
+        secrets: JSON pointers of secrets that were removed from the configuration, such as the key of a model.
         agents: The agents, those of nested teams included.
         process: The process.
     """
@@ -96,6 +97,7 @@ class RunStarted(Event):
     task: list[dict[str, Any]] | None
     component: dict[str, Any] | None = None
     component_error: str | None = None
+    secrets: list[str] = Field(default_factory=list)
     agents: list[AgentInfo] = Field(default_factory=list)
     process: ProcessInfo
 
@@ -118,10 +120,12 @@ class MessageLogged(Event):
 
     Args:
         message: As its `dump()` gives it; `load_message` makes it again.
+        content_type: Fields of the content of a `StructuredMessage`, as a JSON schema.
     """
 
     type: Literal["message"] = "message"
     message: dict[str, Any]
+    content_type: dict[str, Any] | None = None
 
 
 class ChunkLogged(Event):

@@ -11,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from autogen_codeact.runs.results import StoredFile
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.runs.results import ResultRecord, StoredFile
 
 FILES = "files"
 MAX_FILE = 64 * 1024 * 1024
@@ -104,6 +106,19 @@ class FileStore:
             raise
 
 
+def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
+    """Make the record of a result, with copies of its displays, pictures and files. Call it in a thread.
+
+    Args:
+        result: The result.
+        files: Where the copies are put.
+
+    Raises:
+        OSError: A copy can't be written.
+    """
+    return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
+
+
 def read_stored(folder: Path, file: StoredFile) -> bytes:
     """Return a stored content.
 
@@ -133,6 +148,8 @@ def read_stored(folder: Path, file: StoredFile) -> bytes:
 
 LARGE_LINE = 64 * 1024
 LARGE_TEXT = 16 * 1024
+MAX_TEXTS = 100
+"""Strings of one event that are moved one by one; with more of them, whole fields are."""
 
 
 def move_large(value: dict[str, Any], store: FileStore) -> dict[str, StoredFile]:
@@ -157,16 +174,15 @@ def move_large(value: dict[str, Any], store: FileStore) -> dict[str, StoredFile]
         for key, part in list(each.items() if isinstance(each, dict) else enumerate(each)):
             pointer = f"{at}/{_escaped(str(key))}"
             if isinstance(part, str):
-                if len(part) > LARGE_TEXT:
+                if len(part) > LARGE_TEXT and len(moved) < MAX_TEXTS:
                     data = part.encode("utf-8", "replace")
                     moved[pointer], each[key] = store.put(data, "text", clean=False), None
             elif isinstance(part, dict | list):
                 waiting.append((pointer, part))
     for name, part in value.items():
-        if isinstance(part, dict | list) and len(data := json.dumps(part).encode()) > LARGE_LINE:
-            prefix = f"/{_escaped(name)}"
+        if part is not None and len(data := json.dumps(part).encode()) > LARGE_LINE:
             # What was moved out of it stays outside, with its own pointer.
-            moved = {f"{prefix}": store.put(data, "json", clean=False), **moved}
+            moved = {f"/{_escaped(name)}": store.put(data, "json", clean=False), **moved}
             value[name] = None
     return moved
 

@@ -24,6 +24,8 @@ SECRET_NAME = re.compile(
     r"(?:^|_)(?:key|token|secret|password|passwd|credentials?|auth|authorization)(?:$|_)", re.IGNORECASE
 )
 
+_URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
+
 
 class Redaction:
     """Removes known secrets, and what the caller's function removes, from everything that is written.
@@ -95,8 +97,8 @@ def known_secrets(*configurations: object) -> set[str]:
     Args:
         configurations: Models, mappings and sequences; a `SecretStr` in them is a secret, and so is a text under such a name.
     """
-    found: set[str] = {value for name, value in os.environ.items() if SECRET_NAME.search(name)}
-    for each in configurations:
+    found: set[str] = set()
+    for each in (dict(os.environ), *configurations):
         _collect(each, found, named=False, depth=0)
     return {each for each in found if len(each.strip()) >= MIN_SECRET}
 
@@ -107,6 +109,7 @@ def _collect(value: object, found: set[str], *, named: bool, depth: int) -> None
     if isinstance(value, SecretStr):
         found.add(value.get_secret_value())
     elif isinstance(value, str):
+        found.update(_URL_PASSWORD.findall(value))
         if named:
             found.add(value)
             found.add(value.removeprefix("Bearer "))

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from autogen_codeact.runs.events import Event, LogStopped
+from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
 
@@ -30,6 +30,8 @@ MAX_WAITING = 500
 """Events that wait to be written before `put` makes the run wait, too."""
 BATCH = 200
 LARGE_LINE = 64 * 1024
+MAX_LINE = 4 * 1024 * 1024
+"""No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
 
 MakeEvent = Callable[[FileStore], Event]
 """Makes an event in the thread that writes, from what takes long to serialize."""
@@ -57,6 +59,8 @@ class LogWriter:
         self.files = FileStore(folder, redaction.content)
         self.stopped: str | None = None
         """Why nothing is written any more, or None."""
+        self.totals = {"model_calls": 0, "blocks": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last
         self._size = 0
         self._descriptor = -1
@@ -248,6 +252,7 @@ class LogWriter:
             event = event(self.files)
         self._seq += 1
         event.seq = self._seq
+        self._count_up(event)
         try:
             line = event.model_dump_json().encode()
         except PydanticSerializationError:  # lone surrogates, and objects that are no JSON
@@ -255,6 +260,14 @@ class LogWriter:
         if self.redaction.has_function or len(line) > LARGE_LINE:
             line = self._rewritten(line, event)
         return self.redaction.line(line) + b"\n"
+
+    def _count_up(self, event: Event) -> None:
+        if isinstance(event, BlockStarted):
+            self.totals["blocks"] += 1
+        elif isinstance(event, ModelCallFinished) and event.result is not None:
+            self.totals["model_calls"] += 1
+            for name in ("prompt_tokens", "completion_tokens"):
+                self.totals[name] += (event.result.get("usage") or {}).get(name) or 0
 
     def _rewritten(self, line: bytes, event: Event) -> bytes:
         """Apply the caller's function to the strings of an event, and move large values into files."""

@@ -97,12 +97,14 @@ class CallIntent:
         number: Number of the call in its block, from 1.
         name: The tool.
         arguments: Its arguments by name, as JSON values; must not be changed.
+        idempotent: Whether calling the tool again does no harm.
     """
 
     block: BlockId
     number: int
     name: str
     arguments: Mapping[str, Any]
+    idempotent: bool = False
 
 
 @dataclass(frozen=True)

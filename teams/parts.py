@@ -24,7 +24,7 @@ ATTRIBUTES = (
 )
 
 
-def agents_of(agent_or_team: ChatAgent | BaseTeam) -> list[ChatAgent]:
+def agents_of(agent_or_team: object) -> list[ChatAgent]:
     """Return an agent, or the agents of a team, with all that are nested: in teams, in agents, and in tools such as `AgentTool`.
 
     Args:
@@ -36,17 +36,17 @@ def agents_of(agent_or_team: ChatAgent | BaseTeam) -> list[ChatAgent]:
     return [part for part in _parts(agent_or_team) if isinstance(part, ChatAgent)]
 
 
-def teams_of(agent_or_team: ChatAgent | BaseTeam) -> list[BaseTeam]:
+def teams_of(agent_or_team: object) -> list[BaseTeam]:
     """Return the teams that there are, in the order of `agents_of`."""
     return [part for part in _parts(agent_or_team) if isinstance(part, BaseTeam)]
 
 
-def executors_of(agent_or_team: ChatAgent | BaseTeam) -> list[object]:
+def executors_of(agent_or_team: object) -> list[object]:
     """Return the executors of code of all agents and of their tools, each once, by identity."""
     return [part for part in _parts(agent_or_team) if isinstance(part, CodeExecutor | ObservedExecutor)]
 
 
-def models_of(agent_or_team: ChatAgent | BaseTeam) -> list[ChatCompletionClient]:
+def models_of(agent_or_team: object) -> list[ChatCompletionClient]:
     """Return the model clients of all agents, of teams that let a model choose, and of approval policies, each once."""
     return [part for part in _parts(agent_or_team) if isinstance(part, ChatCompletionClient)]
 

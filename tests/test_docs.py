@@ -45,6 +45,10 @@ PRINTS = {
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",
+    (
+        "telemetry.md",
+        1,
+    ): "create_agent coder\ninvoke_agent coder\nchat gpt-4o\nexecute_tool execute_code\nchat gpt-4o\n",
 }
 
 
@@ -119,7 +123,7 @@ def test_every_link_between_pages_has_its_target():
 
 
 def test_every_file_that_a_page_names_exists():
-    folders = "agents|benchmarks|cli|docker|docs|executors|integrations|runs|samples|sandbox|teams|tests"
+    folders = "agents|benchmarks|cli|docker|docs|executors|integrations|runs|samples|sandbox|teams|telemetry|tests"
     for page in LINKED_PAGES:
         for path in re.findall(rf"`((?:{folders})/[\w/.*-]+)`", page.read_text(encoding="utf-8")):
             assert list(ROOT.glob(path)), f"{page.name} names {path}"

@@ -12,6 +12,7 @@ from autogen_core import ComponentBase, ComponentModel
 from autogen_codeact.executors.tools.adapters import as_host_tool
 from autogen_codeact.executors.tools.approval import with_tokens
 from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
+from autogen_codeact.executors.tools.omitted import refuse_functions
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
@@ -172,10 +173,12 @@ def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
         return None
     if not isinstance(approve, ComponentBase):
         name = getattr(approve, "__qualname__", None) or type(approve).__name__
-        raise ValueError(  # noqa: TRY004 - the value is right, it just can't be written
+        refuse_functions(
+            [name],
             f"approve_tool=`{name}` can't be written into a config: use a policy such as AllowTools, AskPerson or AskModel, "
-            "or pass it where the config is loaded."
+            "or pass it where the config is loaded.",
         )
+        return None
     return approve.dump_component()
 
 

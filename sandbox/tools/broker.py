@@ -309,7 +309,7 @@ class BlockCalls:
                 tool.name, request.copies[2], tool.signature, tool.description, self._code, self._language
             )
             await self._approve(approve, waiting)
-        await self._record_intent(call)
+        await self._record_intent(call, tool)
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
         return await self._run(tool, request.copies[1])
 
@@ -336,8 +336,8 @@ class BlockCalls:
         if answer.approved is not True:
             raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
 
-    async def _record_intent(self, call: _Call) -> None:
-        call.intent = self._intent(call)
+    async def _record_intent(self, call: _Call, tool: HostTool) -> None:
+        call.intent = self._intent(call, idempotent=getattr(tool, "idempotent", False) is True)
         for recorder in recorders(self._attached):
             try:
                 async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
@@ -348,8 +348,8 @@ class BlockCalls:
                 raise asyncio.CancelledError
         notify(self._attached, "call_started", call.intent)
 
-    def _intent(self, call: _Call) -> CallIntent:
-        return CallIntent(self._block, call.position, call.name, call.arguments)
+    def _intent(self, call: _Call, *, idempotent: bool = False) -> CallIntent:
+        return CallIntent(self._block, call.position, call.name, call.arguments, idempotent)
 
     def _out_of_time(self, call: _Call) -> None:
         text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"
