@@ -450,9 +450,10 @@ class CodeRunner:
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self._journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
+        return {"journal": self.journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
 
-    def _journal(self) -> Journal | None:
+    def journal(self) -> Journal | None:
+        """Return the journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
         if self._session is None or self._record is None:
             return None
         if self._record.pending is None:

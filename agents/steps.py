@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from autogen_core.code_executor import CodeBlock, CodeResult
 
+from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.run_events import RunEvent
 from autogen_codeact.executors import SandboxError
 
@@ -15,11 +16,17 @@ Kind = Literal["facts", "rebuild", "file"]
 """What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text."""
 
 
-class Repeats(Protocol):
-    """What a record needs of the runner of an agent's code."""
+class RunsCode(Protocol):
+    """What runs an agent's code: its `CodeRunner`."""
+
+    in_session: bool
+
+    def journal(self) -> Journal | None:
+        """Return the journal of its session; None without a session."""
+        ...
 
     def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of a run that has ended before; nothing runs."""
+        """Yield the events of a run that has ended before, from its result."""
         ...
 
 
@@ -27,7 +34,7 @@ class StepRecord(Protocol):
     """Keeps what an agent gets from outside itself. In a run that is continued, it answers with what the agent got before."""
 
     def run(
-        self, runner: Repeats, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
+        self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
     ) -> AsyncGenerator[RunEvent, None]:
         """Run the code of a step, or repeat the events of its result.
 
