@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -66,14 +67,19 @@ class Answer:
     value: BaseModel | None = None
 
     def message(
-        self, source: str, *, usage: RequestUsage | None = None, metadata: Mapping[str, str] | None = None
+        self,
+        source: str,
+        *,
+        usage: RequestUsage | None = None,
+        metadata: Mapping[str, str] | None = None,
+        format_string: str | None = None,
     ) -> BaseChatMessage:
-        """Make a message of it: a `StructuredMessage` with a value, else a `TextMessage`."""
+        """Make a message of it: a `StructuredMessage` with a value, shown as `format_string` says, else a `TextMessage`."""
         more: dict[str, Any] = {"source": source, "models_usage": usage, "metadata": dict(metadata or {})}
         if self.value is None:
             return TextMessage(content=self.text, **more)
         kind = cast(type[BaseChatMessage], StructuredMessage[type(self.value)])  # type: ignore[misc]
-        return kind(content=self.value, **more)
+        return kind(content=self.value, format_string=format_string, **more)
 
 
 class FinalAnswerTool:
@@ -142,6 +148,9 @@ def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
         # As JSON, so that strict types take what JSON can't write otherwise, such as dates.
         return Answer(text, output_type.model_validate_json(json.dumps(value)))
     except ValidationError as error:
+        if isinstance(value, str):  # code may have written the JSON itself
+            with suppress(ValidationError):
+                return Answer(text, output_type.model_validate_json(value))
         raise ValueError(_describe_errors(error)) from None
 
 

@@ -11,23 +11,20 @@ from autogen_agentchat.messages import (
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
-    HandoffMessage,
-    StructuredMessage,
-    TextMessage,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import closing_answer, from_text, problem_of_answer
+from autogen_codeact.agents.answer import Answer, closing_answer, from_text, problem_of_answer
 from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
-from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
+from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code
@@ -64,8 +61,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
         prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
         supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
-        output_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it. What
-            does not fit is sent back to the model. Default: the answer is text.
+        output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
+            What does not fit is sent back to the model. Default: the answer is text.
+        output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
+        output_type: Name of `output_content_type` in version 0.1.
         handoffs: Agents to which code can hand the task over: names, or AutoGen's `Handoff` objects. Each is a function of the
             session, such as `transfer_to_reviewer(message)`, that takes effect when its block ends without an error; then the
             answer is a `HandoffMessage`. The first one in a block counts. Needs an executor with host tools. Default: none.
@@ -120,6 +119,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
         prompt_style: prompt.PromptStyle = "markdown",
         supported_languages: list[str] | None = None,
+        output_content_type: type[BaseModel] | None = None,
+        output_content_type_format: str | None = None,
         output_type: type[BaseModel] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
         tools: Sequence[ToolLike] = (),
@@ -136,7 +137,11 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
-        check_output_type(output_type)
+        check_output_type(output_type, None, "output_type")
+        if output_type is not None and output_content_type is not None:
+            raise ValueError("output_type is the older name of output_content_type: give one of them.")
+        output_content_type = output_content_type or output_type
+        check_output_type(output_content_type, output_content_type_format)
         check_lists(handoffs=handoffs)
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
         if max_seconds is not None and not max_seconds > 0:
@@ -164,7 +169,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 redact,
                 setup,
                 answers=True,
-                output_type=output_type,
+                output_type=output_content_type,
+                output_format=output_content_type_format,
                 describe_environment=describe_environment,
                 handoffs=as_handoffs(handoffs),
             ),
@@ -197,14 +203,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             handoffs=[HandoffTool(handoff) for handoff in self._options.handoffs],
         )
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the agent's answers."""
-        handoffs = (HandoffMessage,) if self._options.handoffs else ()
-        if self._options.output_type is None:
-            return (TextMessage, *handoffs)
-        return (StructuredMessage[self._options.output_type], TextMessage, *handoffs)  # type: ignore[name-defined]
-
     # One turn
 
     async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
@@ -226,7 +224,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         await conversation.notify(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
         generated = None
         with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
-            generated = await conversation.generate(inner, emit)
+            generated = await conversation.generate(inner, emit, self._options.output_type)
         return self._closing_answer(limit, budget.steps, generated)
 
     async def _step(
@@ -244,7 +242,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         if problem is None:
             answer = from_text(str(generated.content), self._options.output_type)
             metadata = {"steps": str(budget.steps)} | as_metadata(code.not_run) | self._length_in_metadata(generated)
-            return answer.message(self.name, usage=generated.usage, metadata=metadata)
+            return self._message(answer, generated.usage, metadata)
         await conversation.notify(problem)
         await emit(self._generation_event(budget.steps, generated, code, problem))
         return None
@@ -295,7 +293,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             return answer.as_message(self.name, context_for(generated, told, self.name), {"steps": str(step)})
         if answer is None:
             return None
-        return answer.message(self.name, metadata={"steps": str(step), "answered_by": "final_answer"})
+        return self._message(answer, None, {"steps": str(step), "answered_by": "final_answer"})
+
+    def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
+        return answer.message(self.name, usage=usage, metadata=metadata, format_string=self._options.output_format)
 
     def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
@@ -303,7 +304,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
-        return answer.message(self.name, usage=generated.usage if generated is not None else None, metadata=metadata)
+        return self._message(answer, generated.usage if generated is not None else None, metadata)
 
     def _generation_event(
         self, step: int, generated: CreateResult, code: FoundCode, sent_back: str | None
@@ -327,7 +328,6 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             **self._config_fields(),
             prompt_style=self._prompt_style,
             handoffs=list(self._options.handoffs) or None,
-            output_type=dump_type(self._options.output_type),
             setup=self._options.setup,
             max_steps=self._max_steps,
             max_tokens=self._max_tokens,
@@ -337,7 +337,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     @classmethod
     def _from_config(cls, config: CodeActAgentConfig) -> Self:
-        return cls._load(config, output_type=load_type(config.output_type))
+        return cls._load(config)
 
 
 def _check_limits(**limits: int | None) -> None:

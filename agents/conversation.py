@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -23,10 +24,13 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
+from pydantic import BaseModel
 
 from autogen_codeact.agents.context_budget import ContextBudget
-from autogen_codeact.agents.model import converse
+from autogen_codeact.agents.model import JsonForm, converse, is_refusal, json_forms, unusable
 from autogen_codeact.agents.observation import as_message
+
+SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
 
 Emit = Callable[[BaseAgentEvent], Awaitable[None]]
 """Passes an event on, and waits until the reader of the agent's stream asks for the next one."""
@@ -60,6 +64,7 @@ class Conversation:
         """Put before the conversation; None for no system message."""
         self._stream = stream
         self._budget = budget
+        self._refused: set[JsonForm] = set()
 
     async def messages(self) -> list[LLMMessage]:
         """Return all messages of the next request to the model."""
@@ -126,28 +131,66 @@ class Conversation:
         await self._context.add_message(message)
         return message
 
-    async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
+    async def generate(
+        self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
+    ) -> CreateResult:
         """Call the model, and add its answer to the context.
 
         Args:
             token: Cancels the call.
             emit: Called with chunks, and with the model's thought.
+            typed: What the answer has to fit; the model is asked for JSON in the strictest form that it and its server accept.
+                Default: it may answer as it likes.
 
         Returns:
             The answer.
         """
         messages = await self.messages()
-        async with aclosing(converse(self.client, messages, token, stream=self._stream)) as answer:
-            async for item in answer:
-                if isinstance(item, str):
-                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
-                else:
-                    result = item
+        result = await (
+            self._ask(messages, token, emit) if typed is None else self._ask_typed(messages, token, emit, typed)
+        )
         if result.thought:
             await emit(ThoughtEvent(content=result.thought, source=self._source))
         if str(result.content).strip():  # several providers refuse a conversation with an empty message in it
             message = AssistantMessage(content=result.content, thought=result.thought, source=self._source)
             await self._context.add_message(message)
+        return result
+
+    async def _ask_typed(
+        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, typed: type[BaseModel]
+    ) -> CreateResult:
+        begun = False
+
+        async def passing_on(event: BaseAgentEvent) -> None:
+            nonlocal begun
+            begun = True
+            await emit(event)
+
+        schema = json.dumps(typed.model_json_schema(), ensure_ascii=False)
+        explained = [*messages, UserMessage(content=SCHEMA.format(schema=schema), source=self._source)]
+        for form in json_forms(self.client, typed):
+            if form in self._refused:
+                continue
+            try:
+                return await self._ask(messages if form is typed else explained, token, passing_on, form)
+            except Exception as error:
+                # A server may refuse a form that the model's description promises.
+                misfit = unusable(error) is not None
+                if form is None or begun or not (misfit or is_refusal(error)):
+                    raise
+                if not misfit:
+                    self._refused.add(form)
+        raise AssertionError("plain text is never left out")
+
+    async def _ask(
+        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, form: JsonForm = None
+    ) -> CreateResult:
+        async with aclosing(converse(self.client, messages, token, stream=self._stream, form=form)) as answer:
+            async for item in answer:
+                if isinstance(item, str):
+                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
+                else:
+                    result = item
         return result
 
     @asynccontextmanager

@@ -25,7 +25,8 @@ class RunOptions:
         redact: Returns what is recorded of a tool's result or error; None for all of it.
         setup: Python that runs first in each new session; None for nothing.
         answers: Whether code can call `final_answer`; only with an executor that has host tools.
-        output_type: The model that such an answer must fit, or None.
+        output_type: The model that the agent's answer must fit, or None.
+        output_format: How such an answer is shown as text: a format string with its fields; None for JSON.
         describe_environment: Whether the model is told what is in the sandbox.
         handoffs: Agents to which code can hand the task over; only with an executor that has host tools.
     """
@@ -38,5 +39,6 @@ class RunOptions:
     setup: str | None = None
     answers: bool = False
     output_type: type[BaseModel] | None = None
+    output_format: str | None = None
     describe_environment: bool = True
     handoffs: tuple[Handoff, ...] = ()

@@ -178,6 +178,12 @@ def _run(
         ),
     ] = True,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Keep a log of the run in this new folder, such as runs/42, for `codeact show`."
+        ),
+    ] = None,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
@@ -203,6 +209,7 @@ def _run(
             act=act,
             steps=steps,
             describe_environment=describe_environment,
+            save=save,
         )
         raise typer.Exit(run_task(job, as_json=as_json))
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
@@ -26,7 +27,7 @@ from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.teams import FinalWordTermination, coder_executor_team
+from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
 
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
@@ -50,6 +51,7 @@ class Job:
         act: Whether the agent works in steps in one session, instead of writing and repairing one program.
         steps: Maximum number of steps; None for the default.
         describe_environment: Whether the model is told what is in the sandbox. Not for a team.
+        save: Folder for the log of the run; None for no log.
     """
 
     task: str
@@ -61,6 +63,7 @@ class Job:
     act: bool = False
     steps: int | None = None
     describe_environment: bool = True
+    save: Path | None = None
 
 
 def run_task(job: Job, *, as_json: bool) -> int:
@@ -81,6 +84,8 @@ def run_task(job: Job, *, as_json: bool) -> int:
     if not job.task.strip():
         raise CommandError("The task is empty: describe what the agent should do.")
     _check_options(job)
+    if job.save is not None:
+        _check_folder(job.save)
     silence_libraries()
     return run_until_interrupted(_run(job, open_model(job.model), as_json=as_json))
 
@@ -98,6 +103,20 @@ def _check_options(job: Job) -> None:
         raise CommandError("--act needs --mode session: leave --mode process out.")
     if job.steps is not None and not job.act:
         raise CommandError("--steps is only for --act.")
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with something in it before the model is asked."""
+    try:
+        used = any(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
+    except OSError as error:
+        raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
+    if used:
+        raise CommandError(f"--save needs a new folder for each run, and {folder} is not empty: give another path.")
 
 
 def silence_libraries() -> None:
@@ -144,15 +163,22 @@ async def _list_files(executor: CodeExecutor) -> list[str]:
 def _events(
     job: Job, client: ChatCompletionClient, executor: CodeExecutor
 ) -> AsyncGenerator[Message | TaskResult, None]:
+    agent_or_team = _make(job, client, executor)
+    if job.save is not None:
+        from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
+
+        return recorded(agent_or_team, task=job.task, path=job.save)
+    return agent_or_team.run_stream(task=job.task)
+
+
+def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> CodeActAgent | CodeExecutorAgent | Team:
     if job.team:
-        team = coder_executor_team(
+        return coder_executor_team(
             client, executor, model_client_stream=job.stream, supported_languages=list(LANGUAGES)
         )
-        return team.run_stream(task=job.task)
-    agent: CodeActAgent | CodeExecutorAgent
     if job.act:
         steps = DEFAULT_STEPS if job.steps is None else job.steps
-        agent = CodeActAgent(
+        return CodeActAgent(
             "coder",
             executor,
             model_client=client,
@@ -160,18 +186,16 @@ def _events(
             max_steps=steps,
             describe_environment=job.describe_environment,
         )
-    else:
-        retries = DEFAULT_RETRIES if job.retries is None else job.retries
-        agent = CodeExecutorAgent(
-            "coder",
-            executor,
-            model_client=client,
-            model_client_stream=job.stream,
-            max_retries_on_error=retries,
-            supported_languages=list(LANGUAGES),
-            describe_environment=job.describe_environment,
-        )
-    return agent.run_stream(task=job.task)
+    retries = DEFAULT_RETRIES if job.retries is None else job.retries
+    return CodeExecutorAgent(
+        "coder",
+        executor,
+        model_client=client,
+        model_client_stream=job.stream,
+        max_retries_on_error=retries,
+        supported_languages=list(LANGUAGES),
+        describe_environment=job.describe_environment,
+    )
 
 
 def _to_object(event: Message | TaskResult) -> dict[str, object]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from pathlib import Path
-from typing import Any
 
-from autogen_agentchat.messages import CodeExecutionEvent, MessageFactory, TextMessage
+from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
@@ -22,6 +21,7 @@ from autogen_codeact.runs.events import (
     RunEvent,
     RunFinished,
 )
+from autogen_codeact.runs.messages import load_message
 
 
 def show_run(path: Path, *, as_json: bool) -> int:
@@ -84,7 +84,7 @@ class _TextPrinter:
             case BlockFinished():
                 self._last = event
             case MessageLogged() | ChunkLogged():
-                self._transcript.show(self._with_result(as_message(event.message)))
+                self._transcript.show(self._with_result(_as_message(event)))
             case LogStopped():
                 self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
             case Gap():
@@ -105,19 +105,12 @@ def _same(one: CodeResult, other: CodeResult) -> bool:
     return (one.exit_code, one.output) == (other.exit_code, other.output)
 
 
-def as_message(data: Mapping[str, Any]) -> Message:
-    """Return a message of a log as AutoGen's.
-
-    Args:
-        data: As it was dumped.
-
-    Returns:
-        The message; one of a type that AutoGen does not know is a text message with its content.
-    """
+def _as_message(event: MessageLogged | ChunkLogged) -> Message:
+    """Return a message of a log as AutoGen's; one that AutoGen can't make is a text message with its content."""
     try:
-        message: Message = MessageFactory().create(dict(data))
-    except (ValueError, TypeError, KeyError, LookupError):
-        content = data.get("content")
-        text = content if isinstance(content, str) else str(content)
-        return TextMessage(content=text, source=str(data.get("source") or data.get("type")))
-    return message
+        content_type = event.content_type if isinstance(event, MessageLogged) else None
+        return load_message(event.message, content_type)
+    except Exception:  # noqa: BLE001 - classes of messages and schemas of contents can raise anything
+        content, source = event.message.get("content"), event.message.get("source")
+        text = content if isinstance(content, str) else json.dumps(content)
+        return TextMessage(content=text, source=str(source or event.message.get("type")))

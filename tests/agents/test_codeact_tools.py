@@ -113,7 +113,7 @@ async def test_only_a_call_that_reached_the_host_is_an_answer(session: SandboxCo
 async def test_a_typed_answer_by_call_is_checked_in_the_code(session: SandboxCodeExecutor) -> None:
     wrong, right = python("final_answer({'total': 'many'})"), python("final_answer({'total': 55})")
     client = scripted(wrong, right)
-    agent = CodeActAgent("actor", session, model_client=client, output_type=Sum)
+    agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum)
 
     result = await agent.run(task="Sum up 1 to 10.")
 
