@@ -41,6 +41,7 @@ from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.found_code import runnable_languages
 from autogen_codeact.agents.handoffs import Transfer
+from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
 from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
@@ -270,6 +271,11 @@ class BaseCodeAgent(BaseChatAgent):
                 # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
                 if self._open_stream is not None and (stream := self._open_stream()) is not None:
                     await stream.aclose()
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
+        return self._runner.journal()
 
     def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
         """Have a record keep what the agent gets from outside, and ask another model client; for the time of a run.

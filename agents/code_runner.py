@@ -17,7 +17,7 @@ from autogen_core.model_context import ChatCompletionContext
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool
 from autogen_codeact.agents.approval import denied, request_approval
-from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash
+from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash, not_handed_over
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
@@ -192,7 +192,8 @@ class CodeRunner:
         try:
             return RunEnded(await run)
         except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
-            return RunEnded(broken(error, session=self.in_session), error)
+            result = broken(error, session=self.in_session)
+            return RunEnded(_with_notes(result, *not_handed_over(self._options.handoffs, error.tool_calls)), error)
 
     async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
         if self._options.approval_func is not None:
@@ -449,9 +450,10 @@ class CodeRunner:
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self._journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
+        return {"journal": self.journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
 
-    def _journal(self) -> Journal | None:
+    def journal(self) -> Journal | None:
+        """Return the journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
         if self._session is None or self._record is None:
             return None
         if self._record.pending is None:

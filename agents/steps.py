@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-from autogen_core.code_executor import CodeBlock
+from autogen_core.code_executor import CodeBlock, CodeResult
 
-if TYPE_CHECKING:
-    from autogen_codeact.agents.code_runner import CodeRunner
-    from autogen_codeact.agents.run_events import RunEvent
+from autogen_codeact.agents.journal import Journal
+from autogen_codeact.agents.run_events import RunEvent
+from autogen_codeact.executors import SandboxError
 
 T = TypeVar("T")
 Kind = Literal["facts", "rebuild", "file"]
 """What an agent asks beside its model and its code: what is in the sandbox, the session's rebuilding, a file for a long text."""
 
 
+class RunsCode(Protocol):
+    """What runs an agent's code: its `CodeRunner`."""
+
+    in_session: bool
+
+    def journal(self) -> Journal | None:
+        """Return the journal of its session; None without a session."""
+        ...
+
+    def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
+        """Yield the events of a run that has ended before, from its result."""
+        ...
+
+
 class StepRecord(Protocol):
     """Keeps what an agent gets from outside itself. In a run that is continued, it answers with what the agent got before."""
 
     def run(
-        self, runner: CodeRunner, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
+        self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
     ) -> AsyncGenerator[RunEvent, None]:
         """Run the code of a step, or repeat the events of its result.
 

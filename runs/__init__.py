@@ -6,23 +6,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autogen_codeact.runs.continuing import resume, resumed
     from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError, RunVersionError
     from autogen_codeact.runs.events import RunEvent
     from autogen_codeact.runs.export import export_json, export_notebook
     from autogen_codeact.runs.messages import load_message
+    from autogen_codeact.runs.plan import RunIsFinishedError, RunNotResumableError
     from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
     from autogen_codeact.runs.recording import recorded
+    from autogen_codeact.runs.sessions import Rebuilding
+    from autogen_codeact.runs.steps import RunDivergedError
     from autogen_codeact.runs.summary import RunSummary, UnreadableRun, list_runs, summarize
     from autogen_codeact.runs.writer import LogLocked
 
 _HOME = {
     "Gap": "reader",
     "LogLocked": "writer",
+    "Rebuilding": "sessions",
     "Run": "reader",
+    "RunDivergedError": "steps",
     "RunError": "errors",
     "RunEvent": "events",
     "RunFileError": "errors",
     "RunFolderError": "errors",
+    "RunIsFinishedError": "plan",
+    "RunNotResumableError": "plan",
     "RunSummary": "summary",
     "RunVersionError": "errors",
     "UnknownEvent": "reader",
@@ -33,17 +41,23 @@ _HOME = {
     "load_message": "messages",
     "load_run": "reader",
     "recorded": "recording",
+    "resume": "continuing",
+    "resumed": "continuing",
     "summarize": "summary",
 }
 
 __all__ = [
     "Gap",
     "LogLocked",
+    "Rebuilding",
     "Run",
+    "RunDivergedError",
     "RunError",
     "RunEvent",
     "RunFileError",
     "RunFolderError",
+    "RunIsFinishedError",
+    "RunNotResumableError",
     "RunSummary",
     "RunVersionError",
     "UnknownEvent",
@@ -54,6 +68,8 @@ __all__ = [
     "load_message",
     "load_run",
     "recorded",
+    "resume",
+    "resumed",
     "summarize",
 ]
 

@@ -102,17 +102,41 @@ class RunStarted(Event):
     process: ProcessInfo
 
 
+class JournalChange(BaseModel):
+    """How a step has changed the journal of a session, from which the session is rebuilt.
+
+    Args:
+        executor: Number of the executor among those of the run, from 0.
+        session: The session.
+        keep: Number of entries from before, of the same session, that are still in the journal.
+        added: The entries after those, as JSON.
+        left_out: Blocks that are not in the journal because there were too many.
+        unrecorded: How often others used the session.
+    """
+
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    executor: int
+    session: str
+    keep: int = Field(ge=0)
+    added: list[dict[str, Any]] = Field(default_factory=list)
+    left_out: int = 0
+    unrecorded: int = 0
+
+
 class RunResumed(Event):
     """Another process continues the run.
 
     Args:
         boundary: `seq` of the boundary where it continues.
         process: The process.
+        journals: Sessions that are not what they were, because they were not rebuilt.
     """
 
     type: Literal["run_resumed"] = "run_resumed"
     boundary: int
     process: ProcessInfo
+    journals: list[JournalChange] = Field(default_factory=list)
 
 
 class MessageLogged(Event):
@@ -145,11 +169,12 @@ class ModelCallStarted(Event):
     Args:
         agent: The agent.
         number: Number of the call among those of this agent, from 1.
-        request: SHA-256 of the request, as `request_hash` gives it.
+        request: SHA-256 of the request's last message, as `request_hash` gives it.
         shared: How many messages at the beginning are the same as in the last call of this agent.
         messages: The messages after those, as JSON.
         tools: Names of the functions that the model is offered.
         stream: Whether the answer comes in chunks.
+        note: What the request says at its end about the continuation of the run, or None.
     """
 
     type: Literal["model_call_started"] = "model_call_started"
@@ -160,6 +185,7 @@ class ModelCallStarted(Event):
     messages: list[dict[str, Any]] = Field(default_factory=list)
     tools: list[str] = Field(default_factory=list)
     stream: bool = False
+    note: str | None = None
 
 
 class ModelCallFinished(Event):
@@ -216,6 +242,7 @@ class BlockFinished(Event):
         result: Its result; None if there is none.
         error: What was raised instead.
         duration_s: Seconds that it took, with the start of the sandbox.
+        journal: How it has changed the journal of its session; None without a session.
     """
 
     type: Literal["block_finished"] = "block_finished"
@@ -224,6 +251,22 @@ class BlockFinished(Event):
     result: ResultRecord | None = None
     error: ErrorRecord | None = None
     duration_s: float = 0.0
+    journal: JournalChange | None = None
+
+
+class ValueLogged(Event):
+    """An agent has got something else from outside.
+
+    Args:
+        agent: The agent.
+        kind: `facts` about its sandbox, how the session was rebuilt (`rebuild`), or the name of a `file` for a long text.
+        value: What it has got, as JSON.
+    """
+
+    type: Literal["value"] = "value"
+    agent: str
+    kind: Literal["facts", "rebuild", "file"]
+    value: Any
 
 
 class HostCallStarted(Event):
@@ -339,6 +382,7 @@ RunEvent = Annotated[
     | ModelCallFinished
     | BlockStarted
     | BlockFinished
+    | ValueLogged
     | HostCallStarted
     | HostCallFinished
     | Boundary
@@ -349,7 +393,7 @@ RunEvent = Annotated[
 ]
 """Any event of a log."""
 
-_EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
+EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
 
 
 def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
@@ -358,4 +402,4 @@ def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
     Raises:
         pydantic.ValidationError: It is no event of this schema.
     """
-    return _EVENTS.validate_json(data) if isinstance(data, bytes) else _EVENTS.validate_python(data)
+    return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

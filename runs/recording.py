@@ -20,6 +20,8 @@ from autogen_codeact.runs.agents import configuration, describe_agents, process_
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.messages import Message, dump_message
+from autogen_codeact.runs.parts import exchange_parts
+from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
@@ -110,15 +112,17 @@ async def _boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
 
 
 @contextmanager
-def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter) -> Iterator[None]:
-    """Attach the log to an agent or a team, to write host calls and boundaries.
+def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast | None = None) -> Iterator[None]:
+    """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
 
     Args:
         agent_or_team: What runs.
         log: The log.
+        past: What the agents have got already, in a run that is continued.
     """
     recorder = CallRecorder(log)
     with ExitStack() as attached:
+        attached.callback(exchange_parts(agent_or_team, log, past))
         for executor in executors_of(agent_or_team):
             observed = capabilities_of(executor).observed
             if observed is not None:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
@@ -63,6 +64,7 @@ class LogWriter:
         """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
         self._seq = last
         self._size = 0
+        self._found: int | None = None
         self._descriptor = -1
         self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._count = 0
@@ -89,7 +91,9 @@ class LogWriter:
         return writer
 
     @classmethod
-    async def extend(cls, folder: Path | str, redaction: Redaction, *, last: int, size: int) -> Self:
+    async def extend(
+        cls, folder: Path | str, redaction: Redaction, *, last: int, size: int, found: int | None = None
+    ) -> Self:
         """Continue the log of a run; what is behind its last whole line is cut off.
 
         Args:
@@ -97,27 +101,31 @@ class LogWriter:
             redaction: Removes secrets from what is written.
             last: `seq` of the last event that was read.
             size: Bytes up to the end of that event's line.
+            found: Bytes that the log had when it was read. Default: do not check that it is still as it was.
 
         Raises:
-            LogLocked: Another process writes it.
+            LogLocked: Another process writes it, or has written it meanwhile.
             OSError: It can't be written: a run must not be continued without a log.
         """
         writer = cls(Path(folder), redaction, last)
         writer._size = size
+        writer._found = found
         await writer._open(new=False)
         return writer
 
     async def _open(self, *, new: bool) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await asyncio.to_thread(self._prepare, new)
-        except (LogLocked, FileExistsError):
-            raise
+                await in_thread(self._prepare, new)
         except OSError as error:  # a TimeoutError is one, too
-            if not new:
+            self._close_file()
+            if not new or isinstance(error, FileExistsError):
                 raise
             self._stop(_reason(error))
             return
+        except BaseException:
+            self._close_file()
+            raise
         self._thread = threading.Thread(target=self._work, name="run-log", daemon=True)
         self._thread.start()
 
@@ -132,6 +140,8 @@ class LogWriter:
         descriptor = os.open(self.folder / EVENTS, flags, 0o600)
         try:
             lock(descriptor, self.folder)
+            if self._found is not None and os.fstat(descriptor).st_size != self._found:
+                raise LogLocked(f"{self.folder} has just been written by another process: try again.")  # noqa: TRY301
             # A full disk must still take the event that says so.
             reserve = self.folder / RESERVE
             if not reserve.exists():
@@ -239,7 +249,7 @@ class LogWriter:
         if lines:
             self._append(b"".join(lines))
         if any(item.sync for item in items):
-            os.fsync(self._descriptor)
+            os.fdatasync(self._descriptor)
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -273,8 +283,7 @@ class LogWriter:
         """Apply the caller's function to the strings of an event, and move large values into files."""
         value: dict[str, Any] = from_json(line, allow_inf_nan=True)
         if self.redaction.has_function:
-            fixed = {name: value[name] for name in ("type", "time")}
-            value = {name: self.redaction.value(each) for name, each in value.items()} | fixed
+            value = self.redaction.event(value)
         if len(line) > LARGE_LINE:
             moved = move_large(value, self.files)
             value["stored"] = {pointer: file.model_dump() for pointer, file in moved.items()}
@@ -288,7 +297,7 @@ class LogWriter:
             os.ftruncate(self._descriptor, self._size)
             (self.folder / RESERVE).unlink(missing_ok=True)
             self._append(self._line(LogStopped(reason=self.stopped or "")))
-            os.fsync(self._descriptor)
+            os.fdatasync(self._descriptor)
         self._close_file()
 
 

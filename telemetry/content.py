@@ -25,6 +25,9 @@ Redact = Callable[[str], str]
 MAX_CHARS = 200_000
 """Characters of content in one attribute; the rest is left out."""
 CUT = "…"
+MAX_KEY = 200
+FEW_KEYS = 10
+"""Keys of one object that are kept in any case, so that a message stays a message."""
 # AutoGen's names of the reasons why a model stopped, where OpenTelemetry's differ.
 FINISH_REASONS = {"function_calls": "tool_call"}
 
@@ -66,11 +69,13 @@ class Content:
         if isinstance(value, str):
             return budget.cut(self._redacted(value))
         if isinstance(value, Mapping):
-            shown = {}
+            shown: dict[str, Any] = {}
             for key, each in value.items():
-                if not budget.left:
+                if not budget.left and len(shown) >= FEW_KEYS:
                     break
-                shown[self._limited(str(key), budget)] = self._limited(each, budget)
+                name = self._redacted(str(key))[:MAX_KEY]
+                budget.left = max(0, budget.left - len(name))
+                shown[name] = self._limited(each, budget)
             return shown
         if isinstance(value, list | tuple):
             items = []
@@ -100,7 +105,7 @@ class _Budget:
 
     def cut(self, text: str) -> str:
         """Return as much of a text as may be shown."""
-        shown = text if len(text) <= self.left else text[: self.left] + CUT
+        shown = text if len(text) <= max(self.left, len(CUT)) else text[: self.left] + CUT
         self.left = max(0, self.left - len(text))
         return shown
 

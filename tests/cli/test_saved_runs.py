@@ -11,6 +11,7 @@ from tests.runs.logs import lines, started, text, whole_run, write_log
 FAILS = "First try.\n" + code("print('one')", "1 / 0")
 WORKS = "Second try.\n" + code("print(6 * 7)")
 RETRIED = (FAILS, decision(True), WORKS, "It is **42**.")
+STEPS = ("I look first.\n" + code("x = 6", "1 / 0"), "", code("x * 7"), code("final_answer(x * 7)"))
 TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 
 
@@ -20,8 +21,8 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 @pytest.mark.usefixtures("docker_engine")
 @pytest.mark.parametrize(
     ("options", "answers"),
-    [(["--team"], TEAM), (["--json"], RETRIED)],
-    ids=["team", "json"],
+    [([], RETRIED), (["--stream"], RETRIED), (["--act"], STEPS), (["--team"], TEAM), (["--json"], RETRIED)],
+    ids=["agent", "stream", "act", "team", "json"],
 )
 def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     folder = tmp_path / "runs" / "42"
@@ -32,6 +33,7 @@ def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     assert shown.objects == done.objects if options == ["--json"] else shown.out == done.out
     (run,) = codeact("runs", folder.parent, "--json").objects
     assert (run["task"], run["outcome"], run["error"], run["gaps"]) == ("What is 6*7?", "completed", None, 0)
+    assert run["steps"] == {"--act": 3, "--team": 1}.get("".join(options), 2)
 
 
 def test_a_run_is_not_saved_over_something(tmp_path):
