@@ -14,11 +14,12 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.recorded_client import recorded_client
+from autogen_codeact.runs.recorded_workbench import RecordedWorkbench
 from autogen_codeact.runs.steps import AgentSteps, JournalLog
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.teams.parts import executors_of
 
-MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
+MODEL_CLIENT, MODEL_CONTEXT, WORKBENCHES = "_model_client", "_model_context", "_workbench"
 """Attributes of AutoGen's agents, which have no public names for these parts."""
 
 
@@ -56,5 +57,10 @@ def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
         return lambda: agent.use_steps(None, client)
     if recorded is None:
         return lambda: None
-    setattr(agent, MODEL_CLIENT, recorded)
-    return lambda: setattr(agent, MODEL_CLIENT, client)
+    exchanged: dict[str, object] = {MODEL_CLIENT: recorded}
+    workbenches = getattr(agent, WORKBENCHES, None)
+    if isinstance(workbenches, list):
+        exchanged[WORKBENCHES] = [RecordedWorkbench(each, steps) for each in workbenches]
+    before = {name: getattr(agent, name) for name in exchanged}
+    vars(agent).update(exchanged)
+    return lambda: vars(agent).update(before)
