@@ -250,7 +250,6 @@ def test_a_sandbox_without_an_event_loop_reports_inside_the_span_of_its_caller(e
     assert exported.tree() == [
         *("mine", "  execute_tool execute_code", "    execute_tool look", *database),
         "execute_tool execute_code !ZeroDivisionError",
-        "codeact.sandbox.stop",
     ]
 
 
