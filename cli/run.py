@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -159,6 +160,10 @@ def _events(
     job: Job, client: ChatCompletionClient, executor: CodeExecutor
 ) -> AsyncGenerator[Message | TaskResult, None]:
     agent_or_team = _make(job, client, executor)
+    if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
+        from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
+
+        instrument(agent_or_team)
     if job.save is not None:
         from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
 

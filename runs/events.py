@@ -393,7 +393,7 @@ RunEvent = Annotated[
 ]
 """Any event of a log."""
 
-_EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
+EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
 
 
 def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
@@ -402,4 +402,4 @@ def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
     Raises:
         pydantic.ValidationError: It is no event of this schema.
     """
-    return _EVENTS.validate_json(data) if isinstance(data, bytes) else _EVENTS.validate_python(data)
+    return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

@@ -40,7 +40,7 @@ class FileStore:
         self._folder = folder / FILES
         self._clean = clean
         self._max_file, self._max_all = max_file, max_all
-        self._bytes = sum(each.stat().st_size for each in self._folder.iterdir()) if self._folder.is_dir() else 0
+        self._bytes: int | None = None
 
     def put(
         self, data: bytes, content: Literal["bytes", "text", "json"] = "bytes", *, clean: bool = True
@@ -61,6 +61,10 @@ class FileStore:
         name = hashlib.sha256(data).hexdigest()
         path = self._folder / name
         if not path.exists():
+            if self._bytes is None:
+                self._bytes = (
+                    sum(each.stat().st_size for each in self._folder.iterdir()) if self._folder.is_dir() else 0
+                )
             if self._bytes + len(data) > self._max_all:
                 note = TOO_MANY.format(limit=self._max_all)
                 return StoredFile(sha256=None, size=len(data), format=content, note=note)

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
 from autogen_codeact.runs.files import restore_large
 from autogen_codeact.runs.folder import Line, NoLine, RunFolder
-from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.results import ResultRecord, StoredFile
 from autogen_codeact.runs.writer import EVENTS
 from autogen_codeact.sandbox.files.filenames import printable
 
@@ -175,6 +177,24 @@ class Run:
             RunFileError: It was left out, is missing, or was changed.
         """
         return self.folder.read_file(file)
+
+    def result(self, record: ResultRecord) -> CodeResult:
+        """Return a result of code. The paths of its files are those of the copies in the run's folder.
+
+        Args:
+            record: The result in the log. The paths in it are not used: who wrote the log could have named any file.
+
+        Raises:
+            RunFileError: A form of a display, or a picture of a tool, is missing or was changed.
+        """
+        result = record.result(self.read_file)
+        if isinstance(result, ExecutionResult):
+            paths = [self.folder.path_of(each.file) for each in record.artifacts]
+            result.artifacts = tuple(
+                replace(each, path=path) for each, path in zip(result.artifacts, paths, strict=True)
+            )
+            result.displays = tuple(replace(each, path=None) for each in result.displays)
+        return result
 
     def _read_value(self, file: StoredFile) -> bytes:
         if file.sha256 is None and file.format == "text":

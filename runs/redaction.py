@@ -6,16 +6,28 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
+from typing import Any, get_args
 
+from autogen_agentchat import messages
 from pydantic import SecretStr
+
+from autogen_codeact.runs.events import EVENTS
+from autogen_codeact.sandbox.result import CallOutcome, Outcome, State
 
 logger = logging.getLogger("autogen_codeact")
 
 RedactText = Callable[[str], str]
 """Returns the text as it may be written."""
 
+MESSAGES = (
+    messages.TextMessage,
+    messages.HandoffMessage,
+    messages.CodeGenerationEvent,
+    messages.ToolCallExecutionEvent,
+)
+"""Message types that together have the fields of all."""
 HIDDEN = "[secret]"
 WITHHELD = "[withheld, because the redact function failed: {kind}]"
 MIN_SECRET = 8
@@ -24,6 +36,11 @@ SECRET_NAME = re.compile(
     r"(?:^|_)(?:key|token|secret|password|passwd|credentials?|auth|authorization)(?:$|_)", re.IGNORECASE
 )
 
+_FIXED = frozenset({"type", "time", "id", "created_at", "run", "agent", "request", "kind", "at", "outcome"})
+_CONSTANTS = frozenset(value for kind in (Outcome, State, CallOutcome) for value in get_args(kind)) | {
+    *("sandbox", "command_line", "plain", "bytes", "text", "json"),
+}
+_HASH = re.compile("[0-9a-f]{64}")
 _URL_PASSWORD = re.compile(r"://[^/@\s:]*:([^/@\s]+)@")
 
 
@@ -69,16 +86,31 @@ class Redaction:
             return WITHHELD.format(kind=type(error).__name__)
         return redacted
 
-    def value(self, value: Any) -> Any:
-        """Return a JSON value without secrets, in keys too."""
+    def value(self, value: Any, fields: Collection[str] = ()) -> Any:
+        """Return a JSON value without secrets, in keys too.
+
+        Args:
+            value: The value; it is not changed.
+            fields: Keys that are left as they are.
+        """
         match value:
             case str():
-                return self.text(value)
+                return value if _HASH.fullmatch(value) or (fields and value in _CONSTANTS) else self.text(value)
             case dict():
-                return {self.text(key): self.value(each) for key, each in value.items()}
+                return {
+                    key if key in fields else self.text(key): self.value(each, fields) for key, each in value.items()
+                }
             case list():
-                return [self.value(each) for each in value]
+                return [self.value(each, fields) for each in value]
         return value
+
+    def event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return an event of a log without secrets, but with what makes it readable: names of fields, types, times, hashes."""
+        fields = _field_names()
+        made = {name: each if name in _FIXED else self.value(each, fields) for name, each in event.items()}
+        if isinstance(made.get("message"), dict):
+            made["message"] |= {name: each for name, each in event["message"].items() if name in _FIXED}
+        return made
 
     def content(self, data: bytes) -> bytes:
         """Return the content of a file without secrets."""
@@ -122,6 +154,22 @@ def _collect(value: object, found: set[str], *, named: bool, depth: int) -> None
             _collect(each, found, named=named, depth=depth + 1)
     elif hasattr(value, "model_fields_set"):
         _collect(dict(vars(value)), found, named=named, depth=depth + 1)
+
+
+@cache
+def _field_names() -> frozenset[str]:
+    """Return the names of fields of all events and messages, which a reader needs."""
+    names: set[str] = set()
+    waiting: list[Any] = [EVENTS.json_schema(), *(kind.model_json_schema() for kind in MESSAGES)]
+    while waiting:
+        schema = waiting.pop()
+        if isinstance(schema, dict):
+            properties = schema.get("properties")
+            names |= properties.keys() if isinstance(properties, dict) else set()
+            waiting += schema.values()
+        elif isinstance(schema, list):
+            waiting += schema
+    return frozenset(names)
 
 
 def _in_json(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
@@ -115,14 +116,16 @@ class LogWriter:
     async def _open(self, *, new: bool) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await asyncio.to_thread(self._prepare, new)
-        except (LogLocked, FileExistsError):
-            raise
+                await in_thread(self._prepare, new)
         except OSError as error:  # a TimeoutError is one, too
-            if not new:
+            self._close_file()
+            if not new or isinstance(error, FileExistsError):
                 raise
             self._stop(_reason(error))
             return
+        except BaseException:
+            self._close_file()
+            raise
         self._thread = threading.Thread(target=self._work, name="run-log", daemon=True)
         self._thread.start()
 
@@ -246,7 +249,7 @@ class LogWriter:
         if lines:
             self._append(b"".join(lines))
         if any(item.sync for item in items):
-            os.fsync(self._descriptor)
+            os.fdatasync(self._descriptor)
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -280,8 +283,7 @@ class LogWriter:
         """Apply the caller's function to the strings of an event, and move large values into files."""
         value: dict[str, Any] = from_json(line, allow_inf_nan=True)
         if self.redaction.has_function:
-            fixed = {name: value[name] for name in ("type", "time")}
-            value = {name: self.redaction.value(each) for name, each in value.items()} | fixed
+            value = self.redaction.event(value)
         if len(line) > LARGE_LINE:
             moved = move_large(value, self.files)
             value["stored"] = {pointer: file.model_dump() for pointer, file in moved.items()}
@@ -295,7 +297,7 @@ class LogWriter:
             os.ftruncate(self._descriptor, self._size)
             (self.folder / RESERVE).unlink(missing_ok=True)
             self._append(self._line(LogStopped(reason=self.stopped or "")))
-            os.fsync(self._descriptor)
+            os.fdatasync(self._descriptor)
         self._close_file()
 
 

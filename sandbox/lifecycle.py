@@ -20,8 +20,7 @@ from autogen_codeact.sandbox.host.blocks import make_request, to_result
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
-from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool import SandboxPool

@@ -9,12 +9,12 @@ from typing import Any
 from autogen_agentchat.base import ChatAgent, Team
 from opentelemetry import trace
 
-from autogen_codeact.telemetry.patches import Patch
+from autogen_codeact.telemetry.patches import Patch, undo_all
 from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
-    """Make a span of each run of a team; `run` uses `run_stream`, in AutoGen's teams as in ours.
+    """Make a span of each run of a team, also of one that goes on; `run` uses `run_stream`, in AutoGen's teams as in ours.
 
     Returns:
         Ends it.
@@ -30,7 +30,8 @@ def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
 
         return traced
 
-    return Patch(team, "run_stream", run_stream).undo
+    names = [name for name in ("run_stream", "continue_stream") if hasattr(team, name)]
+    return undo_all(*(Patch(team, name, run_stream) for name in names))
 
 
 def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
@@ -64,13 +65,4 @@ def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
 
         return traced
 
-    patches = [
-        Patch(agent, "on_messages", on_messages),
-        Patch(agent, "on_messages_stream", on_messages_stream),
-    ]
-
-    def end() -> None:
-        for patch in patches:
-            patch.undo()
-
-    return end
+    return undo_all(Patch(agent, "on_messages", on_messages), Patch(agent, "on_messages_stream", on_messages_stream))

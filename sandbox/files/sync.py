@@ -36,6 +36,8 @@ MAX_LISTED = 50
 MAX_NAME_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
+QUICK_STATS = 500
+"""What may be done on the event loop; more is done in a thread."""
 Kept = str | None | asyncio.Future[str | None]
 """The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 
@@ -56,7 +58,7 @@ async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limi
     """
     for name in sandbox.undelivered:
         workspace.differs(name)
-    if workspace.unchanged() if workspace.quick_to_check else await in_thread(workspace.unchanged):
+    if workspace.unchanged() if len(workspace.settled) <= QUICK_STATS else await in_thread(workspace.unchanged):
         return
     async with workspace.transfer_lock:
         workspace.note(*await push(workspace, sandbox, limits))

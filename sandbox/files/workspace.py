@@ -24,10 +24,18 @@ from weakref import WeakSet
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import DIGEST_MAX_BYTES, FileWriter, Quota
 from autogen_codeact.sandbox.files.filenames import printable, safe_name
-from autogen_codeact.sandbox.files.host_folder import HostFolder, explained, file_error, plain_mode
+from autogen_codeact.sandbox.files.host_folder import (
+    USE_MOUNT,
+    HostFolder,
+    Scan,
+    Skipped,
+    TooManyEntriesError,
+    explained,
+    file_error,
+    plain_mode,
+)
 from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, ProtectedNames, not_written_back
-from autogen_codeact.sandbox.files.scan import USE_MOUNT, Scan, Signature, Skipped, TooManyEntriesError, signature_of
-from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
 # Small files that were new when they were sent are therefore compared by their content, once.
@@ -35,7 +43,13 @@ _FRESH_NS = 50_000_000
 # Work of this size may run on the event loop; more runs in a thread.
 _QUICK_ENTRIES = 100
 _QUICK_BYTES = 64 * 1024
-_QUICK_STATS = 500
+Signature = tuple[int, int, int, int]
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """Return what changes with a file or folder, as far as its file system reports it."""
+    # The change time also sees a new mode, and tools that set the modification time back.
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +123,8 @@ class Workspace:
         self._digest_bytes_left: int | None = None
         self._state: dict[str, Signature] = {}
         self._state_since = 0.0
-        self._settled: tuple[tuple[str, Signature], ...] = ()
+        self.settled: tuple[tuple[str, Signature], ...] = ()
+        """Paths of the folder in which there is nothing to send; empty if that is not known."""
 
     def prepare(self) -> None:
         """Create the folder and check that it can be written.
@@ -188,14 +203,9 @@ class Workspace:
         self._reported = set(scan.skipped)
         return files
 
-    @property
-    def quick_to_check(self) -> bool:
-        """Whether `unchanged` is fast enough for the event loop."""
-        return len(self._settled) <= _QUICK_STATS
-
     def unchanged(self) -> bool:
         """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread."""
-        settled = self._settled
+        settled = self.settled
         try:
             for path, signature in settled:
                 if signature_of(os.lstat(path)) != signature:
@@ -369,9 +379,9 @@ class Workspace:
         state = {name: signature_of(status) for name, status in found.items()}
         now = time.monotonic()
         if state != self._state:
-            self._state, self._state_since, self._settled = state, now, ()
-        elif not self._settled and now - self._state_since > _FRESH_NS / 1e9:
-            self._settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
+            self._state, self._state_since, self.settled = state, now, ()
+        elif not self.settled and now - self._state_since > _FRESH_NS / 1e9:
+            self.settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
 
     def _is_synced(self, name: str, status: os.stat_result) -> bool:
         known = self._synced.get(name)

@@ -5,6 +5,7 @@ import base64
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
+from autogen_core.model_context import BufferedChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.models import UserMessage
 from PIL import Image as PILImage
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
@@ -232,3 +235,17 @@ async def test_a_state_with_a_wrong_picture_changes_nothing(part: dict[str, str]
     with pytest.raises(ValueError, match=f"The state can't be loaded: llm_context: {reason}"):
         await agent.load_state({"type": "CodeActAgentState", "llm_context": {"messages": messages}})
     assert await agent.save_state() == before
+
+
+@pytest.mark.parametrize("context", [UnboundedChatCompletionContext, partial(BufferedChatCompletionContext, 3)])
+async def test_a_long_conversation_is_loaded_whole_and_the_wrong_message_named(context: Callable[[], Any]) -> None:
+    messages = [UserMessage(content=f"message {number}", source="user") for number in range(1_201)]
+    state = {"type": "CodeActAgentState", "llm_context": {"messages": [each.model_dump() for each in messages]}}
+    executor = BubblewrapCommandLineCodeExecutor(mode="session")
+    agent = CodeActAgent("actor", executor, model_client=scripted(), model_context=(loaded := context()))
+    await agent.load_state(json.loads(json.dumps(state)))
+    assert (await loaded.save_state())["messages"] == [each.model_dump() for each in messages]
+    state["llm_context"]["messages"][777]["content"] = None  # type: ignore[index]
+    with pytest.raises(ValueError, match=r"llm_context: messages\.777\."):
+        await agent.load_state(state)
+    assert (await loaded.save_state())["messages"] == [each.model_dump() for each in messages]

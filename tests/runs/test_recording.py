@@ -73,8 +73,8 @@ async def test_intent_is_on_disk_before_the_tool_runs_and_its_result_before_the_
 
 async def test_calls_of_idempotent_tools_wait_for_no_disk(session, tmp_path, monkeypatch):
     synced = []
-    fsync = os.fsync
-    monkeypatch.setattr("os.fsync", lambda descriptor: (synced.append(descriptor), fsync(descriptor)))
+    flush = os.fdatasync
+    monkeypatch.setattr("os.fdatasync", lambda descriptor: (synced.append(descriptor), flush(descriptor)))
     counts = []
 
     def count() -> int:

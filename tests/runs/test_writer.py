@@ -7,6 +7,7 @@ import subprocess
 import threading
 
 import pytest
+from autogen_agentchat.messages import TextMessage
 from autogen_core.code_executor import CodeResult
 from autogen_ext.code_executors._common import CommandLineCodeResult
 from pydantic import SecretStr
@@ -29,7 +30,8 @@ from autogen_codeact.runs.events import (
     RunFinished,
     parse_event,
 )
-from autogen_codeact.runs.files import FileStore, read_stored, restore_large
+from autogen_codeact.runs.files import FileStore, read_stored, restore_large, result_record
+from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
 from autogen_codeact.runs.writer import LogLocked, LogWriter
@@ -233,6 +235,25 @@ async def test_text_is_withheld_where_redact_fails(tmp_path, caplog):
     assert [record.message for record in caplog.records] == [
         "redact failed: what it failed on is not written into the run's folder"
     ]
+
+
+async def test_redact_leaves_events_readable(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction(lambda text: "#"))
+    result = ExecutionResult(0, "a", tool_calls=(ToolCall("t", {"key of mine": "a"}, "ok", {"b": ["c"]}),))
+    dumped = dump_message(TextMessage(content="hello", source="user"))[0]
+    await writer.write(MessageLogged(message=dumped))
+    await writer.write(lambda files: BlockFinished(agent="a", number=1, result=result_record(result, files)))
+    await writer.close()
+    first, second = lines_of(writer.folder)
+    again = load_message(parse_event(first).message)
+    assert (again.content, again.id, again.created_at.isoformat()) == (
+        "#",
+        dumped["id"],
+        dumped["created_at"].replace("Z", "+00:00"),
+    )
+    assert second["result"]["output"] == "#"
+    assert second["result"]["tool_calls"][0]["arguments"] == {"#": "#"}
+    assert second["result"]["tool_calls"][0]["result"] == {"#": ["#"]}
 
 
 async def test_lone_surrogates_and_objects_are_written(tmp_path):
