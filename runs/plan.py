@@ -290,7 +290,7 @@ class _Reader:
         if finished is None or (finished.result is None and is_last):
             result = interrupted(self._calls(step))
             return StepResult(number, blocks, result, unknown=True)
-        known = finished.result.result(self._run.read_file) if finished.result is not None else None
+        known = self._run.result(finished.result) if finished.result is not None else None
         failed = is_last and self._finished is not None and self._finished.outcome == "failed"
         return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
 

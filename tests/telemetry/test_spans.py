@@ -8,14 +8,14 @@ import pytest
 import pytest_asyncio
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams import DiGraphBuilder, RoundRobinGroupChat
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox
-from autogen_codeact.teams import Team
+from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, said, scripted
@@ -182,6 +182,30 @@ async def test_a_team_with_a_nested_team(executor: Executor, exported: Exported,
     workflow = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "inner"}
     assert attributes(exported.one("invoke_workflow inner")) == workflow
     assert len({span.context.trace_id for span in exported.spans}) == 1
+
+
+async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.")) for name in ("ann", "bob")]
+    team = Team(agents, speakers=Selector(scripted("bob", "ann"), allow_repeated=True), max_turns=2)
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Talk.")
+    assert exported.tree() == [
+        "invoke_workflow Team",
+        *("  chat", "  invoke_agent bob", "    chat", "  chat", "  invoke_agent ann", "    chat"),
+    ]
+
+
+async def test_agents_of_a_team_that_take_turns_at_the_same_time(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
+    builder = DiGraphBuilder()
+    for agent in agents:
+        builder.add_node(agent)
+    builder.add_edge(agents[0], agents[1]).add_edge(agents[0], agents[2])
+    team = Team(agents, speakers=Graph(builder.build()), name="fan")
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Talk.")
+    turns = [f"  invoke_agent {name}" for name in ("first", "left", "right")]
+    assert exported.tree() == ["invoke_workflow fan", *(line for turn in turns for line in (turn, "    chat"))]
 
 
 async def test_a_team_of_autogen(executor: Executor, exported: Exported) -> None:
