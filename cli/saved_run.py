@@ -95,7 +95,7 @@ class _TextPrinter:
         if not isinstance(message, CodeExecutionEvent) or self._last is None or self._last.result is None:
             return message
         try:
-            result = self._last.result.result(self._run.read_file)
+            result = self._run.result(self._last.result)
         except RunFileError:
             return message
         return message.model_copy(update={"result": result}) if _same(result, message.result) else message
@@ -108,8 +108,7 @@ def _same(one: CodeResult, other: CodeResult) -> bool:
 def _as_message(event: MessageLogged | ChunkLogged) -> Message:
     """Return a message of a log as AutoGen's; one that AutoGen can't make is a text message with its content."""
     try:
-        content_type = event.content_type if isinstance(event, MessageLogged) else None
-        return load_message(event.message, content_type)
+        return load_message(event.message)
     except Exception:  # noqa: BLE001 - classes of messages and schemas of contents can raise anything
         content, source = event.message.get("content"), event.message.get("source")
         text = content if isinstance(content, str) else json.dumps(content)

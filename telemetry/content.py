@@ -32,6 +32,11 @@ FEW_KEYS = 10
 FINISH_REASONS = {"function_calls": "tool_call"}
 
 
+def encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which code can write and on which exporters fail with all spans of a batch."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 class Content:
     """Turns messages and values into the text of attributes.
 
@@ -89,9 +94,9 @@ class Content:
 
     def _redacted(self, text: str) -> str:
         if self._redact is None:
-            return text
+            return encodable(text)
         try:
-            return str(self._redact(text))
+            return encodable(str(self._redact(text)))
         except Exception as error:
             logger.exception("the redact function of the telemetry failed")
             return f"withheld, because redact failed ({type(error).__name__})"
