@@ -17,11 +17,9 @@ from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, pa
 from autogen_codeact.runs.files import restore_large
 from autogen_codeact.runs.folder import Line, NoLine, RunFolder
 from autogen_codeact.runs.results import ResultRecord, StoredFile
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.writer import EVENTS, MAX_LINE
 from autogen_codeact.sandbox.files.filenames import printable
 
-MAX_LINE = 8 * 1024 * 1024
-"""Bytes of the longest line that is read; the writer moves large values into files, so that its lines are much shorter."""
 _MAX_REASON = 200
 KNOWN = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(get_args(RunEvent)[0]))
 """The types of events that this version knows."""

@@ -127,16 +127,19 @@ def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast
             if observed is not None:
                 attached.callback(observed.attach(recorder=recorder))
         if hasattr(agent_or_team, "on_boundary"):
-            attached.enter_context(_boundaries(agent_or_team, log))
+            attached.enter_context(_boundaries(agent_or_team, log, known=past is not None and past.at_turn))
         yield
 
 
 @contextmanager
-def _boundaries(team: Any, log: LogWriter) -> Iterator[None]:
+def _boundaries(team: Any, log: LogWriter, *, known: bool) -> Iterator[None]:
     before: Callable[[Mapping[str, Any]], Awaitable[None]] | None = team.on_boundary
 
     async def on_boundary(state: Mapping[str, Any]) -> None:
-        await log.write(Boundary(at="turn", state=dict(state)), sync=True)
+        nonlocal known
+        if not known:  # else it is the one where the run continues, and what came after it is in the log
+            await log.write(Boundary(at="turn", state=dict(state)), sync=True)
+        known = False
         if before is not None:
             await before(state)
 

@@ -230,7 +230,9 @@ class Team(BaseTeam, Component[TeamConfig]):
     async def _at_boundary(self, run: Run) -> None:
         if self.on_boundary is not None:
             await run.events.join()  # what was said before the boundary is read before it
-            await self.on_boundary({**await self._state(), "run": run.saved(self._memory.thread)})
+            states = {name: await self._undo.state_or_nothing(name) for name in self._by_name}
+            state = self._memory.dump(self._speakers, states)
+            await self.on_boundary({**state, "run": run.saved(self._memory.thread)})
 
     # Running
 
@@ -444,9 +446,6 @@ class Team(BaseTeam, Component[TeamConfig]):
         """Return the state of the team and its participants, in the form of AutoGen's team with the same speakers."""
         if await self._claim.is_free():
             await self._undo.undo()
-        return await self._state()
-
-    async def _state(self) -> dict[str, Any]:
         return self._memory.dump(self._speakers, {name: await self._undo.state(name) for name in self._by_name})
 
     async def load_state(self, state: Mapping[str, Any]) -> None:

@@ -116,6 +116,13 @@ class Spans:
         span.set_status(Status(StatusCode.ERROR, described))
 
 
+async def apart(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Yield what a stream yields, and keep what it makes the current span from its reader."""
+    async with aclosing(_within(otel_context.get_current(), items)) as inside:
+        async for item in inside:
+            yield item
+
+
 async def _within(inside: Context, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
     """Run each step of a stream in its own OpenTelemetry context, which it may change for its next steps."""
     try:

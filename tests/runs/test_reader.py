@@ -15,10 +15,9 @@ from autogen_codeact.runs import (
     load_run,
 )
 from autogen_codeact.runs.events import BlockFinished, MessageLogged
-from autogen_codeact.runs.reader import MAX_LINE
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ResultRecord, StoredFile
-from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.runs.writer import MAX_LINE, LogWriter
 from tests.runs.logs import changed, lines, started, text, whole_run, write_log
 
 DAMAGED = "the line is damaged: "
