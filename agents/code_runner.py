@@ -17,7 +17,7 @@ from autogen_core.model_context import ChatCompletionContext
 
 from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool
 from autogen_codeact.agents.approval import denied, request_approval
-from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash
+from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash, not_handed_over
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
@@ -192,7 +192,8 @@ class CodeRunner:
         try:
             return RunEnded(await run)
         except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
-            return RunEnded(broken(error, session=self.in_session), error)
+            result = broken(error, session=self.in_session)
+            return RunEnded(_with_notes(result, *not_handed_over(self._options.handoffs, error.tool_calls)), error)
 
     async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
         if self._options.approval_func is not None:

@@ -12,8 +12,8 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient
+from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
+from autogen_core.models import ChatCompletionClient, LLMMessage
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -109,6 +109,8 @@ class CodeActAgentState(CodeExecutorAgentState):
 
 S = TypeVar("S", bound=CodeExecutorAgentState)
 MAX_PROBLEMS = 5
+SLICE = 500
+"""Messages that are checked at a time: some milliseconds."""
 
 
 async def read_state(kind: type[S], state: object, names: Collection[str], context: ChatCompletionContext) -> S:
@@ -135,7 +137,7 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
         raise ValueError(f"This is a {loaded.type}, not the state of a {kind.__name__.removesuffix('State')}.")
     before = await context.save_state()
     try:
-        await context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
+        await context.load_state(await asyncio.to_thread(_conversation, context, loaded.llm_context))
     except (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError) as error:
         await context.load_state(before)
         reason = (
@@ -143,6 +145,24 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
         )
         raise ValueError(f"The state can't be loaded: llm_context: {reason}") from None
     return loaded
+
+
+def _conversation(context: ChatCompletionContext, state: Mapping[str, Any]) -> Any:
+    """Return a conversation in the form that `context` loads: in AutoGen's contexts checked already, a few messages at a time.
+
+    They would check all messages at once on the event loop, and pydantic keeps the interpreter's lock meanwhile.
+    """
+    state = with_encoded_images(state)
+    messages = state.get("messages")
+    if type(context).load_state is not ChatCompletionContext.load_state or not isinstance(messages, list):
+        return state
+    checked: list[LLMMessage] = []
+    for first in range(0, len(messages), SLICE):
+        try:
+            checked += ChatCompletionContextState(messages=messages[first : first + SLICE]).messages
+        except ValidationError:
+            return state  # the context's own error names the message
+    return ChatCompletionContextState.model_construct(messages=checked)
 
 
 def problems(error: ValidationError) -> str:

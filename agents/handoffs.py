@@ -12,7 +12,7 @@ from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import HandoffMessage
 from autogen_core.models import AssistantMessage, CreateResult, LLMMessage
 
-from autogen_codeact.executors import ToolAnswer, ToolArgumentError
+from autogen_codeact.executors import ToolAnswer, ToolArgumentError, ToolCall
 
 STUB = '''
 def {name}(message=None):
@@ -152,6 +152,12 @@ def check_clash(handoffs: Sequence[Handoff], tools: Collection[str]) -> None:
                 f"The handoff to {handoff.target} and a host tool are both called `{handoff.name}`: rename the tool, or "
                 f"use Handoff(target={handoff.target!r}, name=...)."
             )
+
+
+def not_handed_over(handoffs: Sequence[Handoff], calls: Sequence[ToolCall]) -> list[str]:
+    """Return what the model is told of the transfers among the calls of a block whose sandbox broke."""
+    called = {call.name for call in calls if call.outcome == "ok"}
+    return [FAILED.format(target=handoff.target) for handoff in handoffs if handoff.name in called]
 
 
 def context_for(generated: CreateResult, shown: LLMMessage | None, source: str) -> list[LLMMessage]:

@@ -18,6 +18,7 @@ from autogen_codeact.sandbox.result import Result, written_by_code
 _TYPES = (TEXT, *FIGURES, *DOCUMENTS)
 """Types of displays that are kept. JavaScript is none of them; Jupyter cleans HTML that it does not trust."""
 _TRACEBACK = "Traceback (most recent call last):\n"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FENCE = re.compile(r"[\s>*+\d.)-]*(`{3,}|~{3,})")
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -86,11 +87,12 @@ def outputs_of(result: Result, number: int) -> list[Cell]:
     text, failure = _split_failure(text, result)
     text, value = _split_value(text, result.value)
     outputs: list[Cell] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
-    outputs += map(_display, result.displays)
+    displays = [{"output_type": "display_data", **_forms(display)} for display in result.displays]
     if value is not None:
-        data = {TEXT: value}
-        outputs.append({"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": data})
-    return outputs + failure
+        # The last expression's value can be a display, too.
+        forms = displays.pop() if displays and displays[-1]["data"].get(TEXT) == value else {"data": {TEXT: value}}
+        displays.append({"metadata": {}, **forms, "output_type": "execute_result", "execution_count": number})
+    return outputs + displays + failure
 
 
 def _split_failure(text: str, result: Result) -> tuple[str, list[Cell]]:
@@ -117,10 +119,10 @@ def _split_value(text: str, value: str | None) -> tuple[str, str | None]:
     return text, None
 
 
-def _display(display: Display) -> Cell:
+def _forms(display: Display) -> Cell:
     data = {kind: _encoded(display.data[kind]) for kind in _TYPES if kind in display.data}
     metadata = {kind: display.metadata[kind] for kind in data if isinstance(display.metadata.get(kind), Mapping)}
-    return {"output_type": "display_data", "metadata": metadata, "data": data or {TEXT: printable(display.name)}}
+    return {"metadata": metadata, "data": data or {TEXT: printable(display.name)}}
 
 
 def _encoded(value: Any) -> Any:
@@ -146,9 +148,21 @@ def words_beside_code(text: str, codes: Collection[str]) -> str:
     return "\n".join(lines).strip()
 
 
+def to_json(value: Any) -> str:
+    """Return a value as JSON that every program reads: numbers that are none in JSON, such as NaN, become null.
+
+    Args:
+        value: JSON values, as Python's `json` reads them.
+    """
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
+
+
 def _clean(text: str) -> str:
-    """Escape control characters, except in line ends and tabs: what opens the notebook must not interpret them."""
-    return printable(text, keep="\n\t\xa0\u3000\u200c\u200d")
+    """Escape control characters, except line ends and tabs; colours are removed."""
+    return printable(_COLOURS.sub("", text), keep="\n\t\xa0\u3000\u200c\u200d")
 
 
 def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
@@ -164,7 +178,7 @@ def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
     count = 0
     file.write('{\n"cells": [')
     for count, cell in enumerate(_with_ids(cells), 1):
-        file.write(f"{',' if count > 1 else ''}\n{json.dumps(cell, allow_nan=False)}")
+        file.write(f"{',' if count > 1 else ''}\n{to_json(cell)}")
     file.write(f'\n],\n"metadata": {json.dumps(_METADATA)},\n"nbformat": 4,\n"nbformat_minor": 5\n}}\n')
     return count
 

@@ -12,7 +12,7 @@ from autogen_core.models import CreateResult
 from autogen_codeact.agents.steps import Kind
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.runs.events import CodeText
-from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.results import CallRecord, ErrorRecord
 
 _BROKEN = {error.__name__: error for error in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
 _RAISED = {error.__name__: error for error in (ValueError, NotImplementedError, TimeoutError, RuntimeError, TypeError)}
@@ -68,6 +68,21 @@ class StepResult:
 
 
 @dataclass(frozen=True)
+class ToolAnswer:
+    """How a call ended that a model made itself, to a tool of AutoGen's `AssistantAgent`.
+
+    Args:
+        name: The tool.
+        arguments: Its arguments by name.
+        record: How it ended; None if the process ended while it was under way.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    record: CallRecord | None
+
+
+@dataclass(frozen=True)
 class Value:
     """Something else.
 
@@ -89,12 +104,14 @@ class Past:
         facts: What it last knew about its sandbox, as JSON; None for nothing.
         calls: Number of calls of its model that have ended, in the whole run.
         steps: Number of steps that have run code, in the whole run.
+        tool_calls: Number of calls that its model has made itself, in the whole run.
     """
 
-    items: deque[ModelAnswer | StepResult | Value] = field(default_factory=deque)
+    items: deque[ModelAnswer | StepResult | ToolAnswer | Value] = field(default_factory=deque)
     facts: Any = None
     calls: int = 0
     steps: int = 0
+    tool_calls: int = 0
 
 
 def raised(error: ErrorRecord) -> Exception:
@@ -110,8 +127,10 @@ class RunPast:
         agents: What each has got already.
         notes: What the model of each agent is to be told about the continuation.
         emptied: The agents whose session was not rebuilt.
+        at_turn: Whether the run continues at a boundary between two turns of a team.
     """
 
     agents: dict[str, Past] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
+    at_turn: bool = False

@@ -26,7 +26,7 @@ from autogen_codeact.runs.events import (
     RunStarted,
     ValueLogged,
 )
-from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, Value
+from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
 from autogen_codeact.runs.writer import EVENTS
 
@@ -35,7 +35,7 @@ INTERRUPTED = "Interrupted"
 INTERRUPTED_MESSAGE = (
     "the process that had started this code ended before it, and it is not known how far the code came"
 )
-NOT_NEEDED = frozenset({"chunk", "file_kept"})
+NOT_NEEDED = frozenset({"chunk"})
 
 
 class RunNotResumableError(RunError):
@@ -128,6 +128,15 @@ class _Step:
     calls: dict[int, HostCallStarted | HostCallFinished] = field(default_factory=dict)
 
 
+@dataclass
+class _ToolCall:
+    started: HostCallStarted
+    finished: HostCallFinished | None = None
+
+
+_Item = ModelAnswer | _Step | _ToolCall | Value
+
+
 class _Reader:
     """Collects what the events say."""
 
@@ -136,10 +145,11 @@ class _Reader:
         self._run = run
         self._boundary: Boundary | None = None
         self._no_state: str | None = None
-        self._items: dict[str, list[ModelAnswer | _Step | Value]] = {}
+        self._items: dict[str, list[_Item]] = {}
         self._pasts: dict[str, Past] = {}
         self._asked: dict[tuple[str, int], ModelCallStarted] = {}
         self._steps: dict[tuple[str, int], _Step] = {}
+        self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
         self._changes: list[JournalChange] = []
         self._seconds: dict[int, list[float]] = {}
         self._finished: RunFinished | None = None
@@ -161,8 +171,7 @@ class _Reader:
             case BlockFinished():
                 self._block_finished(event)
             case HostCallStarted() | HostCallFinished():
-                if (known := self._steps.get((event.agent, event.block))) is not None:
-                    known.calls[event.call] = event
+                self._host_call(event)
             case ValueLogged():
                 self._value(event)
             case RunFinished() | RunResumed() | LogStopped():
@@ -207,6 +216,17 @@ class _Reader:
         else:
             self._items.setdefault(event.agent, []).append(Value(event.kind, event.value))
 
+    def _host_call(self, event: HostCallStarted | HostCallFinished) -> None:
+        if event.block:
+            if (step := self._steps.get((event.agent, event.block))) is not None:
+                step.calls[event.call] = event
+        elif isinstance(event, HostCallStarted):
+            self._past(event.agent).tool_calls = event.call
+            call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
+            self._items.setdefault(event.agent, []).append(call)
+        elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
+            known.finished = event
+
     def _ended_or_not(self, event: RunFinished | RunResumed | LogStopped) -> None:
         if isinstance(event, LogStopped):
             self._stopped = event
@@ -226,13 +246,11 @@ class _Reader:
         return self._pasts.setdefault(agent, Past())
 
     def _at_boundary(self, event: Boundary) -> None:
-        if event.at == "end":
-            return
         if event.state is None:
             self._no_state = event.state_error
             return
         self._boundary, self.messages = event, 0
-        self._items, self._asked, self._steps, self._changes = {}, {}, {}, []
+        self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
 
     def _answered(self, event: ModelCallFinished) -> None:
         self._past(event.agent).calls = event.number
@@ -249,18 +267,28 @@ class _Reader:
         if (step := self._steps.get((event.agent, event.number))) is not None:
             step.finished = event
 
-    def _made(self, items: list[ModelAnswer | _Step | Value]) -> list[ModelAnswer | StepResult | Value]:
+    def _made(self, items: list[_Item]) -> list[ModelAnswer | StepResult | ToolAnswer | Value]:
         # A call that failed at last may be what has ended the run: it is made again.
         while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
             items.pop()
-        return [self._step(each, is_last=each is items[-1]) if isinstance(each, _Step) else each for each in items]
+        made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []
+        for each in items:
+            match each:
+                case _Step():
+                    made.append(self._step(each, is_last=each is items[-1]))
+                case _ToolCall():
+                    record = each.finished.record if each.finished is not None else None
+                    made.append(ToolAnswer(each.started.name, each.started.arguments, record))
+                case _:
+                    made.append(each)
+        return made
 
     def _step(self, step: _Step, *, is_last: bool) -> StepResult:
         number, blocks, finished = step.started.number, step.started.blocks, step.finished
         if finished is None or (finished.result is None and is_last):
             result = interrupted(self._calls(step))
             return StepResult(number, blocks, result, unknown=True)
-        known = finished.result.result(self._run.read_file) if finished.result is not None else None
+        known = self._run.result(finished.result) if finished.result is not None else None
         failed = is_last and self._finished is not None and self._finished.outcome == "failed"
         return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
 

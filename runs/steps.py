@@ -21,14 +21,14 @@ from autogen_codeact.runs.current_step import CURRENT_STEP, Step
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
-from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, Value, raised
+from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value, raised
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
 
 logger = logging.getLogger("autogen_codeact")
 
 T = TypeVar("T")
-Item = TypeVar("Item", ModelAnswer, StepResult)
+Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 
 class RunDivergedError(RunError):
@@ -123,6 +123,34 @@ class AgentSteps:
         await self._do_late()
         note, self.note = self.note, None
         return note
+
+    # Tools of models
+
+    def tool_answer(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | None:
+        """Return how a call of the model has ended before, or None if it has to be made.
+
+        Calls that were made at the same time can be asked for in any order.
+
+        Raises:
+            RunDivergedError: The next thing that the log has is something else.
+        """
+        items = self._past.items
+        given = self.log.redaction.value(arguments)
+        for at, item in enumerate(items):
+            if not isinstance(item, ToolAnswer):
+                break
+            if (item.name, item.arguments) == (name, given):
+                del items[at]
+                return item
+        if all(isinstance(item, ToolAnswer) for item in items):
+            return None
+        return self._take(ToolAnswer, lambda _: False, "called another tool")
+
+    async def new_tool_call(self) -> int:
+        """Return the number of a call that is really made."""
+        await self._do_late()
+        self._past.tool_calls += 1
+        return self._past.tool_calls
 
     # Code
 
@@ -236,7 +264,7 @@ class AgentSteps:
         if isinstance(item, kind) and fits(item):
             items.popleft()
             return item
-        if any(isinstance(each, StepResult) for each in items):
+        if any(isinstance(each, StepResult | ToolAnswer) for each in items):
             raise RunDivergedError(
                 f"The run can't be continued: {self.agent!r} {otherwise} than in the log, so its code or its options are not "
                 "what they were. Continue it with the same program, or begin a new run."

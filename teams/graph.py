@@ -13,7 +13,8 @@ from autogen_core import Component
 from pydantic import BaseModel, ConfigDict, Field
 
 from autogen_codeact.teams.errors import GraphError
-from autogen_codeact.teams.speakers import Conversation, Message, Position, Speakers
+from autogen_codeact.teams.messages import Message
+from autogen_codeact.teams.speakers import Conversation, Position, Speakers
 
 COMPLETE = "Digraph execution is complete"
 """The stop reason of AutoGen's `GraphFlow`."""

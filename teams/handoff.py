@@ -12,7 +12,8 @@ from autogen_core import Component
 from pydantic import BaseModel, ConfigDict
 
 from autogen_codeact.teams.errors import HandoffTargetError, SpeakerError
-from autogen_codeact.teams.speakers import Conversation, Message, Position, Speakers
+from autogen_codeact.teams.messages import Message
+from autogen_codeact.teams.speakers import Conversation, Position, Speakers
 
 
 class HandoffPosition(Position):

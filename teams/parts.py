@@ -12,8 +12,9 @@ from autogen_core.tools import BaseTool, Workbench
 
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors import ObservedExecutor, ToolPolicy
+from autogen_codeact.teams.speakers import Speakers
 
-HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, ToolPolicy)
+HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, ToolPolicy, Speakers)
 """What is looked into for further parts."""
 
 # AutoGen's classes have no public names for most of their parts.
@@ -65,8 +66,7 @@ def _parts(root: object) -> list[object]:
 
 
 def _inside(part: object) -> Iterator[object]:
-    # A policy that names the speakers of a team holds a model, too; it is known by the attribute alone.
-    if isinstance(part, HOLDERS) or hasattr(part, "candidate_func"):
+    if isinstance(part, HOLDERS):
         for name in ATTRIBUTES:
             found = getattr(part, name, None)
             yield from found if isinstance(found, list | tuple) else () if found is None else (found,)

@@ -11,14 +11,13 @@ from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_agentchat.messages import BaseChatMessage, MessageFactory, ModelClientStreamingChunkEvent, TextMessage
+from autogen_agentchat.messages import BaseChatMessage, MessageFactory, ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from pydantic import BaseModel, Field
 
 from autogen_codeact.teams.budget import Meter, Used
-from autogen_codeact.teams.speakers import Message, Position
-
-Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
+from autogen_codeact.teams.messages import Message, unknown_type
+from autogen_codeact.teams.speakers import Position
 
 
 class SavedRun(BaseModel):
@@ -204,33 +203,3 @@ class Run:
         return SavedRun(
             messages=messages, batches=[len(batch) for batch in self.batches], used=self.meter.used
         ).model_dump()
-
-
-def task_messages(task: Task) -> list[BaseChatMessage]:
-    """Return the messages of a task; none if there is no task.
-
-    Raises:
-        ValueError: The task is empty or of a wrong type.
-    """
-    if task is None:
-        return []
-    if isinstance(task, str):
-        if not task.strip():
-            raise ValueError("The task is empty: say what to do, or leave it out to go on with what was said before.")
-        return [TextMessage(content=task, source="user")]
-    if isinstance(task, BaseChatMessage):
-        return [task]
-    if not isinstance(task, Sequence) or not all(isinstance(message, BaseChatMessage) for message in task):
-        raise ValueError(f"A task is a text, a chat message or a list of chat messages, not {type(task).__name__}.")
-    messages: list[BaseChatMessage] = [*task]
-    if not messages:
-        raise ValueError("The task is an empty list: leave it out to go on with what was said before.")
-    return messages
-
-
-def unknown_type(who: str, message: Message) -> ValueError:
-    """Return the error over a message that the team could save but not load."""
-    return ValueError(
-        f"{who} a {type(message).__name__}, which the team doesn't know. "
-        "Name the type in custom_message_types when you make the team."
-    )

@@ -9,12 +9,12 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
+from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import Component, ComponentBase
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict
 
-Message = BaseAgentEvent | BaseChatMessage
+from autogen_codeact.teams.messages import Message
 
 
 class Position(BaseModel):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Self
 
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
@@ -12,19 +12,19 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
-    MessageFactory,
     SelectSpeakerEvent,
-    StructuredMessage,
 )
 from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
 from autogen_codeact.teams.budget import Budget, Meter, Used
 from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants, load_speakers
 from autogen_codeact.teams.errors import SpeakerError
-from autogen_codeact.teams.run import Run, SavedRun, Task, task_messages, unknown_type
+from autogen_codeact.teams.message_bus import renew
+from autogen_codeact.teams.messages import Message, Task, message_types, task_messages
+from autogen_codeact.teams.run import Run, SavedRun
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
-from autogen_codeact.teams.speakers import Conversation, Message, RoundRobin, Speakers
-from autogen_codeact.teams.undo import Undo, end_tasks, snapshot
+from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers
+from autogen_codeact.teams.undo import Claim, Undo, end_tasks, snapshot
 
 __all__ = ["Team", "TeamConfig"]
 
@@ -42,7 +42,7 @@ class Team(BaseTeam, Component[TeamConfig]):
     - Afterwards the interrupted turn has not happened: its speaker is given the same messages again, its state is put back to
       before the turn (if it can save and load its state), and the termination condition is reset.
 
-    A nested AutoGen team that fails stays stuck, as it does without us: nest a `Team` instead.
+    A nested AutoGen team whose run is cut short gets a new message bus; alone, it stays stuck.
 
     Args:
         participants: Agents and teams; their names must differ.
@@ -115,7 +115,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._speakers.check(self._participants, bounded=bounded)
         self.on_boundary: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
 
-        self._known_types, self._new_types = _message_types(self._participants, self._custom_message_types)
+        self._known_types, self._new_types = message_types(self._participants, self._custom_message_types)
         # A parent team waits longer for this one than this one for its participants, because it cleans up last.
         graces: list[float] = [part._grace_s for part in self._participants if isinstance(part, Team)]
         self._turn_grace_s = max([self.CANCEL_GRACE_S, *graces])
@@ -124,8 +124,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._memory = self._new_memory()
         self._ended_by_itself = False
         self._outer: Meter | None = None  # set by a parent team, for the next run
-        self._is_claimed = False
-        self._ending: asyncio.Future[None] | None = None
+        self._claim = Claim()
 
     @property
     def name(self) -> str:
@@ -231,7 +230,9 @@ class Team(BaseTeam, Component[TeamConfig]):
     async def _at_boundary(self, run: Run) -> None:
         if self.on_boundary is not None:
             await run.events.join()  # what was said before the boundary is read before it
-            await self.on_boundary({**await self._state(), "run": run.saved(self._memory.thread)})
+            states = {name: await self._undo.state_or_nothing(name) for name in self._by_name}
+            state = self._memory.dump(self._speakers, states)
+            await self.on_boundary({**state, "run": run.saved(self._memory.thread)})
 
     # Running
 
@@ -283,11 +284,9 @@ class Team(BaseTeam, Component[TeamConfig]):
             SpeakerError: Nobody can speak next.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
-        meter = self._meter()
-        messages = task_messages(task)
-        for message in messages:
-            if not self._known_types.is_registered(type(message)):
-                raise unknown_type("The task has", message)
+        meter = Meter(self._budget, Used(), self._outer)
+        self._outer = None
+        messages = task_messages(task, self._known_types)
 
         async def begin() -> Run:
             run = Run(meter, self._known_types)
@@ -324,7 +323,6 @@ class Team(BaseTeam, Component[TeamConfig]):
             ValueError: The state is invalid, or not of a team with these participants; or the team is running.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
-        outer = self._outer
 
         async def begin() -> Run:
             saved, messages = await self._load(state)
@@ -334,22 +332,19 @@ class Team(BaseTeam, Component[TeamConfig]):
                 del rest[len(rest) - length :]
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
-            return Run(Meter(self._budget, saved.used, outer), self._known_types, messages, batches[::-1])
+            return Run(Meter(self._budget, saved.used, None), self._known_types, messages, batches[::-1])
 
         async with aclosing(self._stream(begin, cancellation_token)) as stream:
             async for event in stream:
                 yield event
-
-    def _meter(self) -> Meter:
-        outer, self._outer = self._outer, None
-        return Meter(self._budget, Used(), outer)
 
     async def _stream(
         self, begin: Callable[[], Awaitable[Run]], token: CancellationToken | None
     ) -> AsyncGenerator[Message | TaskResult, None]:
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError("The cancellation token was cancelled before the run. Use a new one.")
-        async with self._claimed(ValueError("The team is already running. Wait until it has stopped.")):
+        async with self._claim.hold(ValueError("The team is already running. Wait until it has stopped.")):
+            await self._undo.undo()
             run = await begin()
             self._ended_by_itself = False
             if token is not None:
@@ -383,40 +378,17 @@ class Team(BaseTeam, Component[TeamConfig]):
         run.token.cancel()
         tasks: dict[str, asyncio.Task[Any]] = {f"The turn of {name!r}": turn for name, turn in run.turns.items()}
         tasks[f"A run of {self.name!r}"] = driver
+        loop = asyncio.get_running_loop()
+        for name, turn in run.turns.items():
+            if renew(self._by_name[name]):
+                loop.call_later(0.05, turn.cancel)
         for task in tasks.values():
             task.cancel()
-        self._ending = asyncio.get_running_loop().create_future()
-        try:
+        with self._claim.ending():
             await end_tasks(tasks, self._turn_grace_s)
             await self._undo.undo()
-        finally:
-            self._ending.set_result(None)
-            self._ending = None
 
     # Between runs
-
-    @asynccontextmanager
-    async def _claimed(self, refusal: Exception) -> AsyncIterator[None]:
-        """Reserve the team, or raise the refusal."""
-        await self._settle()
-        if self._is_claimed:
-            raise refusal
-        self._is_claimed = True
-        try:
-            await self._undo.undo()
-            yield
-        finally:
-            self._is_claimed = False
-
-    async def _settle(self) -> None:
-        """Wait for a run whose reader has left."""
-        for _ in range(3):
-            if not self._is_claimed:
-                return
-            # A stream that its reader left by `break` is closed by the event loop, a step or two later.
-            await asyncio.sleep(0)
-        if self._ending is not None:
-            await asyncio.wait({self._ending})
 
     async def reset(self) -> None:
         """Forget everything that was said, and reset the participants and the termination condition.
@@ -424,7 +396,8 @@ class Team(BaseTeam, Component[TeamConfig]):
         Raises:
             RuntimeError: The team is running, or a participant is busy with a turn that ignored its cancellation.
         """
-        async with self._claimed(RuntimeError("The team is running. Wait until it has stopped, then reset it.")):
+        async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then reset it.")):
+            await self._undo.undo()
             for participant in self._participants:
                 await self._undo.wait(participant.name)
             for participant in self._participants:
@@ -442,7 +415,7 @@ class Team(BaseTeam, Component[TeamConfig]):
         Raises:
             RuntimeError: The team is running.
         """
-        async with self._claimed(RuntimeError("The team is running. Wait until it has stopped, then close it.")):
+        async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then close it.")):
             for participant in self._participants:
                 if isinstance(participant, ChatAgent | Team):
                     await participant.close()
@@ -471,12 +444,8 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the state of the team and its participants, in the form of AutoGen's team with the same speakers."""
-        await self._settle()
-        if not self._is_claimed:
+        if await self._claim.is_free():
             await self._undo.undo()
-        return await self._state()
-
-    async def _state(self) -> dict[str, Any]:
         return self._memory.dump(self._speakers, {name: await self._undo.state(name) for name in self._by_name})
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -486,7 +455,10 @@ class Team(BaseTeam, Component[TeamConfig]):
             RuntimeError: The team is running.
             ValueError: The state is invalid, or not of a team with these participants; nothing has changed.
         """
-        async with self._claimed(RuntimeError("The team is running. Wait until it has stopped, then load its state.")):
+        async with self._claim.hold(
+            RuntimeError("The team is running. Wait until it has stopped, then load its state.")
+        ):
+            await self._undo.undo()
             await self._load(state)
 
     async def _load(self, state: Mapping[str, Any]) -> tuple[SavedRun, list[Message]]:
@@ -525,21 +497,3 @@ class Team(BaseTeam, Component[TeamConfig]):
             speakers=load_speakers(config.speakers),
             budget=config.budget,
         )
-
-
-def _message_types(
-    participants: Sequence[ChatAgent | BaseTeam], custom: Sequence[type[Message]]
-) -> tuple[MessageFactory, list[type[Message]]]:
-    """Return every message type that a team knows, and those among them that AutoGen does not."""
-    wanted = list(custom)
-    for participant in participants:
-        if isinstance(participant, Team):
-            wanted += participant._new_types
-        elif isinstance(participant, ChatAgent):
-            wanted += [t for t in participant.produced_message_types if issubclass(t, StructuredMessage)]
-    known, new = MessageFactory(), []
-    for message_type in wanted:
-        if not known.is_registered(message_type):
-            known.register(message_type)
-            new.append(message_type)
-    return known, new

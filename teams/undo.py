@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, TerminationCondition
@@ -49,6 +50,46 @@ async def snapshot(participant: ChatAgent | BaseTeam) -> Mapping[str, Any] | Non
     except Exception:  # an agent need not be able to save its state; then its turn can't be undone
         logger.debug("%r can't save its state.", participant.name, exc_info=True)
         return None
+
+
+class Claim:
+    """Sees to it that a team does one thing at a time."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._ending: asyncio.Future[None] | None = None
+
+    async def is_free(self) -> bool:
+        """Wait for a run whose reader has left; return whether the team does nothing now."""
+        for _ in range(3):
+            if not self._is_held:
+                return True
+            # A stream that its reader left by `break` is closed by the event loop, a step or two later.
+            await asyncio.sleep(0)
+        if self._ending is not None:
+            await asyncio.wait({self._ending})
+        return not self._is_held
+
+    @asynccontextmanager
+    async def hold(self, refusal: Exception) -> AsyncIterator[None]:
+        """Claim the team, or raise the refusal."""
+        if not await self.is_free():
+            raise refusal
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Have others wait, because the claim ends soon."""
+        ending = self._ending = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            self._ending = None
+            ending.set_result(None)
 
 
 class Undo:
@@ -140,6 +181,14 @@ class Undo:
         if self._is_busy(name) and name in self._states:
             return self._states[name]
         return await self._participants[name].save_state()
+
+    async def state_or_nothing(self, name: str) -> Mapping[str, Any]:
+        """Return a participant's state; nothing where it can't save one."""
+        try:
+            return await self.state(name)
+        except Exception:  # as in `snapshot`
+            logger.debug("%r can't save its state.", name, exc_info=True)
+            return {}
 
     async def set_state(self, name: str, state: Mapping[str, Any]) -> None:
         """Load a state into a participant; after a turn that ignores its cancellation, when that has ended."""

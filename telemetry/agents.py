@@ -9,12 +9,12 @@ from typing import Any
 from autogen_agentchat.base import ChatAgent, Team
 from opentelemetry import trace
 
-from autogen_codeact.telemetry.patches import Patch
-from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans
+from autogen_codeact.telemetry.patches import Patch, undo_all
+from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans, apart
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
-    """Make a span of each run of a team; `run` uses `run_stream`, in AutoGen's teams as in ours.
+    """Make a span of each run of a team, also of one that goes on; `run` uses `run_stream`, in AutoGen's teams as in ours.
 
     Returns:
         Ends it.
@@ -30,7 +30,8 @@ def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
 
         return traced
 
-    return Patch(team, "run_stream", run_stream).undo
+    names = [name for name in ("run_stream", "continue_stream") if hasattr(team, name)]
+    return undo_all(*(Patch(team, name, run_stream) for name in names))
 
 
 def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
@@ -64,13 +65,12 @@ def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
 
         return traced
 
-    patches = [
-        Patch(agent, "on_messages", on_messages),
-        Patch(agent, "on_messages_stream", on_messages_stream),
-    ]
+    def run_stream(original: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            # AutoGen makes its span the current one here and yields: without this, its reader would be inside it.
+            return apart(original(*args, **kwargs))
 
-    def end() -> None:
-        for patch in patches:
-            patch.undo()
+        return traced
 
-    return end
+    made = {"on_messages": on_messages, "on_messages_stream": on_messages_stream, "run_stream": run_stream}
+    return undo_all(*(Patch(agent, method, make) for method, make in made.items()))

@@ -25,8 +25,16 @@ Redact = Callable[[str], str]
 MAX_CHARS = 200_000
 """Characters of content in one attribute; the rest is left out."""
 CUT = "…"
+MAX_KEY = 200
+FEW_KEYS = 10
+"""Keys of one object that are kept in any case, so that a message stays a message."""
 # AutoGen's names of the reasons why a model stopped, where OpenTelemetry's differ.
 FINISH_REASONS = {"function_calls": "tool_call"}
+
+
+def encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which code can write and on which exporters fail with all spans of a batch."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Content:
@@ -66,11 +74,13 @@ class Content:
         if isinstance(value, str):
             return budget.cut(self._redacted(value))
         if isinstance(value, Mapping):
-            shown = {}
+            shown: dict[str, Any] = {}
             for key, each in value.items():
-                if not budget.left:
+                if not budget.left and len(shown) >= FEW_KEYS:
                     break
-                shown[self._limited(str(key), budget)] = self._limited(each, budget)
+                name = self._redacted(str(key))[:MAX_KEY]
+                budget.left = max(0, budget.left - len(name))
+                shown[name] = self._limited(each, budget)
             return shown
         if isinstance(value, list | tuple):
             items = []
@@ -84,9 +94,9 @@ class Content:
 
     def _redacted(self, text: str) -> str:
         if self._redact is None:
-            return text
+            return encodable(text)
         try:
-            return str(self._redact(text))
+            return encodable(str(self._redact(text)))
         except Exception as error:
             logger.exception("the redact function of the telemetry failed")
             return f"withheld, because redact failed ({type(error).__name__})"
@@ -100,7 +110,7 @@ class _Budget:
 
     def cut(self, text: str) -> str:
         """Return as much of a text as may be shown."""
-        shown = text if len(text) <= self.left else text[: self.left] + CUT
+        shown = text if len(text) <= max(self.left, len(CUT)) else text[: self.left] + CUT
         self.left = max(0, self.left - len(text))
         return shown
 

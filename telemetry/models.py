@@ -10,7 +10,7 @@ from typing import Any
 from autogen_core.models import ChatCompletionClient, CreateResult
 from opentelemetry.trace import Span, SpanKind
 
-from autogen_codeact.telemetry.patches import Patch
+from autogen_codeact.telemetry.patches import Patch, undo_all
 from autogen_codeact.telemetry.spans import OPERATION, Spans
 
 MODEL = "gen_ai.request.model"
@@ -73,13 +73,7 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
 
         return traced
 
-    patches = [Patch(client, "create", create), Patch(client, "create_stream", create_stream)]
-
-    def end() -> None:
-        for patch in patches:
-            patch.undo()
-
-    return end
+    return undo_all(Patch(client, "create", create), Patch(client, "create_stream", create_stream))
 
 
 def _name(attributes: Mapping[str, Any]) -> str:

@@ -44,6 +44,16 @@ class Patch:
             delattr(self._owner, self._name)
 
 
+def undo_all(*patches: Patch) -> Callable[[], None]:
+    """Return what undoes patches."""
+
+    def undo() -> None:
+        for patch in patches:
+            patch.undo()
+
+    return undo
+
+
 @dataclass
 class _Use:
     """How many instrumentations for one tracer provider use an object."""

@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
 from autogen_codeact import __version__
-from autogen_codeact.telemetry.content import Content, Redact
+from autogen_codeact.telemetry.content import Content, Redact, encodable
 
 T = TypeVar("T")
 
@@ -27,7 +27,12 @@ TOOL_TYPE = "gen_ai.tool.type"
 TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
 TOOL_RESULT = "gen_ai.tool.call.result"
 
-MAX_ERROR_TYPE = 200
+MAX_NAME = 200
+
+
+def short(name: str) -> str:
+    """Return a name that code in a sandbox or a model has chosen, of limited length, and one that exporters can encode."""
+    return encodable(name[:MAX_NAME])
 
 
 class Spans:
@@ -106,9 +111,16 @@ class Spans:
             kind: Name of the exception or another short name of the error.
             message: What it says; shown only with content.
         """
-        span.set_attribute(ERROR_TYPE, kind[:MAX_ERROR_TYPE])
+        span.set_attribute(ERROR_TYPE, short(kind))
         described = self.content.value(message) if self.content is not None and message else None
         span.set_status(Status(StatusCode.ERROR, described))
+
+
+async def apart(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Yield what a stream yields, and keep what it makes the current span from its reader."""
+    async with aclosing(_within(otel_context.get_current(), items)) as inside:
+        async for item in inside:
+            yield item
 
 
 async def _within(inside: Context, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:

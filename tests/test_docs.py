@@ -36,6 +36,7 @@ PRINTS = {
         1,
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
+    ("teams.md", 1): "Add what to buy. Digraph execution is complete\n",
     ("README.md", 3): "cheapest: 'milk'\n",
     ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
     ("data.md", 1): "1\nerror\n",
@@ -43,7 +44,7 @@ PRINTS = {
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
-    ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\n",
+    ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",
     (

@@ -113,7 +113,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(
+async def shared_sandboxes(
     request: pytest.FixtureRequest, canaries: Canaries, temporary_folder: None, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Shared | None]:
     """Sandboxes that this module's cases pass on, if it has them shared; nothing of them is left at its end."""
@@ -135,11 +135,11 @@ async def subject(
     kind: Kind,
     canaries: Canaries,
     control: Control,
-    shared: Shared | None,
+    shared_sandboxes: Shared | None,
     tmp_path: Path,
 ) -> AsyncIterator[Subject]:
     """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own)."""
-    made = Subject(request, kind, canaries, control, tmp_path / "work", shared)
+    made = Subject(request, kind, canaries, control, tmp_path / "work", shared_sandboxes)
     passed = False
     try:
         yield made

@@ -110,10 +110,10 @@ class HostState:
 
 
 async def eventually_empty(
-    look: Callable[[], dict[str, set[str]]], seconds: float = CLEARING_UP_S
+    look: Callable[[], dict[str, set[str]]], seconds: float | None = None
 ) -> dict[str, set[str]]:
     """What is still found when time for clearing up is over."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds)
     while True:
         found = look()
         if not found or time.monotonic() > until:
@@ -143,15 +143,24 @@ def leftovers() -> dict[str, set[str]]:
     }
 
 
-def control_groups() -> set[str]:
-    """The control groups that this process has made for bubblewrap; others' come and go meanwhile."""
-    own = f"-{os.getpid()}-"
-    return {
-        f"{folder}/{name}"
-        for folder, below, _ in os.walk("/sys/fs/cgroup")
-        for name in below
-        if Path(folder).name == PARENT and own in name
-    }
+def control_groups(pid: int | None = None) -> set[str]:
+    """The control groups that a process has made for bubblewrap; others' come and go meanwhile.
+
+    They are looked for where a process may make some: beside its own groups and those above them.
+
+    Args:
+        pid: The process, which may have ended. Default: this one.
+    """
+    own = f"-{pid or os.getpid()}-"
+    places = {line.rstrip().split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
+    above = {str(each) for place in places for each in (Path(place), *Path(place).parents)}
+    found = set()
+    with os.scandir("/sys/fs/cgroup") as entries:
+        roots = ["/sys/fs/cgroup", *(entry.path for entry in entries if entry.is_dir())]
+    for folder in (f"{root}{place.rstrip('/')}/{PARENT}" for root in roots for place in above):
+        with contextlib.suppress(OSError):
+            found |= {f"{folder}/{name}" for name in os.listdir(folder) if own in name}
+    return found
 
 
 def containers() -> set[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,13 +13,30 @@ from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, Hand
 from autogen_agentchat.teams import Swarm
 from autogen_core import FunctionCall
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.models import AssistantMessage, CreateResult, LLMMessage, ModelInfo, RequestUsage, UserMessage
+from autogen_core.models import (
+    AssistantMessage,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    ModelInfo,
+    RequestUsage,
+    UserMessage,
+)
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
-from autogen_codeact.teams import load_component
+from autogen_codeact.agents.handoffs import Transfer
+from autogen_codeact.agents.run_events import AnswerGiven
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    ExecutionResult,
+    SandboxCodeExecutor,
+    SandboxPool,
+)
+from autogen_codeact.teams import Handoff as HandoffSpeakers
+from autogen_codeact.teams import Team, load_component
 from tests.agents.codeact import me, python, seen
 from tests.agents.support import said, scripted, told
 
@@ -92,6 +110,29 @@ async def test_block_that_fails_hands_nothing_over(session: SandboxCodeExecutor)
     result = await agent.run(task="Go.")
     assert seen(result.messages[-1:]) == seen([handed_over("Now.", "carol", step=2)])
     assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
+
+
+async def test_block_that_breaks_its_sandbox_hands_nothing_over(session: SandboxCodeExecutor) -> None:
+    breaks = python("import os, signal\ntransfer_to_bob()\nos.kill(os.getppid(), signal.SIGKILL)\nos._exit(1)")
+    agent = actor(session, breaks, python("transfer_to_bob('Now.')"))
+    result = await agent.run(task="Go.")
+    assert seen(result.messages[-1:]) == seen([handed_over("Now.", step=2)])
+    assert [each.outcome for each in results(result.messages)] == ["crashed", "ok"]
+    assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
+
+
+async def test_transfer_comes_again_from_the_record_of_its_block(session: SandboxCodeExecutor) -> None:
+    """As in a run that is continued after its process has ended."""
+    agent = actor(
+        session, python("transfer_to_bob('one')\ntransfer_to_carol()"), python("transfer_to_bob()\n1 / 0"), "No."
+    )
+    first = results((await agent.run(task="Go.")).messages)[0]
+    failed = results((await agent.run(task="Go.")).messages)[0]
+    events = [event async for event in agent._runner.repeat(first)]
+    assert [event.answer for event in events if isinstance(event, AnswerGiven)] == [
+        Transfer("transfer_to_bob", "bob", "one")
+    ]
+    assert not [event async for event in agent._runner.repeat(failed) if isinstance(event, AnswerGiven)]
 
 
 async def test_answer_and_transfer_in_one_block_exclude_each_other(session: SandboxCodeExecutor) -> None:
@@ -234,14 +275,15 @@ async def test_state_after_a_transfer_rebuilds_the_session_without_handing_over(
     assert result.messages[-1].to_text() == "5."
 
 
-async def test_transfer_in_autogens_swarm(session: SandboxCodeExecutor) -> None:
+@pytest.mark.parametrize("kind", [Swarm, partial(Team, speakers=HandoffSpeakers())], ids=["Swarm", "Team"])
+async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, kind: Any) -> None:
     work = python("x = 40\nprint('x is there')\ntransfer_to_checker('Is x right?')")
     back = python("print(x)\nx += 2\ntransfer_to_worker('Add it up.')")
     worker = CodeActAgent(
         "worker", session, model_client=scripted(work, python("final_answer(x)")), handoffs=["checker"]
     )
     checker = CodeActAgent("checker", session, model_client=scripted(back), handoffs=["worker"])
-    team = Swarm([worker, checker], termination_condition=TextMentionTermination("42"))
+    team = kind([worker, checker], termination_condition=TextMentionTermination("42"))
 
     result = await team.run(task="Count.")
 
@@ -260,6 +302,12 @@ async def test_transfer_in_autogens_swarm(session: SandboxCodeExecutor) -> None:
     ]
 
 
+async def test_agent_with_a_sandbox_of_a_pool_hands_over(bubblewrap: None) -> None:
+    async with SandboxPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
+        agent = actor(executor, python("transfer_to_bob()"))
+        assert seen((await agent.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT)])
+
+
 async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: SandboxCodeExecutor) -> None:
     worker = CodeActAgent(
         "worker",
@@ -275,15 +323,30 @@ async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: Sand
     assert (await team.run(task=answer)).messages[-1].to_text() == "2026 it is."
 
 
-async def test_an_assistant_of_autogen_can_hand_over_to_it(session: SandboxCodeExecutor) -> None:
-    call = FunctionCall(id="1", name="transfer_to_actor", arguments="{}")
-    answer = CreateResult(finish_reason="function_calls", content=[call], usage=RequestUsage(0, 0), cached=False)
+def price(name: str) -> float:
+    """The price of something."""
+    return 4.5
+
+
+async def test_assistant_of_autogen_hands_over_with_the_results_of_its_tools(session: SandboxCodeExecutor) -> None:
+    calls = [
+        FunctionCall(id="1", name="price", arguments='{"name": "tea"}'),
+        FunctionCall(id="2", name="transfer_to_actor", arguments="{}"),
+    ]
+    answer = CreateResult(finish_reason="function_calls", content=calls, usage=RequestUsage(0, 0), cached=False)
     info = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
-    first = AssistantAgent("first", ReplayChatCompletionClient([answer], info), handoffs=["actor"])
+    first = AssistantAgent("first", ReplayChatCompletionClient([answer], info), handoffs=["actor"], tools=[price])
     agent = actor(session, python("final_answer('done')"))
     result = await Swarm([first, agent], termination_condition=TextMentionTermination("done")).run(task="Go.")
     assert result.messages[-1].to_text() == "done"
-    assert told(agent.model_client)[0][1:] == [  # type: ignore[arg-type]
-        UserMessage(content="Go.", source="user"),
-        UserMessage(content="Transferred to actor, adopting the role of actor immediately.", source="first"),
-    ]
+    assert (
+        told(agent.model_client)[0][1:]
+        == [  # type: ignore[arg-type]
+            UserMessage(content="Go.", source="user"),
+            AssistantMessage(content=calls[:1], source="first"),
+            FunctionExecutionResultMessage(
+                content=[FunctionExecutionResult(content="4.5", name="price", call_id="1", is_error=False)]
+            ),
+            UserMessage(content="Transferred to actor, adopting the role of actor immediately.", source="first"),
+        ]
+    )
