@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.decision import RetryDecision
     from autogen_codeact.agents.journal import Journal, RedactResult
     from autogen_codeact.agents.observation import describe
+    from autogen_codeact.agents.person import ask_in_terminal
     from autogen_codeact.agents.replay import Replay
     from autogen_codeact.agents.tool_prompt import describe_tools
 
@@ -36,6 +37,7 @@ _HOME = {
     "Replay": "replay",
     "RetryDecision": "decision",
     "SyncApprovalFunc": "approval",
+    "ask_in_terminal": "person",
     "describe": "observation",
     "describe_tools": "tool_prompt",
 }
@@ -54,6 +56,7 @@ __all__ = [
     "Replay",
     "RetryDecision",
     "SyncApprovalFunc",
+    "ask_in_terminal",
     "describe",
     "describe_tools",
 ]

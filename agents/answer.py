@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from autogen_codeact.agents import codeact_prompt as prompt
 from autogen_codeact.agents.extraction import extract_code_blocks
 from autogen_codeact.agents.found_code import find_code
+from autogen_codeact.agents.handoffs import ANSWER_AFTER_TRANSFER, BlockEnd
 from autogen_codeact.agents.text import json_values, shorten
 from autogen_codeact.executors import ToolAnswer, ToolArgumentError
 
@@ -65,14 +67,19 @@ class Answer:
     value: BaseModel | None = None
 
     def message(
-        self, source: str, *, usage: RequestUsage | None = None, metadata: Mapping[str, str] | None = None
+        self,
+        source: str,
+        *,
+        usage: RequestUsage | None = None,
+        metadata: Mapping[str, str] | None = None,
+        format_string: str | None = None,
     ) -> BaseChatMessage:
-        """Make a message of it: a `StructuredMessage` with a value, else a `TextMessage`."""
+        """Make a message of it: a `StructuredMessage` with a value, shown as `format_string` says, else a `TextMessage`."""
         more: dict[str, Any] = {"source": source, "models_usage": usage, "metadata": dict(metadata or {})}
         if self.value is None:
             return TextMessage(content=self.text, **more)
         kind = cast(type[BaseChatMessage], StructuredMessage[type(self.value)])  # type: ignore[misc]
-        return kind(content=self.value, **more)
+        return kind(content=self.value, format_string=format_string, **more)
 
 
 class FinalAnswerTool:
@@ -81,6 +88,7 @@ class FinalAnswerTool:
     Args:
         on_answer: Called with the answer, once. None for the tool of a shared session: each agent replaces it for its code.
         output_type: What the answer must fit, or None.
+        end: Keeps how the block asked to end the turn.
     """
 
     name = "final_answer"
@@ -89,28 +97,33 @@ class FinalAnswerTool:
     source = STUB
 
     def __init__(
-        self, on_answer: Callable[[Answer], None] | None = None, output_type: type[BaseModel] | None = None
+        self,
+        on_answer: Callable[[Answer], None] | None = None,
+        output_type: type[BaseModel] | None = None,
+        end: BlockEnd | None = None,
     ) -> None:
-        self.called = False
-        """Whether code has given the answer."""
         self._on_answer = on_answer
         self._output_type = output_type
+        self._end = end if end is not None else BlockEnd()
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Accept the answer.
 
         Raises:
             ToolArgumentError: There is not one argument, the value.
-            ValueError: The value does not fit, or the answer was given before.
+            ValueError: The value does not fit, or the answer was given or the task handed over before.
         """
         if set(arguments) != {"value"}:
             raise ToolArgumentError("final_answer takes one argument, the value")
         if self._on_answer is None:
             raise ValueError("there is no agent here that could give an answer")
-        if self.called:
+        if self._end.answered:
             raise ValueError("final_answer has been called before; the first answer counts")
+        if self._end.transfers:
+            first = self._end.transfers[0]
+            raise ValueError(ANSWER_AFTER_TRANSFER.format(name=first.name, target=first.target))
         answer = from_value(arguments["value"], self._output_type)
-        self.called = True
+        self._end.answered = True
         self._on_answer(answer)
         return ToolAnswer(None)
 
@@ -135,6 +148,9 @@ def from_value(value: Any, output_type: type[BaseModel] | None) -> Answer:
         # As JSON, so that strict types take what JSON can't write otherwise, such as dates.
         return Answer(text, output_type.model_validate_json(json.dumps(value)))
     except ValidationError as error:
+        if isinstance(value, str):  # code may have written the JSON itself
+            with suppress(ValidationError):
+                return Answer(text, output_type.model_validate_json(value))
         raise ValueError(_describe_errors(error)) from None
 
 

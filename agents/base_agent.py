@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Self
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response, TaskResult
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    StructuredMessage,
+    TextMessage,
+)
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
@@ -20,14 +27,26 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.answer import Answer
 from autogen_codeact.agents.arguments import check_parts
-from autogen_codeact.agents.code_runner import AnswerGiven, CodeRunner, OutputWritten, RunEnded, RunOptions
-from autogen_codeact.agents.config import AgentConfig, CodeExecutorAgentState, dump_parts, load_parts, read_state
+from autogen_codeact.agents.code_runner import CodeRunner
+from autogen_codeact.agents.config import (
+    AgentConfig,
+    CodeExecutorAgentState,
+    dump_parts,
+    dump_type,
+    load_parts,
+    read_state,
+)
 from autogen_codeact.agents.context_budget import ContextBudget, check_budget
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.environment import describe_environment
 from autogen_codeact.agents.found_code import runnable_languages
+from autogen_codeact.agents.handoffs import Transfer
+from autogen_codeact.agents.journal import Journal
 from autogen_codeact.agents.model import cancel_and_wait
 from autogen_codeact.agents.replay import Replay
+from autogen_codeact.agents.run_events import AnswerGiven, OutputWritten, RunEnded
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.executors import HostToolProtocol
 
 CLOSE_DEADLINE_S = 120.0
@@ -120,6 +139,13 @@ class BaseCodeAgent(BaseChatAgent):
     def _default_languages(self) -> Sequence[str]:
         return self.DEFAULT_SUPPORTED_LANGUAGES
 
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the agent's answers."""
+        options = self._options
+        typed = [StructuredMessage[options.output_type]] if options.output_type is not None else []  # type: ignore[name-defined]
+        return (*typed, TextMessage, *([HandoffMessage] if options.handoffs else []))
+
     # Turns
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
@@ -197,15 +223,15 @@ class BaseCodeAgent(BaseChatAgent):
 
     async def _run(
         self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit
-    ) -> tuple[RunEnded, Answer | None]:
+    ) -> tuple[RunEnded, Answer | Transfer | None]:
         """Run code, and emit its output as chunk events.
 
         AutoGen's teams and `Console` accept only chunk events of models. `OUTPUT_CHUNK` in the metadata marks those with output.
 
         Returns:
-            How the run ended, and the answer that the code gave, or None.
+            How the run ended, and the answer that the code gave or the handoff that it called, or None.
         """
-        answer = None
+        answer: Answer | Transfer | None = None
         async with aclosing(self._runner.run(blocks, token)) as events:
             async for event in events:
                 match event:
@@ -245,6 +271,28 @@ class BaseCodeAgent(BaseChatAgent):
                 # AutoGen's method does not close the stream of `on_messages_stream`; the garbage collector would do it later.
                 if self._open_stream is not None and (stream := self._open_stream()) is not None:
                     await stream.aclose()
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
+        return self._runner.journal()
+
+    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
+        """Have a record keep what the agent gets from outside, and ask another model client; for the time of a run.
+
+        Args:
+            steps: The record; None for none.
+            model_client: Asked instead of the present one, which it forwards to; None if the agent has none.
+
+        Raises:
+            ValueError: The agent has a model client and is given none, or the other way round.
+        """
+        if (model_client is None) != (self._model_client is None):
+            raise ValueError("A model client is exchanged for a model client, and none for none.")
+        self._runner.steps = steps
+        self._model_client = model_client
+        if self._conversation is not None and model_client is not None:
+            self._conversation.client = model_client
 
     # State
 
@@ -322,16 +370,12 @@ class BaseCodeAgent(BaseChatAgent):
             "supported_languages": self._supported_languages,
             "describe_environment": self._options.describe_environment,
             "context_budget": self._context_budget,
+            "structured_message_factory": dump_type(self._options),
         }
 
     @classmethod
-    def _load(cls, config: AgentConfig, **others: Any) -> Self:
-        """Make an agent that owns its parts from its configuration.
-
-        Args:
-            config: The configuration.
-            others: Arguments of the constructor that replace fields of the configuration.
-        """
-        agent = cls(**load_parts(config) | others)
+    def _load(cls, config: AgentConfig) -> Self:
+        """Make an agent that owns its parts from its configuration."""
+        agent = cls(**load_parts(config))
         agent._owns_parts = True
         return agent

@@ -16,11 +16,12 @@ from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult
+from pydantic import BaseModel
 
+from autogen_codeact.agents.answer import from_text
 from autogen_codeact.agents.approval import ApprovalFuncType
-from autogen_codeact.agents.arguments import check_lists
+from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.agents.code_runner import RunEnded, RunOptions
 from autogen_codeact.agents.config import CodeExecutorAgentConfig, CodeExecutorAgentState
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.decision import Decided, RetryDecider
@@ -28,6 +29,9 @@ from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, describe, metadata_of, outcome_of
+from autogen_codeact.agents.run_events import RunEnded
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.agents.tool_prompt import describe_tools
 from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike
 
@@ -38,6 +42,8 @@ CODE_OF_OTHERS = (
     "There is code in the thread, but it was not run, because only code in a message of {sources} is run. "
     "Please send the code to run in such a message."
 )
+MISFIT = "That answer does not fit: {problem}. Give the answer as one JSON value and nothing else."
+MAX_CORRECTIONS = 2
 CARRY_ON = "Do that now: send the whole corrected code in one code block."
 
 
@@ -72,12 +78,16 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             for each sandbox, when the first turn begins, which starts it. Needs an executor of this package. Default: yes.
         context_budget: Characters of a request to the model, of which an image counts 4,000, as in `CodeActAgent`; None for no
             limit, which is the default.
+        output_content_type: A pydantic model that the answer must fit; it is then a `StructuredMessage` of it. The model is asked
+            for it in the strictest form of JSON that it and its server accept, twice again if it does not fit. Needs a model.
+            Default: the answer is text.
+        output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
         redact: Called with a host tool's name and its result, or the text of its error; returns what the saved state keeps of
             that, without secrets. Arguments, code and conversation are kept as they are. It can't be dumped. Default: keep all.
 
     Raises:
         TypeError: An argument is something else than it says above.
-        ValueError: `max_retries_on_error` is negative, or given without a model.
+        ValueError: `max_retries_on_error` is negative, or something that needs a model is given without one.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION: ClassVar[str] = _Upstream.DEFAULT_TERMINAL_DESCRIPTION
@@ -112,8 +122,15 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
         redact: RedactResult | None = None,
         describe_environment: bool = True,
         context_budget: int | None = None,
+        output_content_type: type[BaseModel] | None = None,
+        output_content_type_format: str | None = None,
     ) -> None:
         check_lists(sources=sources)
+        check_output_type(output_content_type, output_content_type_format)
+        if output_content_type is not None and model_client is None:
+            raise ValueError(
+                "output_content_type needs a model_client: without a model the output of code is the answer."
+            )
         if max_retries_on_error < 0:
             raise ValueError(f"max_retries_on_error must be 0 or more, not {max_retries_on_error}.")
         if max_retries_on_error and model_client is None:
@@ -131,17 +148,25 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             supported_languages=supported_languages,
             context_budget=context_budget,
             options=RunOptions(
-                approval_func, stream_output, tools, approve_tool, redact, describe_environment=describe_environment
+                approval_func,
+                stream_output,
+                tools,
+                approve_tool,
+                redact,
+                output_type=output_content_type,
+                output_format=output_content_type_format,
+                describe_environment=describe_environment,
             ),
         )
         self._max_retries_on_error = max_retries_on_error
         self._sources = list(sources) if sources is not None else None
         self._decider = RetryDecider(model_client, name) if model_client is not None else None
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The type of the agent's answers."""
-        return (TextMessage,)
+    def use_steps(self, steps: StepRecord | None, model_client: ChatCompletionClient | None) -> None:
+        """Do what the base class does, and let the model decide about retries through the same client."""
+        super().use_steps(steps, model_client)
+        if self._decider is not None and model_client is not None:
+            self._decider.client = model_client
 
     def _whole_system_message(self, tools: Sequence[HostToolProtocol]) -> str | None:
         if self._system_message is None:
@@ -156,7 +181,7 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             return await self._run_code_of_others(messages, token, emit)
         return await super()._act(messages, token, emit)
 
-    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> TextMessage:
+    async def _solve(self, conversation: Conversation, token: CancellationToken, emit: Emit) -> BaseChatMessage:
         """Generate, extract, approve, execute, decide, again or reflect."""
         notes = NotRunNotes()
         ran: list[str] = []
@@ -169,7 +194,9 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
                 if problem is not None:
                     await conversation.notify(problem)
                 if is_last or problem is None:
-                    return self._answer(generated, ran)
+                    # What is cut off can't be a typed answer; the model gives another one.
+                    said = generated if problem is None or self._options.output_type is None else None
+                    return await self._finish(conversation, said, token, emit, ran=ran)
                 await emit(self._generation_event(attempt, generated, code, problem))
                 continue
             await emit(self._generation_event(attempt, generated, code))
@@ -197,7 +224,35 @@ class CodeExecutorAgent(BaseCodeAgent, Component[CodeExecutorAgentConfig]):
             await conversation.add_plan(decided.decision.reason)
             await conversation.notify(CARRY_ON)
 
-        return self._answer(await conversation.generate(token, emit), ran)
+        return await self._finish(conversation, None, token, emit, ran=ran)
+
+    async def _finish(
+        self,
+        conversation: Conversation,
+        said: CreateResult | None,
+        token: CancellationToken,
+        emit: Emit,
+        *,
+        ran: Sequence[str],
+    ) -> BaseChatMessage:
+        """Have the model give the answer, unless it has `said` it already; a typed one that does not fit is sent back."""
+        output_type = self._options.output_type
+        if output_type is None:
+            return self._answer(said or await conversation.generate(token, emit), ran)
+        for correction in range(MAX_CORRECTIONS + 1):
+            generated = said or await conversation.generate(token, emit, output_type)
+            try:
+                answer = from_text(str(generated.content), output_type)
+            except ValueError as error:
+                misfit, said = str(error), None
+            else:
+                return answer.message(self.name, usage=generated.usage, format_string=self._options.output_format)
+            if correction < MAX_CORRECTIONS:
+                sent_back = MISFIT.format(problem=misfit)
+                await conversation.notify(sent_back)
+                await emit(self._generation_event(correction, generated, FoundCode([], cut_off=False), sent_back))
+        text = self._answer(generated, ran)
+        return text.model_copy(update={"metadata": text.metadata | {"misfit": misfit}})
 
     def _problem(self, code: FoundCode, notes: NotRunNotes, *, is_last: bool) -> str | None:
         """Return why a message that runs nothing is not the answer, as a message to the model; None if it is."""

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.model_context import ChatCompletionContext
-from pydantic import BaseModel
 
-from autogen_codeact.agents.answer import FINAL_ANSWER, Answer, FinalAnswerTool
-from autogen_codeact.agents.approval import ApprovalFuncType, denied, request_approval
+from autogen_codeact.agents.answer import FINAL_ANSWER, FinalAnswerTool
+from autogen_codeact.agents.approval import denied, request_approval
+from autogen_codeact.agents.handoffs import BlockEnd, HandoffTool, check_clash, not_handed_over
 from autogen_codeact.agents.hints import hints_for
 from autogen_codeact.agents.journal import (
     Journal,
     RecordedCall,
-    RedactResult,
     SessionRecord,
     record_calls,
     record_of,
@@ -30,11 +29,14 @@ from autogen_codeact.agents.journal import (
 from autogen_codeact.agents.model import awaited, cancel_and_wait
 from autogen_codeact.agents.observation import broken, describe, describe_calls
 from autogen_codeact.agents.replay import Replay, replay
+from autogen_codeact.agents.run_events import AnswerGiven, CallEnded, Emit, OutputWritten, RunEnded, RunEvent
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.agents.steps import StepRecord
 from autogen_codeact.executors import (
     WORKSPACE,
-    ApproveTool,
     ExecutionResult,
     HostToolProtocol,
+    KnowsSandbox,
     OutputChunk,
     RunContext,
     SandboxDied,
@@ -44,7 +46,7 @@ from autogen_codeact.executors import (
     SandboxTimeout,
     SessionExecutor,
     ToolCall,
-    ToolLike,
+    ToolExecutor,
     capabilities_of,
     combine,
     in_thread,
@@ -64,66 +66,6 @@ OUTPUT_FILES = 100
 TEXT_FILE = ".codeact/{agent}-step-{number}.txt"
 TEXT_FILES = 10_000
 MANY_CALLS = 100
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How an agent runs code.
-
-    Args:
-        approval_func: Decides whether code may run; None if all code may.
-        stream_output: Whether there are events about output, if the executor can stream it.
-        tools: Host tools of the agent.
-        approve_tool: Called before each call to a host tool; None for that of the executor, if any.
-        redact: Returns what is recorded of a tool's result or error; None for all of it.
-        setup: Python that runs first in each new session; None for nothing.
-        answers: Whether code can call `final_answer`; only with an executor that has host tools.
-        output_type: The model that such an answer must fit, or None.
-        describe_environment: Whether the model is told what is in the sandbox.
-    """
-
-    approval_func: ApprovalFuncType | None
-    stream_output: bool
-    tools: Sequence[ToolLike]
-    approve_tool: ApproveTool | None
-    redact: RedactResult | None
-    setup: str | None = None
-    answers: bool = False
-    output_type: type[BaseModel] | None = None
-    describe_environment: bool = True
-
-
-@dataclass(frozen=True)
-class OutputWritten:
-    """Code has written `text` since the last event of this kind."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class CallEnded:
-    """A call to a host tool has ended."""
-
-    call: ToolCall
-
-
-@dataclass(frozen=True)
-class AnswerGiven:
-    """Code has called `final_answer`."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True)
-class RunEnded:
-    """The run is over, with the executor's own result, or that of a refused run or a sandbox that broke with `error`."""
-
-    result: CodeResult
-    error: SandboxError | None = None
-
-
-RunEvent = OutputWritten | CallEnded | AnswerGiven | RunEnded
-Emit = Callable[[RunEvent], None]
 
 
 class CodeRunner:
@@ -162,21 +104,26 @@ class CodeRunner:
         self._texts_kept = 0
         self._calls: list[ToolCall] | None = None
         self._interrupted: list[ToolCall] = []
-        self._add_tools(options.tools, options.approve_tool)
+        self._endings = frozenset({FINAL_ANSWER.name, *(handoff.name for handoff in options.handoffs)})
+        self.steps: StepRecord | None = None
+        """Keeps what comes from outside, or answers from such a record; None in a run without a log."""
+        self._add_tools(options)
 
-    def _add_tools(self, tools: Sequence[ToolLike], approve_tool: ApproveTool | None) -> None:
+    def _add_tools(self, options: RunOptions) -> None:
         if self._with_tools is not None:
-            self._with_tools.add_tools(tools, approve_tool)
-            if self.takes_answers:
-                self._with_tools.offer_tool(FINAL_ANSWER)
-        elif tools or approve_tool is not None:
+            self._with_tools.add_tools(options.tools, options.approve_tool)
+            check_clash(options.handoffs, [FINAL_ANSWER.name, *(t.name for t in self._with_tools.known_tools or ())])
+            offered: list[HostToolProtocol] = [FINAL_ANSWER] if self.takes_answers else []
+            for tool in (*offered, *map(HandoffTool, options.handoffs)):
+                self._with_tools.offer_tool(tool)
+        elif options.tools or options.approve_tool is not None or options.handoffs:
             raise ValueError(
                 f"Code in a {type(self._executor).__name__} can't call host tools: use an executor of autogen_codeact, such as "
-                "DockerCommandLineCodeExecutor, or omit tools and approve_tool."
+                "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
     async def list_tools(self) -> Sequence[HostToolProtocol]:
-        """List the host tools that code can call, without `final_answer`."""
+        """List the host tools that code can call, without `final_answer` and handoffs."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()
 
     async def facts(self, cancellation_token: CancellationToken) -> SandboxFacts | None:
@@ -192,7 +139,8 @@ class CodeRunner:
         if executor is None or not self._options.describe_environment:
             return None
         if self._facts is None or self._facts_for != executor.starts:
-            self._facts = await awaited(executor.facts(), cancellation_token)
+            ask = partial(_facts, executor, cancellation_token)
+            self._facts = await (ask() if self.steps is None else self.steps.value("facts", ask, SandboxFacts))
             self._facts_for = executor.starts
         return self._facts
 
@@ -204,9 +152,7 @@ class CodeRunner:
 
     # Running
 
-    async def run(
-        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[RunEvent, None]:
+    def run(self, blocks: list[CodeBlock], cancellation_token: CancellationToken) -> AsyncGenerator[RunEvent, None]:
         """Run the blocks, if they are approved. Closing the stream kills the block that runs.
 
         Args:
@@ -220,6 +166,13 @@ class CodeRunner:
             asyncio.CancelledError: The token was cancelled, even if the executor ignored that.
             Exception: What the executor, the approval or the setup raised, unless the sandbox broke.
         """
+        if self.steps is None:
+            return self._run_live(blocks, cancellation_token)
+        return self.steps.run(self, blocks, partial(self._run_live, blocks, cancellation_token))
+
+    async def _run_live(
+        self, blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[RunEvent, None]:
         events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         running = asyncio.ensure_future(self.ended(self._run(blocks, cancellation_token, events.put_nowait)))
         running.add_done_callback(lambda _: events.put_nowait(None))
@@ -239,7 +192,8 @@ class CodeRunner:
         try:
             return RunEnded(await run)
         except (SandboxDied, SandboxTimeout, SandboxProtocolError) as error:
-            return RunEnded(broken(error, session=self.in_session), error)
+            result = broken(error, session=self.in_session)
+            return RunEnded(_with_notes(result, *not_handed_over(self._options.handoffs, error.tool_calls)), error)
 
     async def _run(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
         if self._options.approval_func is not None:
@@ -260,33 +214,59 @@ class CodeRunner:
         return result
 
     async def _run_all(self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit) -> CodeResult:
-        final_answer = FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type)
         if self._with_tools is None:
             return await self._executor.execute_code_blocks(blocks, cancellation_token=token)
         if self._session is None or self._record is None:
-            result = await self._execute(blocks, token, emit, final_answer)
-            return _with_note(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
+            result = await self._execute(blocks, token, emit, BlockEnd())
+            return _with_notes(result, NOT_REACHED) if len(blocks) > 1 and result.exit_code != 0 else result
         # One at a time, because each block is a separate entry in the journal.
         results: list[ExecutionResult] = []
+        ended = None
         for block in blocks:
-            result = await self._execute([block], token, emit, final_answer)
+            end = BlockEnd()
+            result = await self._execute([block], token, emit, end)
             note = partial(
                 self._record.add_block, self._session, block, result, self._options.redact, result.files_before
             )
             # Many calls take long to serialize.
             await in_thread(note) if len(result.tool_calls) > MANY_CALLS else note()
-            results.append(result)
-            if result.exit_code != 0 or final_answer.called:
+            transfer, told = end.transfer(succeeded=result.exit_code == 0)
+            results.append(_with_notes(result, *told))
+            if transfer is not None:
+                emit(AnswerGiven(transfer))
+            ended = "gave the answer" if end.answered else "handed the task over" if transfer is not None else None
+            if ended is not None or result.exit_code != 0:
                 break
         whole = combine(results)
         left = len(blocks) - len(results)
         if not left:
             return whole
-        verb = "gave the answer" if final_answer.called else "failed"
-        return _with_note(whole, LEFT_BLOCKS.format(count=f"{left} blocks" if left > 1 else "1 block", verb=verb))
+        count = f"{left} blocks" if left > 1 else "1 block"
+        return _with_notes(whole, LEFT_BLOCKS.format(count=count, verb=ended or "failed"))
+
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
+        """Yield the events of a run that has ended before, from its result; nothing runs.
+
+        Args:
+            result: Its result.
+            error: How its sandbox broke, or None.
+        """
+        events: list[RunEvent] = []
+        end = BlockEnd()
+        tools = self._ending_tools(events.append, end)
+        for call in result.tool_calls if isinstance(result, ExecutionResult) else ():
+            if call.name in tools and call.outcome == "ok":
+                await tools[call.name].run(call.arguments)
+            events.append(CallEnded(call))
+            if self._calls is not None:
+                self._calls.append(call)
+        transfer, _ = end.transfer(succeeded=result.exit_code == 0)
+        for event in events if transfer is None else [*events, AnswerGiven(transfer)]:
+            yield event
+        yield RunEnded(result, error)
 
     async def _execute(
-        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, final_answer: FinalAnswerTool
+        self, blocks: list[CodeBlock], token: CancellationToken, emit: Emit, end: BlockEnd
     ) -> ExecutionResult:
         assert self._with_tools is not None
 
@@ -295,8 +275,7 @@ class CodeRunner:
                 self._calls.append(call)
             emit(CallEnded(call))
 
-        tools = {final_answer.name: final_answer} if self.takes_answers else {}
-        context = RunContext(journalled=True, on_call=on_call, tools=tools)
+        context = RunContext(journalled=True, on_call=on_call, tools=self._ending_tools(emit, end))
         if not self._options.stream_output:
             return await self._with_tools.run_blocks(blocks, token, context)
         async with aclosing(self._with_tools.execute_stream(blocks, token, context)) as running:
@@ -307,6 +286,18 @@ class CodeRunner:
                 else:
                     result = item
         return result
+
+    def _ending_tools(self, emit: Emit, end: BlockEnd) -> dict[str, HostToolProtocol]:
+        """Return the host tools by which one block can end the turn."""
+        tools: list[HostToolProtocol] = [HandoffTool(handoff, end) for handoff in self._options.handoffs]
+        if self.takes_answers:
+            tools.append(FinalAnswerTool(lambda answer: emit(AnswerGiven(answer)), self._options.output_type, end))
+        return {tool.name: tool for tool in tools}
+
+    def did_more(self, result: CodeResult) -> bool:
+        """Return whether code wrote something, or called other tools than those that end the turn."""
+        calls = result.tool_calls if isinstance(result, ExecutionResult) else ()
+        return bool(result.output.strip()) or any(call.name not in self._endings for call in calls)
 
     async def keep_output(self, result: CodeResult) -> str | None:
         """Copy the whole output of a result into a file in the sandbox.
@@ -330,11 +321,15 @@ class CodeRunner:
     async def _store(self, text: str, name: str) -> str | None:
         if self._with_tools is None:
             return None
+        store = partial(self._upload, self._with_tools, text, name)
+        return await (store() if self.steps is None else self.steps.value("file", store, str | None))
+
+    async def _upload(self, executor: ToolExecutor, text: str, name: str) -> str | None:
         try:
             with tempfile.NamedTemporaryFile(prefix="codeact-") as file:
                 file.write(text.encode("utf-8", "replace"))
                 file.flush()
-                await self._with_tools.upload(file.name, name)
+                await executor.upload(file.name, name)
         except (OSError, SandboxError) as error:
             logger.warning("an output could not be put into %s: %s", name, error)
             return None
@@ -349,7 +344,7 @@ class CodeRunner:
         try:
             yield
         except BaseException:
-            self._interrupted += [call for call in calls if call.name != FINAL_ANSWER.name]
+            self._interrupted += [call for call in calls if call.name not in self._endings]
             raise
         finally:
             self._calls = None
@@ -400,10 +395,17 @@ class CodeRunner:
         Returns:
             How that went, or None if there was nothing to run again.
         """
-        if self._session is None or self._record is None or (journal := self._record.pending) is None:
+        if self._session is None or self._record is None:
             return None
-        made = self._rebuild(self._session, self._record, journal, cancellation_token)
-        return await awaited(made, cancellation_token)
+        rebuild = partial(self._rebuild_pending, self._session, self._record, cancellation_token)
+        return await (rebuild() if self.steps is None else self.steps.value("rebuild", rebuild, Replay | None))
+
+    async def _rebuild_pending(
+        self, session: SessionExecutor, record: SessionRecord, token: CancellationToken
+    ) -> Replay | None:
+        if (journal := record.pending) is None:
+            return None
+        return await awaited(self._rebuild(session, record, journal, token), token)
 
     async def _rebuild(
         self, session: SessionExecutor, record: SessionRecord, journal: Journal, token: CancellationToken
@@ -448,9 +450,10 @@ class CodeRunner:
 
     def save(self) -> dict[str, Any]:
         """Return the fields of a state beside the conversation: the session's journal, and calls of interrupted turns."""
-        return {"journal": self._journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
+        return {"journal": self.journal(), "interrupted": record_calls(self._interrupted, self._options.redact)}
 
-    def _journal(self) -> Journal | None:
+    def journal(self) -> Journal | None:
+        """Return the journal of the session, or that of a loaded state from which it will be rebuilt; None without a session."""
         if self._session is None or self._record is None:
             return None
         if self._record.pending is None:
@@ -471,5 +474,9 @@ class CodeRunner:
                 self._interrupted.append(call.call())
 
 
-def _with_note(result: ExecutionResult, note: str) -> ExecutionResult:
-    return replace(result, notes=(*result.notes, note))
+async def _facts(executor: KnowsSandbox, token: CancellationToken) -> SandboxFacts:
+    return await awaited(executor.facts(), token)
+
+
+def _with_notes(result: ExecutionResult, *notes: str) -> ExecutionResult:
+    return replace(result, notes=(*result.notes, *notes)) if notes else result

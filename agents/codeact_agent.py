@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, Self
 
+from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import (
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
-    StructuredMessage,
-    TextMessage,
 )
 from autogen_core import CancellationToken, Component
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel
 
 from autogen_codeact.agents import codeact_prompt as prompt
-from autogen_codeact.agents.answer import closing_answer, from_text, problem_of_answer
+from autogen_codeact.agents.answer import Answer, closing_answer, from_text, problem_of_answer
 from autogen_codeact.agents.approval import ApprovalFuncType
-from autogen_codeact.agents.arguments import check_output_type
+from autogen_codeact.agents.arguments import check_lists, check_output_type
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.budget import Budget, DeadlineExpired, with_deadline
-from autogen_codeact.agents.code_runner import RunOptions
-from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState, dump_type, load_type
+from autogen_codeact.agents.config import CodeActAgentConfig, CodeActAgentState
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET
 from autogen_codeact.agents.conversation import Conversation, Emit
 from autogen_codeact.agents.found_code import CUT_OFF, FoundCode, code_in_answer, find_code
+from autogen_codeact.agents.handoffs import HandoffTool, Transfer, as_handoffs, context_for
 from autogen_codeact.agents.journal import RedactResult
 from autogen_codeact.agents.not_run import ANSWER_NOT_RUN, NotRunNotes, as_metadata, describe_not_run
 from autogen_codeact.agents.observation import MAX_OUTPUT_CHARS, metadata_of
+from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors import ApproveTool, HostToolProtocol, ToolLike, capabilities_of
 
 CLOSING_DEADLINE_S = 120.0
@@ -61,8 +61,13 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         system_message: What the agent is for; how to act in code is added to it. None for no system message at all.
         prompt_style: How the model writes code: in `markdown` fences, or in `execute` tags, and then code in fences does not run.
         supported_languages: Languages that are run. Default: Python, sh and bash, as far as the executor runs them.
-        output_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it. What
-            does not fit is sent back to the model. Default: the answer is text.
+        output_content_type: A pydantic model that the answer must fit; the last message is then a `StructuredMessage` of it.
+            What does not fit is sent back to the model. Default: the answer is text.
+        output_content_type_format: Format string with fields of that model, for `to_text()` of the answer. Default: JSON.
+        output_type: Name of `output_content_type` in version 0.1.
+        handoffs: Agents to which code can hand the task over: names, or AutoGen's `Handoff` objects. Each is a function of the
+            session, such as `transfer_to_reviewer(message)`, that takes effect when its block ends without an error; then the
+            answer is a `HandoffMessage`. The first one in a block counts. Needs an executor with host tools. Default: none.
         tools: Functions of this process that code can call, in addition to those of the executor: typed functions, AutoGen
             tools, workbenches. All are described to the model. Needs an executor with host tools. Default: none.
         approve_tool: Called before each call to a tool: a function, or a policy such as `AskPerson()`. Default: that of the
@@ -89,7 +94,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     Raises:
         TypeError: An argument has a wrong type.
-        ValueError: A limit is below 1, or the executor has host tools but no session.
+        ValueError: A limit is below 1, the executor has host tools but no session, or a handoff has no usable name of its own.
     """
 
     DEFAULT_DESCRIPTION: ClassVar[str] = "Solves tasks by writing code and running it, step by step."
@@ -114,7 +119,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         system_message: str | None = DEFAULT_SYSTEM_MESSAGE,
         prompt_style: prompt.PromptStyle = "markdown",
         supported_languages: list[str] | None = None,
+        output_content_type: type[BaseModel] | None = None,
+        output_content_type_format: str | None = None,
         output_type: type[BaseModel] | None = None,
+        handoffs: Sequence[Handoff | str] | None = None,
         tools: Sequence[ToolLike] = (),
         approve_tool: ApproveTool | None = None,
         setup: str | None = None,
@@ -129,7 +137,12 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
     ) -> None:
         if model_client is None:
             raise TypeError("A CodeActAgent needs a model_client: the model writes the code.")
-        check_output_type(output_type)
+        check_output_type(output_type, None, "output_type")
+        if output_type is not None and output_content_type is not None:
+            raise ValueError("output_type is the older name of output_content_type: give one of them.")
+        output_content_type = output_content_type or output_type
+        check_output_type(output_content_type, output_content_type_format)
+        check_lists(handoffs=handoffs)
         _check_limits(max_steps=max_steps, max_tokens=max_tokens, max_output_chars=max_output_chars)
         if max_seconds is not None and not max_seconds > 0:
             raise ValueError(f"max_seconds must be above 0, not {max_seconds}.")
@@ -156,8 +169,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
                 redact,
                 setup,
                 answers=True,
-                output_type=output_type,
+                output_type=output_content_type,
+                output_format=output_content_type_format,
                 describe_environment=describe_environment,
+                handoffs=as_handoffs(handoffs),
             ),
         )
         self._prompt_style: prompt.PromptStyle = prompt_style
@@ -185,14 +200,8 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
             output_type=self._options.output_type,
             by_call=self._runner.takes_answers,
             environment=self._environment,
+            handoffs=[HandoffTool(handoff) for handoff in self._options.handoffs],
         )
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the agent's answers."""
-        if self._options.output_type is None:
-            return (TextMessage,)
-        return (StructuredMessage[self._options.output_type], TextMessage)  # type: ignore[name-defined]
 
     # One turn
 
@@ -200,6 +209,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         """Take steps until there is an answer or a limit is reached."""
         budget = Budget(self._max_steps, self._max_tokens, self._max_seconds)
         self._sandbox_broke = False
+        self._steps = 0
         self._notes = NotRunNotes()
         self._was_too_long = False
         while (limit := budget.reached_limit) is None:
@@ -214,25 +224,25 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         await conversation.notify(prompt.CLOSING[limit].format(limit=self._max_steps) + prompt.CLOSE)
         generated = None
         with suppress(DeadlineExpired), with_deadline(token, CLOSING_DEADLINE_S) as inner:
-            generated = await conversation.generate(inner, emit)
+            generated = await conversation.generate(inner, emit, self._options.output_type)
         return self._closing_answer(limit, budget.steps, generated)
 
     async def _step(
         self, conversation: Conversation, budget: Budget, token: CancellationToken, emit: Emit
     ) -> BaseChatMessage | None:
         """Have the model write a message, and run its code. Return the answer, or None if there is none yet."""
-        budget.steps += 1
+        self._steps = budget.steps = budget.steps + 1
         generated = await conversation.generate(token, emit)
         budget.count(generated.usage)
         code = find_code([str(generated.content)], self._languages, tags_only=self._tags_only)
         if code.blocks:
             await emit(self._generation_event(budget.steps, generated, code, None))
-            return await self._run_step(conversation, budget.steps, code, token, emit)
+            return await self._run_step(conversation, generated, code, token, emit)
         problem = self._problem(generated, code)
         if problem is None:
             answer = from_text(str(generated.content), self._options.output_type)
             metadata = {"steps": str(budget.steps)} | as_metadata(code.not_run) | self._length_in_metadata(generated)
-            return answer.message(self.name, usage=generated.usage, metadata=metadata)
+            return self._message(answer, generated.usage, metadata)
         await conversation.notify(problem)
         await emit(self._generation_event(budget.steps, generated, code, problem))
         return None
@@ -257,9 +267,10 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         return {"cut_off": "true"} if generated.finish_reason == "length" else {}
 
     async def _run_step(
-        self, conversation: Conversation, step: int, code: FoundCode, token: CancellationToken, emit: Emit
+        self, conversation: Conversation, generated: CreateResult, code: FoundCode, token: CancellationToken, emit: Emit
     ) -> BaseChatMessage | None:
         """Run code, and send the result to the model. Return the answer, if the code gave one, else None."""
+        step = self._steps
         ended, answer = await self._run(code.blocks, token, emit)
         if ended.error is not None and self._sandbox_broke:  # twice in a row: another attempt would not help
             raise ended.error
@@ -272,14 +283,20 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         remarks = self._runner.hints(result)
         if to_name:
             remarks.append(describe_not_run(to_name, self._languages))
-        await conversation.add_result(
+        shown = await conversation.add_result(
             result, limit=self._max_output_chars, whole=whole, session=session, remarks=remarks
         )
         metadata = metadata_of(result) | {"step": str(step)}
         await emit(CodeExecutionEvent(retry_attempt=step - 1, result=result, source=self.name, metadata=metadata))
+        if isinstance(answer, Transfer):
+            told = shown if self._runner.did_more(result) else None
+            return answer.as_message(self.name, context_for(generated, told, self.name), {"steps": str(step)})
         if answer is None:
             return None
-        return answer.message(self.name, metadata={"steps": str(step), "answered_by": "final_answer"})
+        return self._message(answer, None, {"steps": str(step), "answered_by": "final_answer"})
+
+    def _message(self, answer: Answer, usage: RequestUsage | None, metadata: dict[str, str]) -> BaseChatMessage:
+        return answer.message(self.name, usage=usage, metadata=metadata, format_string=self._options.output_format)
 
     def _closing_answer(self, limit: str, steps: int, generated: CreateResult | None) -> BaseChatMessage:
         text = str(generated.content) if generated is not None else ""
@@ -287,7 +304,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         answer, misfit = closing_answer(text, self._options.output_type, self._languages, why)
         metadata = {"steps": str(steps), "stopped": limit} | ({"misfit": misfit} if misfit is not None else {})
         metadata |= as_metadata(code_in_answer(text, self._languages))
-        return answer.message(self.name, usage=generated.usage if generated is not None else None, metadata=metadata)
+        return self._message(answer, generated.usage if generated is not None else None, metadata)
 
     def _generation_event(
         self, step: int, generated: CreateResult, code: FoundCode, sent_back: str | None
@@ -310,7 +327,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
         return CodeActAgentConfig(
             **self._config_fields(),
             prompt_style=self._prompt_style,
-            output_type=dump_type(self._options.output_type),
+            handoffs=list(self._options.handoffs) or None,
             setup=self._options.setup,
             max_steps=self._max_steps,
             max_tokens=self._max_tokens,
@@ -320,7 +337,7 @@ class CodeActAgent(BaseCodeAgent, Component[CodeActAgentConfig]):
 
     @classmethod
     def _from_config(cls, config: CodeActAgentConfig) -> Self:
-        return cls._load(config, output_type=load_type(config.output_type))
+        return cls._load(config)
 
 
 def _check_limits(**limits: int | None) -> None:

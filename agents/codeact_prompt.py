@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from autogen_codeact.agents.not_run import listed
-from autogen_codeact.agents.tool_prompt import describe_tools
+from autogen_codeact.agents.tool_prompt import describe_functions, describe_tools
 from autogen_codeact.executors import HostToolProtocol
 
 PromptStyle = Literal["markdown", "execute"]
@@ -46,6 +46,10 @@ ANSWER_BY_CALL = (
     "`final_answer` as a string."
 )
 TYPED = "The answer must fit this JSON schema; in a message without code, it is JSON and nothing else:\n{schema}"
+HANDOFFS = (
+    "These functions hand the task over to another agent, with a message to it. A call takes effect when its block of code "
+    "ends without an error; then your turn is over. Call one of them at most, and not together with `final_answer`:"
+)
 SETUP = "This has been run in the session already:\n```python\n{setup}\n```"
 
 EMPTY = "Your message was empty. Go on: act in code, or give the answer."
@@ -79,6 +83,7 @@ def system_message(
     output_type: type[BaseModel] | None = None,
     by_call: bool = True,
     environment: str | None = None,
+    handoffs: Sequence[HostToolProtocol] = (),
 ) -> str:
     """Make the system message.
 
@@ -91,8 +96,11 @@ def system_message(
         output_type: What the answer must fit.
         by_call: Whether code can give the answer.
         environment: A description of the sandbox.
+        handoffs: The functions that hand the task over.
     """
     parts = [task, HOW[style].format(languages=listed(languages)), RULES, environment, describe_tools(tools)]
+    if handoffs:
+        parts.append(describe_functions(HANDOFFS, handoffs))
     if setup is not None:
         parts.append(SETUP.format(setup=setup.strip("\n")))
     parts.append(ANSWER_BY_CALL if by_call else ANSWER_IN_WORDS)

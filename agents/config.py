@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, TypeVar
 
 from autogen_agentchat.agents import CodeExecutorAgent
+from autogen_agentchat.base import Handoff
 from autogen_agentchat.messages import StructuredMessageFactory
 from autogen_core import ComponentModel
 from autogen_core.code_executor import CodeExecutor
-from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient
+from autogen_core.model_context import ChatCompletionContext, ChatCompletionContextState
+from autogen_core.models import ChatCompletionClient, LLMMessage
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -21,14 +22,15 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
+    model_validator,
 )
 
-from autogen_codeact.agents.code_runner import RunOptions
 from autogen_codeact.agents.codeact_prompt import TASK, PromptStyle
 from autogen_codeact.agents.context_budget import DEFAULT_BUDGET, MIN_BUDGET
 from autogen_codeact.agents.journal import MAX_NAME, Journal, RecordedCall, bounded
 from autogen_codeact.agents.pictures import with_encoded_images
-from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.executors import dump_all, dump_approval, dump_tools, loaded, refuse_functions
 
 
 class AgentConfig(BaseModel):
@@ -49,6 +51,7 @@ class AgentConfig(BaseModel):
     approve_tool: ComponentModel | None = None
     describe_environment: bool = True
     context_budget: int | None = Field(default=None, ge=MIN_BUDGET)
+    structured_message_factory: ComponentModel | None = None
 
     @model_serializer(mode="wrap")
     def _keep_explicit_none(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -71,13 +74,21 @@ class CodeActAgentConfig(AgentConfig):
     description: str = "Solves tasks by writing code and running it, step by step."
     system_message: str | None = TASK
     prompt_style: PromptStyle = "markdown"
-    output_type: ComponentModel | None = None
+    handoffs: list[Handoff | str] | None = None
     setup: str | None = None
     max_steps: int = Field(default=20, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     max_output_chars: int = Field(default=20_000, ge=1)
     context_budget: int | None = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_name_of_version_0_1(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or "output_type" not in fields:
+            return fields
+        others = {name: value for name, value in fields.items() if name != "output_type"}
+        return {"structured_message_factory": fields["output_type"]} | others
 
 
 class CodeExecutorAgentState(BaseModel):
@@ -98,6 +109,8 @@ class CodeActAgentState(CodeExecutorAgentState):
 
 S = TypeVar("S", bound=CodeExecutorAgentState)
 MAX_PROBLEMS = 5
+SLICE = 500
+"""Messages that are checked at a time: some milliseconds."""
 
 
 async def read_state(kind: type[S], state: object, names: Collection[str], context: ChatCompletionContext) -> S:
@@ -124,7 +137,7 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
         raise ValueError(f"This is a {loaded.type}, not the state of a {kind.__name__.removesuffix('State')}.")
     before = await context.save_state()
     try:
-        await context.load_state(await asyncio.to_thread(with_encoded_images, loaded.llm_context))
+        await context.load_state(await asyncio.to_thread(_conversation, context, loaded.llm_context))
     except (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError) as error:
         await context.load_state(before)
         reason = (
@@ -132,6 +145,24 @@ async def read_state(kind: type[S], state: object, names: Collection[str], conte
         )
         raise ValueError(f"The state can't be loaded: llm_context: {reason}") from None
     return loaded
+
+
+def _conversation(context: ChatCompletionContext, state: Mapping[str, Any]) -> Any:
+    """Return a conversation in the form that `context` loads: in AutoGen's contexts checked already, a few messages at a time.
+
+    They would check all messages at once on the event loop, and pydantic keeps the interpreter's lock meanwhile.
+    """
+    state = with_encoded_images(state)
+    messages = state.get("messages")
+    if type(context).load_state is not ChatCompletionContext.load_state or not isinstance(messages, list):
+        return state
+    checked: list[LLMMessage] = []
+    for first in range(0, len(messages), SLICE):
+        try:
+            checked += ChatCompletionContextState(messages=messages[first : first + SLICE]).messages
+        except ValidationError:
+            return state  # the context's own error names the message
+    return ChatCompletionContextState.model_construct(messages=checked)
 
 
 def problems(error: ValidationError) -> str:
@@ -172,23 +203,29 @@ def dump_parts(
 
 
 def _refuse_functions(agent: str, functions: Mapping[str, object]) -> None:
-    given = " and ".join(name for name, function in functions.items() if function is not None)
-    if given:
-        raise ValueError(
-            f"Cannot serialize {agent} with {given} set: a function has no configuration. "
-            f"Dump the agent without {given}, and pass {given} again after loading."
-        )
+    names = [name for name, function in functions.items() if function is not None]
+    given = " and ".join(names)
+    refuse_functions(
+        names,
+        f"Cannot serialize {agent} with {given} set: a function has no configuration. "
+        f"Dump the agent without {given}, and pass {given} again after loading.",
+    )
 
 
-def dump_type(output_type: type[BaseModel] | None) -> ComponentModel | None:
-    """Make a configuration of a pydantic model: its JSON schema, in the form that AutoGen's `AssistantAgent` uses."""
-    return StructuredMessageFactory(input_model=output_type).dump_component() if output_type is not None else None
+def dump_type(options: RunOptions) -> ComponentModel | None:
+    """Make a configuration of an answer's type: its JSON schema, in the form that AutoGen's `AssistantAgent` uses."""
+    if options.output_type is None:
+        return None
+    factory = StructuredMessageFactory(input_model=options.output_type, format_string=options.output_format)
+    return factory.dump_component()
 
 
-def load_type(model: ComponentModel | None) -> type[BaseModel] | None:
-    """Make a pydantic model of a configuration; it has the fields of the one that was dumped, not its validators."""
-    factory = load_part(StructuredMessageFactory, model, "output_type")
-    return factory.ContentModel if factory is not None else None
+def _loaded_type(model: ComponentModel | None) -> dict[str, Any]:
+    """Make the constructor's arguments; the type has the fields of the one that was dumped, not its validators."""
+    factory = load_part(StructuredMessageFactory, model, "structured_message_factory")
+    if factory is None:
+        return {}
+    return {"output_content_type": factory.ContentModel, "output_content_type_format": factory.format_string}
 
 
 def load_parts(config: AgentConfig) -> dict[str, Any]:
@@ -201,8 +238,10 @@ def load_parts(config: AgentConfig) -> dict[str, Any]:
         ModuleNotFoundError: A component's module is missing.
         TypeError: A component is of a wrong kind.
     """
+    plain = type(config).model_fields.keys() - {"structured_message_factory"}
     return {
-        **{name: getattr(config, name) for name in type(config).model_fields},
+        **{name: getattr(config, name) for name in plain},
+        **_loaded_type(config.structured_message_factory),
         "code_executor": load_part(CodeExecutor, config.code_executor, "code_executor"),
         "model_client": load_part(ChatCompletionClient, config.model_client, "model_client"),
         "model_context": load_part(ChatCompletionContext, config.model_context, "model_context"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
@@ -20,13 +21,17 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
+    RequestUsage,
     SystemMessage,
     UserMessage,
 )
+from pydantic import BaseModel
 
 from autogen_codeact.agents.context_budget import ContextBudget
-from autogen_codeact.agents.model import converse
+from autogen_codeact.agents.model import JsonForm, converse, is_refusal, json_forms, total, unusable
 from autogen_codeact.agents.observation import as_message
+
+SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
 
 Emit = Callable[[BaseAgentEvent], Awaitable[None]]
 """Passes an event on, and waits until the reader of the agent's stream asks for the next one."""
@@ -53,12 +58,14 @@ class Conversation:
         budget: ContextBudget | None = None,
     ) -> None:
         self._context = context
-        self._client = client
+        self.client = client
+        """The model."""
         self._source = source
         self.system_message: str | None = None
         """Put before the conversation; None for no system message."""
         self._stream = stream
         self._budget = budget
+        self._refused: set[JsonForm] = set()
 
     async def messages(self) -> list[LLMMessage]:
         """Return all messages of the next request to the model."""
@@ -105,7 +112,7 @@ class Conversation:
         whole: str | None = None,
         session: bool = False,
         remarks: Sequence[str] = (),
-    ) -> None:
+    ) -> LLMMessage:
         """Add a message about the result of the model's code.
 
         Args:
@@ -114,35 +121,81 @@ class Conversation:
             whole: File in the sandbox that holds all of the output, or None.
             session: Whether the code ran in a session.
             remarks: Sentences about the code that follow.
+
+        Returns:
+            The message.
         """
-        vision = bool(self._client.model_info.get("vision"))
+        vision = bool(self.client.model_info.get("vision"))
         message = await as_message(
             result, self._source, vision=vision, limit=limit, whole=whole, session=session, further=remarks
         )
         await self._context.add_message(message)
+        return message
 
-    async def generate(self, token: CancellationToken, emit: Emit) -> CreateResult:
+    async def generate(
+        self, token: CancellationToken, emit: Emit, typed: type[BaseModel] | None = None
+    ) -> CreateResult:
         """Call the model, and add its answer to the context.
 
         Args:
             token: Cancels the call.
             emit: Called with chunks, and with the model's thought.
+            typed: What the answer has to fit; the model is asked for JSON in the strictest form that it and its server accept.
+                Default: it may answer as it likes.
 
         Returns:
             The answer.
         """
         messages = await self.messages()
-        async with aclosing(converse(self._client, messages, token, stream=self._stream)) as answer:
-            async for item in answer:
-                if isinstance(item, str):
-                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
-                else:
-                    result = item
+        result = await (
+            self._ask(messages, token, emit) if typed is None else self._ask_typed(messages, token, emit, typed)
+        )
         if result.thought:
             await emit(ThoughtEvent(content=result.thought, source=self._source))
         if str(result.content).strip():  # several providers refuse a conversation with an empty message in it
             message = AssistantMessage(content=result.content, thought=result.thought, source=self._source)
             await self._context.add_message(message)
+        return result
+
+    async def _ask_typed(
+        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, typed: type[BaseModel]
+    ) -> CreateResult:
+        begun, spent = False, RequestUsage(prompt_tokens=0, completion_tokens=0)
+
+        async def passing_on(event: BaseAgentEvent) -> None:
+            nonlocal begun
+            begun = True
+            await emit(event)
+
+        schema = json.dumps(typed.model_json_schema(), ensure_ascii=False)
+        explained = [*messages, UserMessage(content=SCHEMA.format(schema=schema), source=self._source)]
+        for form in json_forms(self.client, typed):
+            if form in self._refused:
+                continue
+            try:
+                result = await self._ask(messages if form is typed else explained, token, passing_on, form)
+            except Exception as error:
+                # A server may refuse a form that the model's description promises.
+                answered = unusable(error)
+                if form is None or begun or not (answered or is_refusal(error)):
+                    raise
+                if answered is None:
+                    self._refused.add(form)
+                else:
+                    spent = total(spent, answered.usage)
+            else:
+                return result.model_copy(update={"usage": total(spent, result.usage)})
+        raise AssertionError("plain text is never left out")
+
+    async def _ask(
+        self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, form: JsonForm = None
+    ) -> CreateResult:
+        async with aclosing(converse(self.client, messages, token, stream=self._stream, form=form)) as answer:
+            async for item in answer:
+                if isinstance(item, str):
+                    await emit(ModelClientStreamingChunkEvent(content=item, source=self._source))
+                else:
+                    result = item
         return result
 
     @asynccontextmanager

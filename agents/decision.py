@@ -16,14 +16,18 @@ from autogen_core.models import (
     RequestUsage,
     UserMessage,
 )
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from autogen_codeact.agents.model import (
+    JsonForm,
+    UnusableAnswer,
     awaited,
     explain_unreadable_answer,
     is_refusal,
+    json_forms,
     messages_for,
     total,
+    unusable,
 )
 from autogen_codeact.agents.text import json_values, shorten, well_formed
 
@@ -37,9 +41,6 @@ MAX_ANSWER_CHARS = 100_000
 MAX_REASON_CHARS = 4_000
 MAX_QUOTED_CHARS = 2_000
 DEADLINE_S = 300.0
-
-JsonForm = type[BaseModel] | bool | None
-"""What `ChatCompletionClient.create` takes as `json_output`: a schema, JSON mode, or plain text."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class RetryDecider:
     """
 
     def __init__(self, client: ChatCompletionClient, source: str, *, deadline: float = DEADLINE_S) -> None:
-        self._client = client
+        self.client = client
+        """The model."""
         self._source = source
         self._deadline = deadline
         self._refused: set[JsonForm] = set()
@@ -108,8 +110,8 @@ class RetryDecider:
             answer = await self._create(forms, messages, cancellation_token)
         except TimeoutError:
             return _Reply(RequestUsage(0, 0), decision=_no(f"no decision came within {self._deadline:g} s"))
-        except _UnusableAnswer as unusable:
-            return _Reply(unusable.usage, problem=str(unusable))
+        except UnusableAnswer as answered:
+            return _Reply(answered.usage, problem=str(answered))
         text = answer.content if isinstance(answer.content, str) else ""
         try:
             return _Reply(answer.usage, text, decision=parse_decision(text))
@@ -117,13 +119,7 @@ class RetryDecider:
             return _Reply(answer.usage, text, problem=str(error))
 
     def _forms(self) -> list[JsonForm]:
-        info = self._client.model_info
-        offered: list[tuple[JsonForm, bool]] = [
-            (RetryDecision, bool(info.get("structured_output"))),
-            (True, bool(info.get("json_output"))),
-            (None, True),
-        ]
-        return [form for form, can in offered if can and form not in self._refused]
+        return [form for form in json_forms(self.client, RetryDecision) if form not in self._refused]
 
     async def _create(
         self, forms: list[JsonForm], messages: list[LLMMessage], cancellation_token: CancellationToken
@@ -147,16 +143,16 @@ class RetryDecider:
         self, form: JsonForm, messages: list[LLMMessage], cancellation_token: CancellationToken
     ) -> CreateResult:
         # Never `json_output=False`: that sends a response_format too, which the same servers refuse.
-        call = self._client.create(
-            messages_for(self._client, messages), json_output=form, cancellation_token=cancellation_token
+        call = self.client.create(
+            messages_for(self.client, messages), json_output=form, cancellation_token=cancellation_token
         )
         try:
             with explain_unreadable_answer():
                 async with asyncio.timeout(self._deadline):
                     return await awaited(call, cancellation_token)
         except Exception as error:
-            if (unusable := _unusable(error)) is not None:
-                raise unusable from error
+            if (answer := unusable(error)) is not None:
+                raise answer from error
             raise
 
     def _correction(self, reply: _Reply) -> list[LLMMessage]:
@@ -192,27 +188,6 @@ def parse_decision(text: str) -> RetryDecision:
     if found is None:
         raise ValueError(shorten(problem, MAX_QUOTED_CHARS))
     return RetryDecision(reason=shorten(well_formed(found.reason), MAX_REASON_CHARS), retry=found.retry)
-
-
-class _UnusableAnswer(Exception):
-    """The client received an answer and raised instead of returning it."""
-
-    def __init__(self, problem: str, usage: RequestUsage) -> None:
-        super().__init__(problem)
-        self.usage = usage
-
-
-def _unusable(error: Exception) -> _UnusableAnswer | None:
-    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
-        return _UnusableAnswer("it does not fit the schema", RequestUsage(0, 0))
-    # By name, because importing openai costs half a second and other clients don't need it.
-    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
-        used = getattr(getattr(error, "completion", None), "usage", None)
-        return _UnusableAnswer(
-            "it was cut off by a limit",
-            RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
-        )
-    return None
 
 
 def _no(reason: str) -> RetryDecision:

@@ -14,10 +14,14 @@ from weakref import WeakSet
 from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
+from pydantic import BaseModel, ValidationError
 
 from autogen_codeact.agents.text import well_formed
 
 T = TypeVar("T")
+
+JsonForm = type[BaseModel] | bool | None
+"""What `ChatCompletionClient.create` takes as `json_output`: a schema, JSON mode, or plain text."""
 
 _REFUSED = frozenset({400, 415, 422, 501})
 _UNREADABLE_ANSWER = (AttributeError, LookupError, TypeError, json.JSONDecodeError)
@@ -59,6 +63,7 @@ async def converse(
     cancellation_token: CancellationToken,
     *,
     stream: bool,
+    form: JsonForm = None,
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Yield the model's answer as it comes, the complete result last.
 
@@ -67,28 +72,30 @@ async def converse(
         messages: The conversation; images are removed for a model without vision.
         cancellation_token: Ends the call.
         stream: Ask for chunks; otherwise the result is all that is yielded.
+        form: The form in which the model has to answer.
 
     Raises:
         RuntimeError: The stream ended without an answer, the client can't read the answer, or it is not text.
     """
+    # Never `json_output=False`: that sends a response_format too, which servers without JSON mode refuse.
+    more = {"cancellation_token": cancellation_token} | ({} if form is None else {"json_output": form})
     with explain_unreadable_answer():
-        async with aclosing(
-            _answer(client, messages_for(client, messages), cancellation_token, stream=stream)
-        ) as answer:
+        async with aclosing(_answer(client, messages_for(client, messages), more, stream=stream)) as answer:
             async for item in answer:
                 yield item
 
 
 async def _answer(
-    client: ChatCompletionClient, messages: list[LLMMessage], cancellation_token: CancellationToken, *, stream: bool
+    client: ChatCompletionClient, messages: list[LLMMessage], more: dict[str, Any], *, stream: bool
 ) -> AsyncGenerator[str | CreateResult, None]:
+    cancellation_token: CancellationToken = more["cancellation_token"]
     if not stream:
-        whole = await awaited(client.create(messages, cancellation_token=cancellation_token), cancellation_token)
+        whole = await awaited(client.create(messages, **more), cancellation_token)
         yield _text_only(whole)
         return
     result: CreateResult | None = None
     joining = codecs.getincrementaldecoder("utf-16-le")("replace")  # keeps half a character for the next chunk
-    async with aclosing(_chunks(client, messages, cancellation_token)) as chunks:
+    async with aclosing(_chunks(client, messages, more)) as chunks:
         async for chunk in chunks:  # to the end: some clients do their bookkeeping after the result
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
@@ -106,12 +113,12 @@ async def _answer(
 
 
 async def _chunks(
-    client: ChatCompletionClient, messages: list[LLMMessage], cancellation_token: CancellationToken
+    client: ChatCompletionClient, messages: list[LLMMessage], more: dict[str, Any]
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Stream, and request token counts from clients that need that, if the server does not refuse."""
     begun = False
     if client not in _NO_USAGE and "include_usage" in inspect.signature(client.create_stream).parameters:
-        counted = cast(Any, client).create_stream(messages, cancellation_token=cancellation_token, include_usage=True)
+        counted = cast(Any, client).create_stream(messages, include_usage=True, **more)
         try:
             async with aclosing(counted):
                 async for chunk in counted:
@@ -122,7 +129,7 @@ async def _chunks(
                 raise
         else:
             return
-    async with aclosing(client.create_stream(messages, cancellation_token=cancellation_token)) as chunks:
+    async with aclosing(client.create_stream(messages, **more)) as chunks:
         async for chunk in chunks:
             if not begun:
                 begun = True
@@ -151,6 +158,40 @@ def is_refusal(error: Exception) -> bool:
     if isinstance(error, _UNREADABLE_ANSWER):
         return False
     return isinstance(error, (ValueError, NotImplementedError)) or getattr(error, "status_code", None) in _REFUSED
+
+
+class UnusableAnswer(Exception):
+    """The client received an answer in JSON and raised instead of returning it.
+
+    Args:
+        problem: What is wrong with it.
+        usage: What it cost, as far as the client says so.
+    """
+
+    def __init__(self, problem: str, usage: RequestUsage) -> None:
+        super().__init__(problem)
+        self.usage = usage
+
+
+def unusable(error: Exception) -> UnusableAnswer | None:
+    """Return what a client's exception says of an answer in JSON; None if it is about something else."""
+    if isinstance(error, ValidationError):  # OpenAI's client validates a structured answer itself
+        return UnusableAnswer("it does not fit the schema", RequestUsage(0, 0))
+    # By name, because importing openai costs half a second and other clients don't need it.
+    if type(error).__name__ in {"LengthFinishReasonError", "ContentFilterFinishReasonError"}:
+        used = getattr(getattr(error, "completion", None), "usage", None)
+        return UnusableAnswer(
+            "it was cut off by a limit",
+            RequestUsage(getattr(used, "prompt_tokens", 0), getattr(used, "completion_tokens", 0)),
+        )
+    return None
+
+
+def json_forms(client: ChatCompletionClient, schema: type[BaseModel]) -> list[JsonForm]:
+    """Return the forms in which a model can answer with a value of a type, the strictest first."""
+    info = client.model_info
+    strict: list[JsonForm] = [schema] if info.get("structured_output") else []
+    return [*strict, *([True] if info.get("json_output") else []), None]
 
 
 def messages_for(client: ChatCompletionClient, messages: Sequence[LLMMessage]) -> list[LLMMessage]:

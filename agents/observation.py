@@ -33,7 +33,16 @@ MAX_PICTURE_NAME_CHARS = 40
 MAX_CALLS_SHOWN = 40
 MAX_CALL_CHARS = 500
 
-_BROKEN = frozenset(cls.__name__ for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError))
+INTERRUPTED = "Interrupted"
+"""Type of the error of code whose end is not known."""
+_UNKNOWN = (
+    "It is not known how far this code came: the program that had it run ended before it. It is not run again by itself. Look at "
+    "what is there, files for example, before you go on."
+)
+_BROKEN = "The sandbox broke while the code ran ({message}). What it did before that is done."
+_NO_END = {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)} | {
+    INTERRUPTED: _UNKNOWN
+}
 MAX_METADATA_CALLS = 100
 MAX_METADATA_BYTES = 64 * 1024
 MAX_ITEMS = 50
@@ -262,6 +271,22 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
     )
 
 
+def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
+    """Return the result of code whose end is not known, because the process that had it run ended before it.
+
+    Args:
+        calls: Its calls to host tools that are known; those that were under way have the outcome `cancelled`.
+    """
+    return ExecutionResult(
+        exit_code=1,
+        output="",
+        code_file=None,
+        outcome="crashed",
+        error=ErrorInfo(INTERRUPTED, "the process that had this code run ended before it"),
+        tool_calls=tuple(calls),
+    )
+
+
 def bounded(text: str, limit: int, whole: str | None = None, *, complete: bool = True) -> str:
     """Return `text`, or if it is longer than `limit` characters, its head and tail and a note on what is missing.
 
@@ -290,8 +315,8 @@ def _headline(result: CodeResult) -> str:
             return f"The code took too long and was stopped{after}{why}."
         case "oom":
             return f"The code was killed because it used more memory than the sandbox has{why}."
-        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type in _BROKEN:
-            return f"The sandbox broke while the code ran ({result.error.message}). What it did before that is done."
+        case "crashed" if isinstance(result, ExecutionResult) and result.error and result.error.type in _NO_END:
+            return _NO_END[result.error.type].format(message=result.error.message)
         case "crashed":
             return f"The code crashed its process (exit code {result.exit_code}){why}."
         case _:

@@ -15,7 +15,6 @@ from autogen_core import CancellationToken
 from autogen_codeact.agents.journal import Journal, JournalEntry, RecordedCall, SessionRecord, digest
 from autogen_codeact.agents.text import shorten
 from autogen_codeact.executors import (
-    CancelScope,
     ExternalEffectsError,
     NotAllowed,
     ReplaySandbox,
@@ -23,6 +22,7 @@ from autogen_codeact.executors import (
     SandboxError,
     SessionExecutor,
     ToolAnswer,
+    cancel_scope,
     printable,
 )
 
@@ -243,7 +243,7 @@ class _Replayer:
         self, scratch: ReplaySandbox, entry: JournalEntry, token: CancellationToken, *, files_known: bool
     ) -> tuple[int, str | None]:
         answers = RecordedCalls(entry.calls)
-        with CancelScope(token):
+        with cancel_scope(token):
             result = await scratch.run(entry.block(), answers)
         used = await scratch.used() if files_known else []
         reason = _reason(entry, result, used)

@@ -37,13 +37,18 @@ def describe_tools(tools: Sequence[HostToolProtocol]) -> str:
     """
     if not tools:
         return ""
-    full = _fenced(TOOLS, "\n\n".join(map(_whole, tools)))
+    full = describe_functions(TOOLS, tools)
     if len(full) <= MAX_FULL_CHARS:
         return full
     compact = _fenced(COMPACT, "\n".join(map(_summary, tools)))
     if len(compact) <= MAX_COMPACT_CHARS:
         return compact
     return f"{NAMES}\n{', '.join(tool.name for tool in tools)}"
+
+
+def describe_functions(head: str, tools: Sequence[HostToolProtocol]) -> str:
+    """Describe functions in full, below a sentence about them."""
+    return _fenced(head, "\n\n".join(map(_whole, tools)))
 
 
 def _fenced(head: str, code: str) -> str:

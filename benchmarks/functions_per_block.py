@@ -1,7 +1,8 @@
 """Counts the functions and modules of this package that one block passes through on the host.
 
 A block runs in a real bubblewrap sandbox, from `execute_code_blocks` to its result, in session mode with `work_dir`. Each of our
-functions that is called in any thread during that time is counted once.
+functions that is called in any thread during that time is counted once. After the host's files have changed, a block also lists
+`work_dir`; what only such a block calls is counted apart.
 
 Run: python benchmarks/functions_per_block.py
 """
@@ -37,9 +38,12 @@ def ours(frame: FrameType) -> tuple[str, str] | None:
     return str(path), code.co_qualname
 
 
-async def count() -> Counter[tuple[str, str]]:
-    """Run some blocks, and count the calls of one."""
-    calls: Counter[tuple[str, str]] = Counter()
+Calls = Counter[tuple[str, str]]
+
+
+async def count() -> tuple[Calls, Calls]:
+    """Run some blocks, and count the calls of one, and what the next one calls more after a file has changed."""
+    calls: Calls = Counter()
     counting = False
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
@@ -48,27 +52,37 @@ async def count() -> Counter[tuple[str, str]]:
 
     threading.setprofile(profile)  # in the threads that are started from here on
     sys.setprofile(profile)
-
+    counted: list[Calls] = []
     with tempfile.TemporaryDirectory() as folder:
         async with BubblewrapCommandLineCodeExecutor(mode="session", work_dir=folder) as executor:
             block = [CodeBlock(code="1 + 1", language="python")]
-            for _ in range(5):
+            for _ in range(5):  # some time after a change, the state of the folder is recorded
                 await executor.execute_code_blocks(block, CancellationToken())
-            await asyncio.sleep(0.2)
-            counting = True
-            await executor.execute_code_blocks(block, CancellationToken())
-            counting = False
+                await asyncio.sleep(0.1)
+            for change in (None, "a,b"):
+                if change is not None:
+                    await asyncio.to_thread(Path(folder, "data.csv").write_text, change)
+                calls.clear()
+                counting = True
+                await executor.execute_code_blocks(block, CancellationToken())
+                counting = False
+                counted.append(Counter(calls))
     threading.setprofile(None)
     sys.setprofile(None)
-    return calls
+    plain, after_change = counted
+    return plain, Counter({name: number for name, number in after_change.items() if name not in plain})
 
 
 def main() -> None:
     """Print the functions, by module."""
-    calls = asyncio.run(count())
-    for (module, function), number in sorted(calls.items()):
-        print(f"{module:40} {function:45} {number}")
-    print(f"{len(calls)} functions in {len({module for module, _ in calls})} modules, {sum(calls.values())} calls")
+    plain, listing = asyncio.run(count())
+    for heading, calls in (("a plain block", plain), ("more if files of work_dir have changed", listing)):
+        print(f"{heading}:")
+        for (module, function), number in sorted(calls.items()):
+            print(f"{module:40} {function:45} {number}")
+        print(
+            f"{len(calls)} functions in {len({module for module, _ in calls})} modules, {sum(calls.values())} calls\n"
+        )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from autogen_codeact.sandbox.egress.http_proxy import check_headers, parse_head,
 from autogen_codeact.sandbox.egress.policy import Policy, Refused
 from autogen_codeact.sandbox.egress.tls_tunnel import NotTls, read_client_hello
 from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.blocks import to_result
 from autogen_codeact.sandbox.host.connection import Connection, Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
 from autogen_codeact.sandbox.run_context import NO_CONTEXT
@@ -201,9 +201,6 @@ def result(message: dict[str, Any], data: bytes) -> None:
         made = to_result(
             Reply(message, data, {b"O": bytearray(b"\xffabc")}),
             split_streams=False,
-            code_file=None,
-            artifacts=(),
-            notes=(),
         )
     except SandboxProtocolError:
         return

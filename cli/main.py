@@ -39,6 +39,7 @@ class ImageVariant(StrEnum):
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")]
 
 app = typer.Typer(
     name="codeact",
@@ -177,6 +178,12 @@ def _run(
         ),
     ] = True,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Keep a log of the run in this new folder, such as runs/42, for `codeact show`."
+        ),
+    ] = None,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
@@ -202,8 +209,77 @@ def _run(
             act=act,
             steps=steps,
             describe_environment=describe_environment,
+            save=save,
         )
         raise typer.Exit(run_task(job, as_json=as_json))
+
+
+@app.command("runs")
+def _runs(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder that the runs are in.")] = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs that `codeact run --save` has kept in a folder, the latest first.
+
+    The exit status is 0, or 1 if one of them can't be read.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.list_runs import print_runs
+
+        raise typer.Exit(print_runs(folder, as_json=as_json))
+
+
+@app.command("show")
+def _show(run: RunArgument, as_json: JsonOption = False) -> None:
+    """Print a run that was kept with `codeact run --save`, as it was printed then."""
+    with clean_exit():
+        from autogen_codeact.cli.saved_run import show_run
+
+        raise typer.Exit(show_run(run, as_json=as_json))
+
+
+@app.command("resume")
+def _resume(
+    run: RunArgument,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
+    ] = True,
+    rebuild_limit: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="Begin with an empty session if rebuilding takes longer."),
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a run that was kept with `codeact run --save`, and was interrupted, at its last completed step."""
+    with clean_exit():
+        from autogen_codeact.cli.resume_run import ResumeJob, resume_run
+
+        job = ResumeJob(run, rebuild=rebuild, rebuild_limit=rebuild_limit, api_key_env=api_key_env)
+        raise typer.Exit(resume_run(job, as_json=as_json))
+
+
+@app.command("export")
+def _export(
+    run: RunArgument,
+    notebook: Annotated[
+        Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
+    ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
+    ] = None,
+) -> None:
+    """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
+    with clean_exit():
+        from autogen_codeact.cli.export_run import export_run
+
+        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file, files=files))
 
 
 @app.command("mcp")

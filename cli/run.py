@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
@@ -26,7 +28,7 @@ from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
 from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.teams import FinalWordTermination, coder_executor_team
+from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
 
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
@@ -50,6 +52,7 @@ class Job:
         act: Whether the agent works in steps in one session, instead of writing and repairing one program.
         steps: Maximum number of steps; None for the default.
         describe_environment: Whether the model is told what is in the sandbox. Not for a team.
+        save: Folder for the log of the run; None for no log.
     """
 
     task: str
@@ -61,6 +64,7 @@ class Job:
     act: bool = False
     steps: int | None = None
     describe_environment: bool = True
+    save: Path | None = None
 
 
 def run_task(job: Job, *, as_json: bool) -> int:
@@ -81,6 +85,8 @@ def run_task(job: Job, *, as_json: bool) -> int:
     if not job.task.strip():
         raise CommandError("The task is empty: describe what the agent should do.")
     _check_options(job)
+    if job.save is not None:
+        _check_folder(job.save)
     silence_libraries()
     return run_until_interrupted(_run(job, open_model(job.model), as_json=as_json))
 
@@ -100,6 +106,20 @@ def _check_options(job: Job) -> None:
         raise CommandError("--steps is only for --act.")
 
 
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with something in it before the model is asked."""
+    try:
+        used = any(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise CommandError(f"--save needs a folder for this run, and {folder} is a file: give another path.") from None
+    except OSError as error:
+        raise CommandError(f"--save {folder}: {error.strerror}. Give another folder.") from None
+    if used:
+        raise CommandError(f"--save needs a new folder for each run, and {folder} is not empty: give another path.")
+
+
 def silence_libraries() -> None:
     """Hide what libraries log and warn about: an error that matters is raised, and printed as one line."""
     for name in ("autogen_core", "autogen_agentchat", "autogen_ext", "openai"):
@@ -116,7 +136,7 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
             async for event in events:
                 await outcome.update(event)
                 if transcript is None:
-                    print_json(_to_object(event))
+                    print_json(to_object(event))
                 elif not isinstance(event, TaskResult):
                     transcript.show(event)
             files = await _list_files(executor) if job.sandbox.work_dir is None else []
@@ -126,15 +146,28 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
         raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
     finally:
         await client.close()
-    if outcome.empty_answer:
-        say("the model's answer is empty")
-    if outcome.cut_off:
-        say("the model's answer ends inside a block of code")
-    elif outcome.not_run:
-        say(f"the model's answer has {' and '.join(outcome.not_run)} code in it that was not run")
-    if files:
-        say(f"gone with the sandbox: {', '.join(map(printable, sorted(files)))}. --work-dir FOLDER keeps files.")
+    outcome.complain()
+    _say_files(files, job.save)
     return outcome.status
+
+
+def _say_files(files: list[str], save: Path | None) -> None:
+    """Tell which of the files that the code has made are gone, and which are in the run's folder."""
+    kept = set(files) & _kept_in(save) if files and save is not None else set()
+    if kept:
+        names = ", ".join(map(printable, sorted(kept)))
+        say(f"kept in {save}: {names}. `codeact export {save} --files FOLDER` writes them under their names.")
+    if gone := sorted(set(files) - kept):
+        say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
+
+
+def _kept_in(save: Path) -> set[str]:
+    from autogen_codeact.runs import RunError, kept_files, load_run  # noqa: PLC0415 - as above
+
+    try:
+        return set(kept_files(load_run(save)))
+    except RunError:  # there is no log, of which the user has been told
+        return set()
 
 
 async def _list_files(executor: CodeExecutor) -> list[str]:
@@ -144,15 +177,26 @@ async def _list_files(executor: CodeExecutor) -> list[str]:
 def _events(
     job: Job, client: ChatCompletionClient, executor: CodeExecutor
 ) -> AsyncGenerator[Message | TaskResult, None]:
+    agent_or_team = _make(job, client, executor)
+    if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
+        from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
+
+        instrument(agent_or_team)
+    if job.save is not None:
+        from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
+
+        return recorded(agent_or_team, task=job.task, path=job.save)
+    return agent_or_team.run_stream(task=job.task)
+
+
+def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> CodeActAgent | CodeExecutorAgent | Team:
     if job.team:
-        team = coder_executor_team(
+        return coder_executor_team(
             client, executor, model_client_stream=job.stream, supported_languages=list(LANGUAGES)
         )
-        return team.run_stream(task=job.task)
-    agent: CodeActAgent | CodeExecutorAgent
     if job.act:
         steps = DEFAULT_STEPS if job.steps is None else job.steps
-        agent = CodeActAgent(
+        return CodeActAgent(
             "coder",
             executor,
             model_client=client,
@@ -160,21 +204,20 @@ def _events(
             max_steps=steps,
             describe_environment=job.describe_environment,
         )
-    else:
-        retries = DEFAULT_RETRIES if job.retries is None else job.retries
-        agent = CodeExecutorAgent(
-            "coder",
-            executor,
-            model_client=client,
-            model_client_stream=job.stream,
-            max_retries_on_error=retries,
-            supported_languages=list(LANGUAGES),
-            describe_environment=job.describe_environment,
-        )
-    return agent.run_stream(task=job.task)
+    retries = DEFAULT_RETRIES if job.retries is None else job.retries
+    return CodeExecutorAgent(
+        "coder",
+        executor,
+        model_client=client,
+        model_client_stream=job.stream,
+        max_retries_on_error=retries,
+        supported_languages=list(LANGUAGES),
+        describe_environment=job.describe_environment,
+    )
 
 
-def _to_object(event: Message | TaskResult) -> dict[str, object]:
+def to_object(event: Message | TaskResult) -> dict[str, object]:
+    """Return what `--json` prints of an event."""
     if isinstance(event, TaskResult):
         return {"type": "TaskResult", "stop_reason": event.stop_reason}
     return dict(event.dump())
@@ -202,6 +245,15 @@ class RunOutcome:
     def status(self) -> int:
         """The exit status."""
         return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
+
+    def complain(self) -> None:
+        """Say what is wrong with the answer."""
+        if self.empty_answer:
+            say("the model's answer is empty")
+        if self.cut_off:
+            say("the model's answer ends inside a block of code")
+        elif self.not_run:
+            say(f"the model's answer has {' and '.join(self.not_run)} code in it that was not run")
 
     async def update(self, event: Message | TaskResult) -> None:
         """Take the next event into account."""

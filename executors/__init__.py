@@ -11,10 +11,11 @@ if TYPE_CHECKING:
         BubblewrapCommandLineCodeExecutor,
         BubblewrapCommandLineCodeExecutorConfig,
     )
-    from autogen_codeact.executors.cancellation import CancelScope
+    from autogen_codeact.executors.cancellation import cancel_scope
     from autogen_codeact.executors.capabilities import (
         Capabilities,
         KnowsSandbox,
+        ObservedExecutor,
         ReplaySandbox,
         SessionExecutor,
         ToolExecutor,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.approval import ToolApprovalRequest
     from autogen_codeact.executors.tools.executor_tools import dump_all, dump_approval
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
+    from autogen_codeact.executors.tools.omitted import omitting_functions, refuse_functions
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
     from autogen_codeact.sandbox.displays import Display
@@ -46,8 +48,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.files.filenames import printable
     from autogen_codeact.sandbox.files.manifest import MAX_FILES, Manifest, is_safe
     from autogen_codeact.sandbox.folding import fold_carriage_returns
-    from autogen_codeact.sandbox.host.block_reply import combine
-    from autogen_codeact.sandbox.host.block_request import REFUSALS
+    from autogen_codeact.sandbox.host.blocks import REFUSALS, combine
     from autogen_codeact.sandbox.host.chunks import OutputChunk
     from autogen_codeact.sandbox.host.languages import find_language
     from autogen_codeact.sandbox.host.waiting import in_thread
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval
     from autogen_codeact.sandbox.tools.broker import NotAllowed
     from autogen_codeact.sandbox.tools.limits import ToolLimits
+    from autogen_codeact.sandbox.tools.terminal import ask_line
     from autogen_codeact.sandbox.tools.tool import HostToolProtocol, ToolAnswer, ToolArgumentError
 
 _HOME = {
@@ -83,7 +85,6 @@ _HOME = {
     "BubblewrapCommandLineCodeExecutor": "autogen_codeact.executors.bubblewrap",
     "BubblewrapCommandLineCodeExecutorConfig": "autogen_codeact.executors.bubblewrap",
     "CallOutcome": "autogen_codeact.sandbox.result",
-    "CancelScope": "autogen_codeact.executors.cancellation",
     "Capabilities": "autogen_codeact.executors.capabilities",
     "DEFAULT_IMAGE": "autogen_codeact.sandbox.backends.docker.image",
     "Display": "autogen_codeact.sandbox.displays",
@@ -100,9 +101,10 @@ _HOME = {
     "Manifest": "autogen_codeact.sandbox.files.manifest",
     "NetworkConnection": "autogen_codeact.sandbox.result",
     "NotAllowed": "autogen_codeact.sandbox.tools.broker",
+    "ObservedExecutor": "autogen_codeact.executors.capabilities",
     "Outcome": "autogen_codeact.sandbox.result",
     "OutputChunk": "autogen_codeact.sandbox.host.chunks",
-    "REFUSALS": "autogen_codeact.sandbox.host.block_request",
+    "REFUSALS": "autogen_codeact.sandbox.host.blocks",
     "ReplaySandbox": "autogen_codeact.executors.capabilities",
     "Result": "autogen_codeact.sandbox.result",
     "RunContext": "autogen_codeact.sandbox.run_context",
@@ -131,12 +133,16 @@ _HOME = {
     "ToolLimits": "autogen_codeact.sandbox.tools.limits",
     "ToolPolicy": "autogen_codeact.executors.tools.policies",
     "WORKSPACE": "autogen_codeact.executors.executor",
+    "ask_line": "autogen_codeact.sandbox.tools.terminal",
+    "cancel_scope": "autogen_codeact.executors.cancellation",
     "capabilities_of": "autogen_codeact.executors.capabilities",
     "choose_executor": "autogen_codeact.executors.auto",
-    "combine": "autogen_codeact.sandbox.host.block_reply",
+    "combine": "autogen_codeact.sandbox.host.blocks",
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "omitting_functions": "autogen_codeact.executors.tools.omitted",
+    "refuse_functions": "autogen_codeact.executors.tools.omitted",
     "fold_carriage_returns": "autogen_codeact.sandbox.folding",
     "find_language": "autogen_codeact.sandbox.host.languages",
     "in_thread": "autogen_codeact.sandbox.host.waiting",
@@ -161,7 +167,6 @@ __all__ = [
     "BubblewrapCommandLineCodeExecutor",
     "BubblewrapCommandLineCodeExecutorConfig",
     "CallOutcome",
-    "CancelScope",
     "Capabilities",
     "Display",
     "DockerCommandLineCodeExecutor",
@@ -176,6 +181,7 @@ __all__ = [
     "Manifest",
     "NetworkConnection",
     "NotAllowed",
+    "ObservedExecutor",
     "Outcome",
     "OutputChunk",
     "PictureRefused",
@@ -206,6 +212,8 @@ __all__ = [
     "ToolLike",
     "ToolLimits",
     "ToolPolicy",
+    "ask_line",
+    "cancel_scope",
     "capabilities_of",
     "check_picture",
     "choose_executor",
@@ -218,7 +226,9 @@ __all__ = [
     "in_thread",
     "is_safe",
     "loaded",
+    "omitting_functions",
     "printable",
+    "refuse_functions",
     "to_image",
     "written_by_code",
 ]

@@ -3,43 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from autogen_core import CancellationToken
 
 
-class CancelScope:
-    """A context whose code is cancelled when a token is; afterwards the task itself counts as not cancelled.
+@contextmanager
+def cancel_scope(token: CancellationToken) -> Iterator[None]:
+    """Cancel the code inside when a token is cancelled; afterwards the task itself counts as not cancelled.
 
     Args:
         token: The token; any thread may cancel it.
     """
+    # A token keeps its callbacks for as long as it lives, so no task is kept after the end of the scope.
+    task: asyncio.Task[Any] | None = asyncio.current_task()
+    requested = cancelled = False
 
-    def __init__(self, token: CancellationToken) -> None:
-        self._token = token
-        # A token keeps its callbacks for as long as it lives, so no task is kept after the end of the scope.
-        self._task: asyncio.Task[Any] | None = None
-        self._requested = self._cancelled = False
-
-    def __enter__(self) -> None:
-        self._task = asyncio.current_task()
-        self._token.add_callback(self._request)
-        if self._requested:
-            self._task = None
-            raise asyncio.CancelledError
-
-    def __exit__(self, *_: object) -> None:
-        task, self._task = self._task, None
-        if self._cancelled and task is not None:
-            task.uncancel()
-
-    def _request(self) -> None:
-        self._requested, task = True, self._task
+    def request() -> None:
+        nonlocal requested
+        requested, inside = True, task
         # Only scheduled: a cancellation must not come while the task leaves the scope.
-        if task is not None and not task.get_loop().is_closed():
-            task.get_loop().call_soon_threadsafe(self._cancel)
+        if inside is not None and not inside.get_loop().is_closed():
+            inside.get_loop().call_soon_threadsafe(cancel)
 
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._cancelled = True
-            self._task.cancel()
+    def cancel() -> None:
+        nonlocal cancelled
+        if task is not None:
+            cancelled = True
+            task.cancel()
+
+    token.add_callback(request)
+    if requested:
+        task = None
+        raise asyncio.CancelledError
+    try:
+        yield
+    finally:
+        left, task = task, None
+        if cancelled and left is not None:
+            left.uncancel()

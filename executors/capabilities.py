@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.facts import SandboxFacts
 from autogen_codeact.sandbox.files.manifest import Manifest
 from autogen_codeact.sandbox.host.chunks import OutputChunk
+from autogen_codeact.sandbox.observers import Observer, Recorder
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.run_context import RecordedAnswers, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
@@ -73,6 +74,24 @@ class KnowsSandbox(Protocol):
 
     async def facts(self) -> SandboxFacts:
         """Return what code finds in the sandbox; starts it. Raises nothing that is the sandbox's fault."""
+
+
+@runtime_checkable
+class ObservedExecutor(Protocol):
+    """An executor that reports what it does."""
+
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, beside those that are attached already.
+
+        It works before the sandbox starts, while it runs, and across restarts; a block that runs is not reported to them.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools. Several are awaited in the order in which they were attached.
+            observers: Notified of starts, stops, blocks and calls.
+
+        Returns:
+            Detaches them.
+        """
 
 
 class ReplaySandbox(Protocol):
@@ -136,11 +155,13 @@ class Capabilities:
         tools: The executor, if it is a `ToolExecutor`, else None.
         session: The executor, if it is a `SessionExecutor` in session mode, else None.
         facts: The executor, if it `KnowsSandbox`, else None.
+        observed: The executor, if it is an `ObservedExecutor`, else None.
     """
 
     tools: ToolExecutor | None = None
     session: SessionExecutor | None = None
     facts: KnowsSandbox | None = None
+    observed: ObservedExecutor | None = None
 
 
 def capabilities_of(executor: object) -> Capabilities:
@@ -149,4 +170,5 @@ def capabilities_of(executor: object) -> Capabilities:
         return Capabilities()
     tools = executor if isinstance(executor, ToolExecutor) else None
     session = executor if isinstance(executor, SessionExecutor) and executor.mode == "session" else None
-    return Capabilities(tools, session, executor if isinstance(executor, KnowsSandbox) else None)
+    facts = executor if isinstance(executor, KnowsSandbox) else None
+    return Capabilities(tools, session, facts, executor if isinstance(executor, ObservedExecutor) else None)

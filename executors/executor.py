@@ -11,15 +11,16 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
 from autogen_codeact.executors.arguments import ExecutorArguments
-from autogen_codeact.executors.cancellation import CancelScope
+from autogen_codeact.executors.cancellation import cancel_scope
 from autogen_codeact.executors.functions_module import build_functions_source, required_packages
-from autogen_codeact.executors.result import ExecutionResult, as_execution_result
+from autogen_codeact.executors.result import ExecutionResult
 from autogen_codeact.executors.tools.executor_tools import ExecutorTools
 from autogen_codeact.executors.tools.host_tools import ToolLike
 from autogen_codeact.sandbox.async_sandbox import LOST, AsyncSandbox
 from autogen_codeact.sandbox.backends import WORKSPACE
 from autogen_codeact.sandbox.facts import SandboxFacts, facts_of, known_facts
 from autogen_codeact.sandbox.host.chunks import OutputChunk
+from autogen_codeact.sandbox.observers import Observer, Recorder
 from autogen_codeact.sandbox.options import Mode, SandboxOptions
 from autogen_codeact.sandbox.replay import ReplayWorkspace
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, RunContext
@@ -129,6 +130,21 @@ class SandboxCodeExecutor(CodeExecutor):
         """Start a new sandbox, with the files of `work_dir` and nothing else of the last one."""
         await self.sandbox.restart()
 
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, beside those that are attached already.
+
+        They stay attached while the sandbox is stopped, restarted or leased from a pool. Any thread may attach and detach; it
+        counts from the next block, start or stop on: a block that runs is not reported to them.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools. Several are awaited in the order in which they were attached.
+            observers: Notified of starts, stops, blocks and calls.
+
+        Returns:
+            Detaches them, at once, in the middle of a block, too; repeated calls are harmless.
+        """
+        return self.sandbox.attach(recorder=recorder, observers=observers)
+
     async def execute_code_blocks(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, context: RunContext = NO_CONTEXT
     ) -> ExecutionResult:
@@ -149,8 +165,9 @@ class SandboxCodeExecutor(CodeExecutor):
             SandboxError: Something around the code broke.
             asyncio.CancelledError: It was cancelled; the block is dead by then.
         """
-        with CancelScope(cancellation_token):
-            return as_execution_result(await self.sandbox.run_blocks(tuple(code_blocks), context))
+        with cancel_scope(cancellation_token):
+            result = await self.sandbox.run_blocks(tuple(code_blocks), context)
+        return ExecutionResult(**vars(result))
 
     run_blocks = execute_code_blocks  # the name in `ToolExecutor`: AutoGen's method has no `context`
 
@@ -180,7 +197,7 @@ class SandboxCodeExecutor(CodeExecutor):
         link: Callable[[Any], Any] = cancellation_token.link_future
         async with aclosing(self.sandbox.stream_blocks(tuple(code_blocks), context, on_start=link)) as items:
             async for item in items:
-                yield item if isinstance(item, OutputChunk) else as_execution_result(item)
+                yield item if isinstance(item, OutputChunk) else ExecutionResult(**vars(item))
 
     @property
     def known_facts(self) -> SandboxFacts:

@@ -85,7 +85,7 @@ async def main() -> None:
     with TemporaryDirectory() as folder:
         (Path(folder) / "sales.csv").write_text(SALES)
         async with DockerCommandLineCodeExecutor(mode="session", work_dir=folder) as executor:
-            agent = CodeActAgent("analyst", executor, model_client=model, output_type=Report)
+            agent = CodeActAgent("analyst", executor, model_client=model, output_content_type=Report)
             result = await Console(agent.run_stream(task=TASK))
     await model.close()
 

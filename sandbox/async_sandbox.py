@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE, select
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files import display_files, sync, transfers
 from autogen_codeact.sandbox.files.manifest import manifest_of
-from autogen_codeact.sandbox.host.block_reply import add_connections, combine, to_result
-from autogen_codeact.sandbox.host.block_request import BlockRequest, make_request
+from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.host.blocks import BlockRequest, add_connections, combine, make_request, to_result
 from autogen_codeact.sandbox.host.chunks import OutputChunk, OutputChunks
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import OutputCallback
+from autogen_codeact.sandbox.host.display_frames import Displays
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.waiting import in_thread
 from autogen_codeact.sandbox.lifecycle import SandboxLifecycle
@@ -27,6 +27,7 @@ from autogen_codeact.sandbox.observers import BlockFinished, BlockId, BlockStart
 from autogen_codeact.sandbox.replay import EMPTY_BLOCK, ExternalEffectsError, ReplayWorkspace
 from autogen_codeact.sandbox.result import Result
 from autogen_codeact.sandbox.run_context import NO_CONTEXT, Block, CodeAndLanguage, RunContext
+from autogen_codeact.sandbox.tools.broker import BlockCalls
 
 LOST = (
     "The sandbox had ended since the last block; this block ran in a new one: variables and files made there are lost."
@@ -163,7 +164,7 @@ class AsyncSandbox(SandboxLifecycle):
         # In a session no other call's block runs between the blocks of one call.
         async with self._session if self.options.mode == "session" else contextlib.nullcontext():
             client = await self._ready()
-            run_one = self._run_observed if self.observers else self._run_block
+            run_one = self._run_observed if self.attachments.current else self._run_block
             results: list[Result] = []
             for number, block in enumerate(blocks):
                 listener = chunks.listener(number) if chunks is not None else None
@@ -211,7 +212,7 @@ class AsyncSandbox(SandboxLifecycle):
             message = {"path": None, "command": [python, "-I", "{file}"], "keep_state": False}
             more = {"scan": False, "cpu_seconds": None, "delete": False, "aside": True}
             reply = await client.run({**message, **more}, code.encode(), timeout)
-        result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+        result = to_result(reply, split_streams=False)
         if result.exit_code != 0:
             raise SandboxError(f"a program in the sandbox failed: {result.output[-500:]}")
         return result.output
@@ -219,8 +220,9 @@ class AsyncSandbox(SandboxLifecycle):
     async def _run_observed(
         self, client: RunnerClient, block: CodeAndLanguage, context: RunContext, timeout: float, **others: Any
     ) -> Result:
+        attached = self.attachments.current
         started = BlockStarted(client.name, self.blocks + 1, block.language, block.code)
-        notify(self.observers, "block_started", started)
+        notify(attached, "block_started", started)
         result: Result | None = None
         failed: str | None = None
         try:
@@ -229,7 +231,7 @@ class AsyncSandbox(SandboxLifecycle):
             failed = f"{type(error).__name__}: {error}"
             raise
         finally:
-            notify(self.observers, "block_finished", BlockFinished(started, result, failed))
+            notify(attached, "block_finished", BlockFinished(started, result, failed))
         return result
 
     async def _run_block(
@@ -244,15 +246,20 @@ class AsyncSandbox(SandboxLifecycle):
     ) -> Result:
         options, gateway = self.options, client.gateway
         workspace = self._workspace if replay is None else None
-        session = options.mode == "session"
         request = make_request(
-            block.code, block.language, session=session, workspace=WORKSPACE, languages=self._languages
+            block.code,
+            block.language,
+            session=options.mode == "session",
+            workspace=WORKSPACE,
+            languages=self._languages,
+            scan=self._workspace is not None,
+            cpu_seconds=options.limits.cpu_seconds,
+            delete_unnamed=options.delete_tmp_files,
         )
         if isinstance(request, Result):
             return request
         self.unrecorded += not context.journalled
         self.blocks += 1
-        ident = BlockId(client.name, self.blocks)
         mark = gateway.begin_block(shut=replay is not None) if gateway is not None else 0
         files_before = None
         if workspace is not None:
@@ -260,16 +267,13 @@ class AsyncSandbox(SandboxLifecycle):
             if context.journalled:
                 with contextlib.suppress(SandboxFileError):
                     files_before = await manifest_of(workspace, client)
-        calls = self.tools.block(block, context, ident) if request.message["command"] is None else None
-        if calls is not None:
-            calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
-        message = self._describe(request)
-        kept: list[sync.Kept] = []
-        code = None if message.get("delete") else request.code
+        has_tools = self.tools.broker.tools and request.message["command"] is None
+        calls = self._accept_calls(request, block, context, client, workspace) if has_tools else None
         folder = Path(options.bind_dir) if options.bind_dir is not None else workspace
-        keep = partial(sync.keep_code, kept, folder, request.filename, code)
+        kept: list[sync.Kept] = [None]
+        keep = partial(sync.keep_code, kept, folder, request) if request.filename is not None and folder else None
         try:
-            reply = await client.run(message, request.code, timeout, listener, calls, on_sent=keep)
+            reply = await client.run(request.message, request.code, timeout, listener, calls, on_sent=keep)
         except SandboxError as error:
             error.tool_calls = calls.log if calls is not None else ()
             raise
@@ -278,41 +282,47 @@ class AsyncSandbox(SandboxLifecycle):
                 await calls.close()
         if replay is not None:
             await replay.take(reply, request.filename)
-        artifacts = await sync.after_block(workspace, client, reply) if workspace is not None else ()
-        code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
-        notes = workspace.take_notes() if workspace is not None else ()
-        displays: tuple[Display, ...] = ()
+        result = to_result(reply, split_streams=options.split_streams)
+        result.files_before = files_before
+        if workspace is not None and (reply.message.get("files") or client.undelivered):
+            result.artifacts = await sync.pull(workspace, client, reply)
+        result.code_file = await kept[0] if isinstance(kept[0], asyncio.Future) else kept[0]
         if reply.displays.count:
-            shown = await in_thread(display_files.store, reply.displays.values(), folder if replay is None else None)
-            artifacts, displays = display_files.merged(artifacts, shown.artifacts), tuple(shown.displays)
-            notes = (*notes, *shown.notes, *reply.displays.notes())
-            if workspace is not None and shown.artifacts and client.alive:
-                await sync.before_block(workspace, client, options.limits)  # the code can read them, too
-        result = to_result(
-            reply,
-            split_streams=options.split_streams,
-            code_file=code_file,
-            artifacts=artifacts,
-            displays=displays,
-            notes=notes,
-        )
+            await self._add_displays(result, reply.displays, client, folder if replay is None else None)
+        if workspace is not None:
+            result.notes = (*workspace.take_notes(), *result.notes)
         if calls is not None:
             result.tool_calls, result.notes = calls.log, (*result.notes, *calls.notes)
         if gateway is not None:
             add_connections(result, gateway, mark)
-        result.files_before = files_before
         return result
 
-    def _describe(self, request: BlockRequest) -> dict[str, Any]:
-        """Return the message that describes a block to the runner."""
-        limits = self.options.limits
-        message = {**request.message, "scan": self._workspace is not None, "cpu_seconds": limits.cpu_seconds}
-        if request.filename is not None:
-            message["hide"] = request.message["path"]
-            message["delete"] = self.options.delete_tmp_files and not request.named
-        if message["command"] is None:
-            message["tool_sources"] = self.tools.added_sources()
-        return message
+    def _accept_calls(
+        self,
+        request: BlockRequest,
+        block: CodeAndLanguage,
+        context: RunContext,
+        client: RunnerClient,
+        workspace: Workspace | None,
+    ) -> BlockCalls:
+        """Let a block call the host tools."""
+        request.message["tool_sources"] = self.tools.added_sources()
+        calls = self.tools.block(block, context, BlockId(client.name, self.blocks))
+        calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
+        return calls
+
+    async def _add_displays(
+        self, result: Result, displays: Displays, client: RunnerClient, folder: Workspace | Path | None
+    ) -> None:
+        """Store what a block has shown, and add it to its result."""
+        shown = await in_thread(display_files.store, displays.values(), folder)
+        result.artifacts, result.displays = (
+            display_files.merged(result.artifacts, shown.artifacts),
+            tuple(shown.displays),
+        )
+        result.notes = (*shown.notes, *displays.notes(), *result.notes)
+        if isinstance(folder, Workspace) and shown.artifacts and client.alive:
+            await sync.before_block(folder, client, self.options.limits)  # the code can read them, too
 
     # Files
 

@@ -16,13 +16,11 @@ from autogen_codeact.sandbox.files.data import check_data
 from autogen_codeact.sandbox.files.protected_names import ProtectedNames
 from autogen_codeact.sandbox.files.temporary_folder import TemporaryFolder
 from autogen_codeact.sandbox.files.workspace import Workspace
-from autogen_codeact.sandbox.host.block_reply import to_result
-from autogen_codeact.sandbox.host.block_request import make_request
+from autogen_codeact.sandbox.host.blocks import make_request, to_result
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import merge
-from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
-from autogen_codeact.sandbox.host.waiting import in_thread
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, in_thread
 from autogen_codeact.sandbox.observers import Observer, Recorder, SandboxStarted, SandboxStopped, notify
 from autogen_codeact.sandbox.options import OPTIONS, DockerOptions, SandboxOptions, parse_options, session_by_default
 from autogen_codeact.sandbox.pool import SandboxPool
@@ -74,9 +72,10 @@ class SandboxLifecycle:
         self.tools: Toolset = (
             tools if isinstance(tools, Toolset) else FunctionTools(tools, self.options.tool_limits, approve_tool)
         )
-        self.observers = tuple(observers)
-        if recorder is not None or self.observers:
-            self.tools.broker.recorder, self.tools.broker.observers = recorder, self.observers
+        self.attachments = self.tools.broker.attachments
+        """The recorders and observers."""
+        if recorder is not None or observers:
+            self.attach(recorder=recorder, observers=observers)
         self._progress = progress
         self._pool = pool
         if pool is not None:
@@ -131,6 +130,21 @@ class SandboxLifecycle:
             self._stopped = self._lost = False
             await self.tools.start()
             await self._start()
+
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, beside those that are attached already.
+
+        They stay attached while the sandbox is stopped, restarted or leased from a pool. Any thread may attach and detach; it
+        counts from the next block, start or stop on: a block that runs is not reported to them.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools. Several are awaited in the order in which they were attached.
+            observers: Notified of starts, stops, blocks and calls.
+
+        Returns:
+            Detaches them, at once, in the middle of a block, too; repeated calls are harmless.
+        """
+        return self.attachments.attach(recorder, observers)
 
     @property
     def work_dir(self) -> Path:
@@ -203,7 +217,8 @@ class SandboxLifecycle:
         self.client = client
         self.starts, self.unrecorded = self.starts + 1, 0
         duration_s = time.monotonic() - began
-        notify(self.observers, "sandbox_started", SandboxStarted(client.name, self.options.backend, duration_s))
+        started = SandboxStarted(client.name, self.options.backend, duration_s)
+        notify(self.attachments.current, "sandbox_started", started)
         return client
 
     def _new_workspace(self, root: Path) -> Workspace:
@@ -243,14 +258,20 @@ class SandboxLifecycle:
             SandboxStartError: It failed.
         """
         session = self.options.mode == "session"
-        request = make_request(code, language, session=session, workspace=WORKSPACE, languages=self._languages)
-        assert not isinstance(request, Result)
         scan = self._workspace is not None and language == "sh"  # not for an import, which writes __pycache__
-        message = {**request.message, "scan": scan, "delete": request.filename is not None}
+        request = make_request(
+            code,
+            language,
+            session=session,
+            workspace=WORKSPACE,
+            languages=self._languages,
+            scan=scan,
+            delete_unnamed=True,
+        )
+        assert not isinstance(request, Result)
         self.blocks += 1
-        reply = await client.run(message, request.code, PREPARE_TIMEOUT_S)
-        split = self.options.split_streams
-        result = to_result(reply, split_streams=split, code_file=None, artifacts=(), notes=())
+        reply = await client.run(request.message, request.code, PREPARE_TIMEOUT_S)
+        result = to_result(reply, split_streams=self.options.split_streams)
         if result.exit_code != 0:
             raise SandboxStartError(f"{failed} (exit code {result.exit_code}): {result.output.strip()}")
         return reply
@@ -258,6 +279,7 @@ class SandboxLifecycle:
     async def _stop(self, *, keep_folder: bool = False) -> None:
         client, self.client = self.client, None
         reasons: list[SandboxError] = []
+        began = time.monotonic()
         try:
             if client is not None:
                 if not client.alive:
@@ -270,8 +292,9 @@ class SandboxLifecycle:
             if not keep_folder:
                 await self._drop_folder()
             if client is not None:
-                stopped = SandboxStopped(client.name, str(reasons[0]) if reasons else None)
-                notify(self.observers, "sandbox_stopped", stopped)
+                error = str(reasons[0]) if reasons else None
+                stopped = SandboxStopped(client.name, error, time.monotonic() - began)
+                notify(self.attachments.current, "sandbox_stopped", stopped)
 
     async def _drop_folder(self) -> None:
         temporary, self._temporary = self._temporary, None

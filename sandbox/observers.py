@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -34,10 +35,12 @@ class SandboxStopped:
     Args:
         sandbox: Its name.
         error: Why it broke, or None if it was stopped.
+        duration_s: Seconds that the stop took.
     """
 
     sandbox: str
     error: str | None = None
+    duration_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,14 @@ class CallIntent:
         number: Number of the call in its block, from 1.
         name: The tool.
         arguments: Its arguments by name, as JSON values; must not be changed.
+        idempotent: Whether calling the tool again does no harm.
     """
 
     block: BlockId
     number: int
     name: str
     arguments: Mapping[str, Any]
+    idempotent: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,16 +176,67 @@ Event = Literal[
 ]
 
 
-def notify(observers: Iterable[Observer], method: Event, event: Any) -> None:
-    """Pass an event to all observers.
+@dataclass(eq=False)
+class Attachment:
+    """What one caller has attached to a sandbox.
 
     Args:
-        observers: The observers; an exception of one is logged and disturbs nothing.
+        recorder: Awaited at each call of a host tool, or None.
+        observers: Notified of everything.
+        detached: Whether they get nothing any more.
+    """
+
+    recorder: Recorder | None
+    observers: tuple[Observer, ...]
+    detached: bool = False
+
+
+class Attachments:
+    """What is attached to a sandbox. Any thread may attach and detach, at any time."""
+
+    def __init__(self) -> None:
+        self.current: tuple[Attachment, ...] = ()
+        """What is attached now, in the order in which it was attached."""
+        self._changing = threading.Lock()
+
+    def attach(self, recorder: Recorder | None, observers: Sequence[Observer]) -> Callable[[], None]:
+        """Attach a recorder and observers from the next block, start or stop on; a block that runs is not reported to them.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools. None for no record.
+            observers: Notified of starts, stops, blocks and calls.
+
+        Returns:
+            Detaches them at once, in the middle of a block, too; repeated calls are harmless.
+        """
+        attachment = Attachment(recorder, tuple(observers))
+        with self._changing:
+            self.current = (*self.current, attachment)
+
+        def detach() -> None:
+            attachment.detached = True
+            with self._changing:
+                self.current = tuple(each for each in self.current if each is not attachment)
+
+        return detach
+
+
+def notify(attached: Iterable[Attachment], method: Event, event: Any) -> None:
+    """Pass an event to all observers that are not detached.
+
+    Args:
+        attached: The observers; an exception of one is logged and disturbs nothing.
         method: The method to call.
         event: Its argument.
     """
-    for observer in observers:
-        try:
-            getattr(observer, method)(event)
-        except BaseException:  # SystemExit and its like would end the event loop
-            logger.exception("the observer %s failed in %s", type(observer).__name__, method)
+    for attachment in attached:
+        for observer in () if attachment.detached else attachment.observers:
+            try:
+                getattr(observer, method)(event)
+            except BaseException:  # SystemExit and its like would end the event loop
+                logger.exception("the observer %s failed in %s", type(observer).__name__, method)
+
+
+def recorders(attached: Iterable[Attachment]) -> list[Recorder]:
+    """Return the recorders that are not detached, in the order in which they were attached."""
+    return [each.recorder for each in attached if each.recorder is not None and not each.detached]

@@ -19,8 +19,7 @@ from autogen_codeact.sandbox.files.manifest import (
     mark_inside,
     mark_of,
 )
-from autogen_codeact.sandbox.files.scan import signature_of
-from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
+from autogen_codeact.sandbox.files.workspace import HostFile, Workspace, signature_of
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
@@ -123,7 +122,7 @@ class ReplayWorkspace:
         answers: list[Any] = []
         for start in range(0, len(files), MAX_FILES_PER_REQUEST):
             part = files[start : start + MAX_FILES_PER_REQUEST]
-            answer = (await self._client.file_request({"op": op, "files": part})).get("files")
+            answer = (await self._client.file_request({"op": op, "files": part})).message.get("files")
             if not isinstance(answer, list) or len(answer) != len(part):
                 raise SandboxDied(f"the sandbox {self._client.name} sent a malformed answer about files")
             answers += answer

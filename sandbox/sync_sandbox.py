@@ -124,6 +124,18 @@ class Sandbox:
         """
         self._wait(self._sandbox.restart())
 
+    def attach(self, *, recorder: Recorder | None = None, observers: Sequence[Observer] = ()) -> Callable[[], None]:
+        """Attach a recorder and observers, beside those that are attached already; see `AsyncSandbox.attach`.
+
+        Args:
+            recorder: Keeps a record of the calls to host tools, in the sandbox's own thread.
+            observers: Notified of starts, stops, blocks and calls, in the sandbox's own thread.
+
+        Returns:
+            Detaches them; repeated calls are harmless.
+        """
+        return self._sandbox.attach(recorder=recorder, observers=observers)
+
     @property
     def work_dir(self) -> Path:
         """The folder on the host whose files are exchanged with the workspace.

@@ -52,8 +52,8 @@ class Toolset(Protocol):
         """Return names and definitions of tools that were added after the sandbox's start."""
         ...
 
-    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
-        """Return the handler of the calls of one block (its `code` and `language`), or None without tools."""
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
+        """Return the handler of the calls of one block (its `code` and `language`)."""
         ...
 
 
@@ -101,6 +101,6 @@ class FunctionTools:
         """Return no tools: none is added later."""
         return []
 
-    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
-        """Return the handler of the calls of one block, or None without tools."""
-        return self.broker.block(block.code, block.language, context, ident) if self.known else None
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
+        """Return the handler of the calls of one block."""
+        return self.broker.block(block.code, block.language, context, ident)

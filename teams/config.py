@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 from autogen_agentchat.base import ChatAgent, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader, ComponentModel
 from pydantic import BaseModel, ConfigDict, Field
 
-T = TypeVar("T")
+from autogen_codeact.teams.budget import Budget
+from autogen_codeact.teams.speakers import Speakers
 
 
 class TeamConfig(BaseModel):
@@ -27,6 +28,8 @@ class TeamConfig(BaseModel):
     max_turns: int | None = Field(default=None, ge=1)
     emit_team_events: bool = False
     begin_with_first: bool = False
+    speakers: ComponentModel | None = None
+    budget: Budget | None = None
 
 
 def load_participants(models: list[ComponentModel]) -> list[ChatAgent | BaseTeam]:
@@ -68,6 +71,26 @@ def load_condition(model: ComponentModel | None) -> TerminationCondition | None:
     if not isinstance(condition, TerminationCondition):
         raise ValueError(f"termination_condition: {model.provider} is not a termination condition.")  # noqa: TRY004 (as above)
     return condition
+
+
+def load_speakers(model: ComponentModel | None) -> Speakers[Any] | None:
+    """Load a team's speaker policy.
+
+    Args:
+        model: Its component; None for the default.
+
+    Returns:
+        The policy.
+
+    Raises:
+        ValueError: It can't be loaded, or is something else.
+    """
+    if model is None:
+        return None
+    speakers = _load(model, "speakers")
+    if not isinstance(speakers, Speakers):
+        raise ValueError(f"speakers: {model.provider} is not a speaker policy.")  # noqa: TRY004 (as above)
+    return speakers
 
 
 def _load(model: ComponentModel, place: str) -> object:

@@ -1,33 +1,80 @@
-"""Loading a team's saved state, which may be invalid, completely or not at all."""
+"""The saved state of a team, in the form of AutoGen's teams; loaded completely or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic
 
-from autogen_agentchat.base import Team
-from autogen_agentchat.state import ChatAgentContainerState, TeamState
+from autogen_agentchat.messages import BaseChatMessage, MessageFactory
+from autogen_agentchat.state import BaseGroupChatManagerState, ChatAgentContainerState, TeamState
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import problems
 from autogen_codeact.agents.pictures import with_encoded_images
 from autogen_codeact.agents.text import shorten
-from autogen_codeact.teams.participants import AgentProxy, TeamProxy
+from autogen_codeact.teams.messages import Message
+from autogen_codeact.teams.run import SavedRun
+from autogen_codeact.teams.speakers import P, Speakers
+from autogen_codeact.teams.undo import Undo, snapshot
 
 MAX_REASON = 300
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, OSError, RecursionError)
 """What components raise over a state that is not theirs."""
 
 
-def checked_state(state: Any, names: Sequence[str]) -> tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]:
-    """Check the state of a team, and find those of its participants in it.
+@dataclass
+class Memory(Generic[P]):
+    """What a team remembers between two turns.
+
+    Args:
+        position: Where the speaker policy is.
+        unread: The messages that each participant has not been given yet, by name.
+        thread: Everything that was said.
+        turn: Turns taken of the run under way.
+    """
+
+    position: P
+    unread: dict[str, list[BaseChatMessage]]
+    thread: list[Message]
+    turn: int = 0
+
+    def tell(self, messages: Sequence[BaseChatMessage], but: str | None = None) -> None:
+        """Keep messages for everybody but their speaker."""
+        for name, unread in self.unread.items():
+            if name != but:
+                unread.extend(messages)
+
+    def dump(self, speakers: Speakers[P], states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state of the team with those of its participants."""
+        dumped: dict[str, Any] = {
+            name: ChatAgentContainerState(
+                agent_state=states[name], message_buffer=[message.dump() for message in unread]
+            ).model_dump()
+            for name, unread in self.unread.items()
+        }
+        dumped[speakers.manager_name] = {
+            **self.position.model_dump(),
+            "message_thread": [message.dump() for message in self.thread],
+            "current_turn": self.turn,
+        }
+        return TeamState(agent_states=dumped).model_dump()
+
+
+def read_state(
+    state: Any, names: Sequence[str], speakers: Speakers[P], known: MessageFactory
+) -> tuple[Memory[P], dict[str, Mapping[str, Any]], SavedRun, list[Message]]:
+    """Read the state of a team.
 
     Args:
         state: The team's.
         names: The participants' names.
+        speakers: The team's policy.
+        known: The types of messages that can be in it.
 
     Returns:
-        The state, its pictures not to be decoded, and those of the participants by name.
+        What the team remembers, the participants' states by name, and the run that was under way with the messages that it had
+        yielded.
 
     Raises:
         ValueError: It is not the state of a team with these participants.
@@ -39,46 +86,61 @@ def checked_state(state: Any, names: Sequence[str]) -> tuple[Mapping[str, Any], 
         raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
     if missing := [name for name in names if name not in states]:
         raise ValueError(f"The state is not that of this team: it has none of {', '.join(missing)}.")
-    found = {}
-    for name in names:
-        try:
-            found[name] = ChatAgentContainerState.model_validate(states[name]).agent_state
-        except ValidationError as error:
-            raise ValueError(f"The state can't be loaded: agent_states.{name}: {problems(error)}") from None
-    return state, found
-
-
-async def load_whole(team: Team, state: Mapping[str, Any]) -> None:
-    """Let AutoGen's team load its state, and explain why it can't load an invalid one.
-
-    Raises:
-        ValueError: It can't.
-    """
+    place, found, unread = "", {}, {}
     try:
-        await team.load_state(state)
+        for name in names:
+            place = f"agent_states.{name}: "
+            container = ChatAgentContainerState.model_validate(states[name])
+            found[name] = container.agent_state
+            unread[name] = [_chat(known.create(message)) for message in container.message_buffer]
+        place = "agent_states: "
+        if speakers.manager_name not in states:
+            raise ValueError(f"there is no {speakers.manager_name}: the state is of a team with other speakers.")
+        place = f"agent_states.{speakers.manager_name}: "
+        manager = BaseGroupChatManagerState.model_validate(states[speakers.manager_name])
+        position = speakers.position.model_validate(states[speakers.manager_name])
+        speakers.check_position(position, names)
+        thread = [known.create(message) for message in manager.message_thread]
+        place = "run: "
+        run = SavedRun.model_validate(state.get("run") or {})
+        if sum(run.batches) > len(thread) or min(run.batches, default=0) < 0:
+            raise ValueError("batches has more messages than the thread.")
+        by_id = {message.id: message for message in thread}
+        yielded = [by_id[each] if isinstance(each, str) else known.create(each) for each in run.messages]
     except _WRONG as error:
-        raise ValueError(f"The state can't be loaded: {_reason(error)}") from None
+        raise ValueError(f"The state can't be loaded: {place}{_reason(error)}") from None
+    return Memory(position, unread, thread, manager.current_turn), found, run, yielded
 
 
-async def set_states(proxies: Sequence[AgentProxy | TeamProxy], states: Mapping[str, Mapping[str, Any]]) -> None:
+def _chat(message: Message) -> BaseChatMessage:
+    if not isinstance(message, BaseChatMessage):
+        raise TypeError(f"A {type(message).__name__} is not a chat message.")
+    return message
+
+
+async def set_states(undo: Undo, participants: Sequence[Any], states: Mapping[str, Mapping[str, Any]]) -> None:
     """Load the states of the participants; if one can't be loaded, restore those loaded before.
 
     Raises:
         ValueError: One can't be loaded; the message names it.
     """
-    done: list[tuple[AgentProxy | TeamProxy, Mapping[str, Any] | None]] = []
-    for proxy in proxies:
-        before = await proxy.snapshot()
+    done: list[tuple[str, Mapping[str, Any] | None]] = []
+    for participant in participants:
+        name = participant.name
+        before = await snapshot(participant)
         try:
-            await proxy.set_state(states[proxy.name])
+            await undo.set_state(name, states[name])
         except _WRONG as error:
             for other, old in done:
                 if old is not None:
-                    await other.set_state(old)
-            raise ValueError(f"The state can't be loaded: agent_states.{proxy.name}: {_reason(error)}") from None
-        done.append((proxy, before))
+                    await undo.set_state(other, old)
+            raise ValueError(f"The state can't be loaded: agent_states.{name}: {_reason(error)}") from None
+        done.append((name, before))
 
 
 def _reason(error: Exception) -> str:
-    text = problems(error) if isinstance(error, ValidationError) else str(error) or type(error).__name__
-    return shorten(text, MAX_REASON)
+    if isinstance(error, ValidationError):
+        return shorten(problems(error), MAX_REASON)
+    if isinstance(error, KeyError):
+        return f"there is no {shorten(str(error), MAX_REASON)}"
+    return shorten(str(error) or type(error).__name__, MAX_REASON)

@@ -1,44 +1,51 @@
-"""A team whose participants take turns, and which a failed or cancelled run leaves usable."""
+"""A team: the loop in which its participants take turns, and what can be done between two runs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar, Self
 
 from autogen_agentchat.base import ChatAgent, TaskResult, TerminationCondition
 from autogen_agentchat.base import Team as BaseTeam
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, StructuredMessage
-from autogen_agentchat.state import TeamState
-from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_core import CancellationToken, Component
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    SelectSpeakerEvent,
+)
+from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
-from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants
-from autogen_codeact.teams.interrupted_turn import state_before_turn
-from autogen_codeact.teams.participants import AgentProxy, Message, Task, TeamProxy
-from autogen_codeact.teams.run_control import RunControl, StoppableTermination, cancel_and_wait
-from autogen_codeact.teams.saved_state import checked_state, load_whole, set_states
+from autogen_codeact.teams.budget import Budget, Meter, Used
+from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants, load_speakers
+from autogen_codeact.teams.errors import SpeakerError
+from autogen_codeact.teams.message_bus import renew
+from autogen_codeact.teams.messages import Message, Task, message_types, task_messages
+from autogen_codeact.teams.run import Run, SavedRun
+from autogen_codeact.teams.saved_state import Memory, read_state, set_states
+from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers
+from autogen_codeact.teams.undo import Claim, Undo, end_tasks, snapshot
 
 __all__ = ["Team", "TeamConfig"]
 
 
 class Team(BaseTeam, Component[TeamConfig]):
-    """Agents that take turns; a run that fails or is cancelled ends at once and leaves the team usable.
+    """Agents and teams that solve a task together; a run that fails or is cancelled ends at once and leaves the team usable.
 
-    It is made of AutoGen's `RoundRobinGroupChat`, with its constructor, messages and saved state. What is different:
+    It has the constructor, the messages and the saved state of AutoGen's teams, without their message bus. What is different:
 
     - What a participant raises is raised by the run, the very same exception.
     - Cancelling the task that awaits the run, cancelling its token, or closing its stream ends the run in under a
       second, even where a participant ignores its token. A participant that swallows `CancelledError` too is left
       running, its output is dropped, and a warning is logged; its next turn waits for the end of that one, up to `BUSY_WAIT_S`,
       and then fails.
-    - Afterwards the interrupted turn has not happened: its speaker is next and is given the same messages again, its
-      state is put back to before the turn (if it can save and load its state), and the termination condition is reset.
+    - Afterwards the interrupted turn has not happened: its speaker is given the same messages again, its state is put back to
+      before the turn (if it can save and load its state), and the termination condition is reset.
 
-    A nested AutoGen team that fails stays stuck, as it does without us: nest a `Team` instead.
+    A nested AutoGen team whose run is cut short gets a new message bus; alone, it stays stuck.
 
     Args:
-        participants: Agents and teams, in the order of their turns; their names must differ.
+        participants: Agents and teams; their names must differ.
         name: What a parent team calls this one. Default: `DEFAULT_NAME`.
         description: What a parent team is told about it. Default: `DEFAULT_DESCRIPTION`.
         termination_condition: Ends a run. Default: none.
@@ -47,11 +54,18 @@ class Team(BaseTeam, Component[TeamConfig]):
         emit_team_events: Also yield who speaks next. Default: no.
         begin_with_first: Whether a new task, given after a run that ended by itself, begins with the first participant.
             Default: no, with whoever would have been next, as in AutoGen.
+        speakers: Who speaks next: `RoundRobin()`, `Selector(…)`, `Handoff()` or `Graph(…)`. Default: `RoundRobin()`.
+        budget: What a run may use, nested teams included. Default: no limit.
 
-    There is no `runtime`: messages that wait in a shared runtime can't be dropped when one team's run is cut short.
+    There is no `runtime`: there is no message bus.
+
+    Attributes:
+        on_boundary: Awaited before each turn, when everything said so far was read from the stream, with what `save_state()`
+            returns and, as `run`, what `continue_stream` needs. Not part of the configuration. Default: None.
 
     Raises:
         ValueError: There is no participant, two have the same name, or `max_turns` is below 1.
+        SpeakerError: The policy can't work with these participants.
     """
 
     component_type = "team"
@@ -79,28 +93,38 @@ class Team(BaseTeam, Component[TeamConfig]):
         custom_message_types: list[type[BaseAgentEvent | BaseChatMessage]] | None = None,
         emit_team_events: bool = False,
         begin_with_first: bool = False,
+        speakers: Speakers[Any] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {max_turns}. Leave it out for no limit.")
+        self._participants = list(participants)
+        self._by_name = {participant.name: participant for participant in self._participants}
+        if not participants or len(self._by_name) < len(participants):
+            raise ValueError("A team needs at least one participant, and each participant a name of its own.")
         self._name = name or self.DEFAULT_NAME
         self._description = description or self.DEFAULT_DESCRIPTION
-        self._participants = list(participants)
         self._termination_condition = termination_condition
         self._max_turns = max_turns
         self._custom_message_types = list(custom_message_types or ())
         self._emit_team_events = emit_team_events
         self._begin_with_first = begin_with_first
-        self._ended_by_itself = False
-        self._known_types, self._new_types = _message_types(self._participants, self._custom_message_types)
-        self._proxies: list[AgentProxy | TeamProxy] = [self._proxy(participant) for participant in self._participants]
+        self._speakers: Speakers[Any] = speakers or RoundRobin()
+        self._budget = budget
+        bounded = not (termination_condition is None and max_turns is None and budget is None)
+        self._speakers.check(self._participants, bounded=bounded)
+        self.on_boundary: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
+
+        self._known_types, self._new_types = message_types(self._participants, self._custom_message_types)
         # A parent team waits longer for this one than this one for its participants, because it cleans up last.
-        self._grace_s = 0.2 + max((proxy.grace_s for proxy in self._proxies), default=0.0)
-        self._stoppable = StoppableTermination(termination_condition, self.CANCEL_GRACE_S)
-        self._inner = self._build()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._control: RunControl | None = None
-        self._interrupted_run: RunControl | None = None
-        self._ending: asyncio.Task[None] | None = None
+        graces: list[float] = [part._grace_s for part in self._participants if isinstance(part, Team)]
+        self._turn_grace_s = max([self.CANCEL_GRACE_S, *graces])
+        self._grace_s: float = self._turn_grace_s + 0.2
+        self._undo = Undo(self._participants, termination_condition, self._turn_grace_s, self.BUSY_WAIT_S)
+        self._memory = self._new_memory()
+        self._ended_by_itself = False
+        self._outer: Meter | None = None  # set by a parent team, for the next run
+        self._claim = Claim()
 
     @property
     def name(self) -> str:
@@ -114,8 +138,101 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     @property
     def participants(self) -> Sequence[ChatAgent | BaseTeam]:
-        """The agents and teams, in the order of their turns."""
+        """The agents and teams, in the order in which they were given."""
         return tuple(self._participants)
+
+    @property
+    def speakers(self) -> Speakers[Any]:
+        """Who speaks next."""
+        return self._speakers
+
+    # The loop
+
+    async def _loop(self, run: Run) -> str | None:
+        """Have participants take turns until there is a reason to end the run."""
+        reason = None
+        for batch in run.batches:
+            reason = reason or await self._reason_to_end(run, batch)
+        while reason is None and not run.is_over:
+            await self._at_boundary(run)
+            run.position_before = self._memory.position.model_copy(deep=True)
+            names = self._checked(await self._speakers.next(self._memory.position, self._conversation(run)))
+            if self._emit_team_events:
+                run.emit(SelectSpeakerEvent(content=names, source=self._speakers.manager_name))
+
+            async def turn(participant: ChatAgent | BaseTeam, given: list[BaseChatMessage]) -> None:
+                try:
+                    await self._undo.wait(participant.name)
+                    run.before[participant.name] = await snapshot(participant)
+                    if isinstance(participant, BaseTeam):
+                        if counted := isinstance(participant, Team):
+                            participant._outer = run.meter
+                        stream = participant.run_stream(
+                            task=given or None, cancellation_token=run.token, output_task_messages=False
+                        )
+                        async for event in stream:
+                            run.take(participant, event, counted=counted)
+                    else:
+                        with trace_invoke_agent_span(participant.name, agent_description=participant.description):
+                            async for item in participant.on_messages_stream(given, run.token):
+                                run.take(participant, item, counted=False)
+                    run.answered(participant)
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (raised by the run)
+                    run.stop(error)
+
+            for name in names:
+                run.turns[name] = asyncio.create_task(turn(self._by_name[name], list(self._memory.unread[name])))
+            await asyncio.wait(run.turns.values())
+            if not run.is_over:
+                self._commit(run)
+                reason = await self._reason_to_end(run, run.batches[-1])
+        return reason
+
+    def _conversation(self, run: Run) -> Conversation:
+        return Conversation(self._participants, self._memory.thread, run.meter.add)
+
+    def _checked(self, names: list[str]) -> list[str]:
+        if not names or not set(names) <= set(self._by_name) or len(set(names)) < len(names):
+            raise SpeakerError(
+                f"{type(self._speakers).__name__} named {names} as the next speakers; the participants are "
+                f"{', '.join(self._by_name)}, and each can be named once."
+            )
+        return names
+
+    def _commit(self, run: Run) -> None:
+        """Make the turns under way part of the conversation."""
+        for name, (said, _) in run.said.items():
+            self._speakers.heard(self._memory.position, name, said)  # may raise: before anything else has changed
+        turns = run.commit()
+        for name in turns:
+            self._memory.unread[name].clear()
+        for name, (said, told) in turns.items():
+            self._memory.tell(told, but=name)
+            self._memory.thread.extend(said)
+        self._memory.turn += 1
+
+    async def _reason_to_end(self, run: Run, batch: Sequence[Message]) -> str | None:
+        """Return why the run ends after these messages, or None."""
+        memory, condition = self._memory, self._termination_condition
+        reason = self._speakers.complete(memory.position, list(self._by_name))
+        if reason is None and condition is not None and (stop := await condition(batch)) is not None:
+            reason = stop.content
+        if reason is None and self._max_turns is not None and memory.turn >= self._max_turns:
+            reason = f"Maximum number of turns {self._max_turns} reached."
+        if reason is None:
+            reason = run.meter.spent()
+        if reason is not None:
+            memory.turn = 0
+            if condition is not None:
+                await condition.reset()
+        return reason
+
+    async def _at_boundary(self, run: Run) -> None:
+        if self.on_boundary is not None:
+            await run.events.join()  # what was said before the boundary is read before it
+            states = {name: await self._undo.state_or_nothing(name) for name in self._by_name}
+            state = self._memory.dump(self._speakers, states)
+            await self.on_boundary({**state, "run": run.saved(self._memory.thread)})
 
     # Running
 
@@ -138,6 +255,7 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         Raises:
             ValueError: The task is empty or of a wrong type, or the team is running.
+            SpeakerError: Nobody can speak next.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
         async for event in self.run_stream(
@@ -163,132 +281,114 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         Raises:
             ValueError: The task is empty or of a wrong type, or the team is running.
+            SpeakerError: Nobody can speak next.
             BaseException: Whatever a participant or the termination condition raised, itself.
         """
-        if isinstance(task, str) and not task.strip():
-            raise ValueError("The task is empty: say what to do, or leave it out to go on with what was said before.")
-        control = await self._begin(cancellation_token, new_task=task is not None)
-        events: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
-        drive = asyncio.create_task(self._drive(task, output_task_messages, events))
-        drive.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                if isinstance(event, TaskResult):
-                    result = event  # kept until the team is ready for its next run
-                elif event.id != control.marker.id:
-                    yield event
-        finally:
-            # A task of its own: a second cancellation ends this wait, not the clean-up.
-            self._ending = asyncio.create_task(self._end(control, drive))
-            await asyncio.shield(self._ending)
-        if control.error is not None:
-            raise control.error
-        yield result
+        meter = Meter(self._budget, Used(), self._outer)
+        self._outer = None
+        messages = task_messages(task, self._known_types)
 
-    async def _drive(
-        self, task: Task, output_task_messages: bool, events: asyncio.Queue[Message | TaskResult | None]
-    ) -> None:
-        if isinstance(task, Sequence) and not isinstance(task, str):
-            task = list(task)
-        # No token: AutoGen's team, cancelled from inside, waits for the turn to end and is blocked afterwards.
-        async for event in self._inner.run_stream(task=task, output_task_messages=output_task_messages):
-            events.put_nowait(event)
+        async def begin() -> Run:
+            run = Run(meter, self._known_types)
+            if self._termination_condition is not None and self._termination_condition.terminated:
+                run.finish("The group chat has already terminated.")
+                return run
+            self._speakers.check_task(self._conversation(run), messages)
+            if messages and self._begin_with_first and self._ended_by_itself:
+                self._memory.position = self._speakers.start(list(self._by_name))
+            for message in messages if output_task_messages else ():
+                run.emit(message)
+            if messages:
+                self._memory.thread.extend(messages)
+                self._memory.tell(messages)
+                run.batches.append([*messages])
+            return run
 
-    async def _begin(self, token: CancellationToken | None, *, new_task: bool) -> RunControl:
+        async with aclosing(self._stream(begin, cancellation_token)) as stream:
+            async for event in stream:
+                yield event
+
+    async def continue_stream(
+        self, state: Mapping[str, Any], *, cancellation_token: CancellationToken | None = None
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """Go on with a run that was interrupted, perhaps in another process, and yield what comes then.
+
+        The termination condition is reset and given the run's messages anew, in the same batches.
+
+        Args:
+            state: What `on_boundary` was given between two turns of that run.
+            cancellation_token: Ends the run.
+
+        Raises:
+            ValueError: The state is invalid, or not of a team with these participants; or the team is running.
+            BaseException: Whatever a participant or the termination condition raised, itself.
+        """
+
+        async def begin() -> Run:
+            saved, messages = await self._load(state)
+            batches, rest = [], list(self._memory.thread)
+            for length in reversed(saved.batches):
+                batches.append(rest[len(rest) - length :])
+                del rest[len(rest) - length :]
+            if self._termination_condition is not None:
+                await self._termination_condition.reset()
+            return Run(Meter(self._budget, saved.used, None), self._known_types, messages, batches[::-1])
+
+        async with aclosing(self._stream(begin, cancellation_token)) as stream:
+            async for event in stream:
+                yield event
+
+    async def _stream(
+        self, begin: Callable[[], Awaitable[Run]], token: CancellationToken | None
+    ) -> AsyncGenerator[Message | TaskResult, None]:
         if token is not None and token.is_cancelled():
             raise asyncio.CancelledError("The cancellation token was cancelled before the run. Use a new one.")
-        control = await self._claim(ValueError("The team is already running. Wait until it has stopped."))
-        loop = asyncio.get_running_loop()
-        first = new_task and self._begin_with_first and self._ended_by_itself
-        if first or self._loop not in (None, loop):  # AutoGen's team is bound to the event loop of its first run
-            await self._rebuild(None, next_speaker=self._participants[0].name if first else None)
-        self._loop = loop
-        self._ended_by_itself = False
-        self._stoppable.control = control
-        for proxy in self._proxies:
-            proxy.control = control
-        if token is not None:
-            control.stop_with(token)
-        return control
+        async with self._claim.hold(ValueError("The team is already running. Wait until it has stopped.")):
+            await self._undo.undo()
+            run = await begin()
+            self._ended_by_itself = False
+            if token is not None:
+                run.stop_with(token)
+            timer = run.limit_seconds(lambda: self._only_teams(run), self._turn_grace_s)
+            driver = asyncio.create_task(self._loop(run))
+            driver.add_done_callback(run.driven)
+            try:
+                while (event := await run.events.get()) is not None:
+                    yield event
+                    run.events.task_done()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                run.stop()  # unless it has ended, the reader has left
+                if run.is_interrupted:
+                    await self._interrupt(run, driver)
+            self._ended_by_itself = not run.is_interrupted
+        if run.error is not None:
+            raise run.error
+        yield TaskResult(messages=run.messages, stop_reason=run.reason)
 
-    async def _end(self, control: RunControl, drive: asyncio.Task[None]) -> None:
-        try:
-            self._interrupted_run = control
-            if not drive.done():
-                control.stop()
-                await asyncio.wait({drive}, timeout=self._grace_s)
-                await cancel_and_wait(drive, 0.1, f"A run of {self.name!r}")
-            if drive.done() and not drive.cancelled() and (error := drive.exception()):
-                control.stop(error)
-            if control.is_stopped:
-                await self._repair()
-            self._ended_by_itself = not control.is_stopped
-            self._interrupted_run = None
-        finally:
-            self._control = None
+    def _only_teams(self, run: Run) -> bool:
+        return bool(run.turns) and all(isinstance(self._by_name[name], Team) for name in run.turns)
+
+    async def _interrupt(self, run: Run, driver: asyncio.Task[str | None]) -> None:
+        """End what is under way, and undo it; what a second cancellation leaves, the next run does."""
+        self._memory.position = run.position_before or self._memory.position
+        self._memory.turn = 0
+        self._undo.add(run.turns, run.before)
+        run.token.cancel()
+        tasks: dict[str, asyncio.Task[Any]] = {f"The turn of {name!r}": turn for name, turn in run.turns.items()}
+        tasks[f"A run of {self.name!r}"] = driver
+        loop = asyncio.get_running_loop()
+        for name, turn in run.turns.items():
+            if renew(self._by_name[name]):
+                loop.call_later(0.05, turn.cancel)
+        for task in tasks.values():
+            task.cancel()
+        with self._claim.ending():
+            await end_tasks(tasks, self._turn_grace_s)
+            await self._undo.undo()
 
     # Between runs
-
-    async def _claim(self, refusal: Exception) -> RunControl:
-        """Reserve the team until `_control` is None again, or raise the refusal."""
-        await self._wait_until_idle()
-        if self._control is not None:
-            raise refusal
-        self._control = RunControl()
-        return self._control
-
-    async def _wait_until_idle(self) -> None:
-        """Wait for a run that is ending, and repair what it left."""
-        for _ in range(3):
-            if self._control is None:
-                break
-            await asyncio.sleep(
-                0
-            )  # a stream that its reader left by `break` is closed by the loop, a step or two later
-        if self._ending is not None and not self._ending.done():
-            await asyncio.wait({self._ending})
-        if self._control is None:
-            await self._repair()
-            for proxy in self._proxies:
-                await proxy.roll_back()
-
-    async def _repair(self) -> None:
-        """Restore the team from before the interrupted turn."""
-        if (interrupted := self._interrupted_run) is None:
-            return
-        await self._rebuild(interrupted)
-        if self._termination_condition is not None:
-            reset = asyncio.ensure_future(self._termination_condition.reset())
-            await asyncio.wait({reset}, timeout=self.CANCEL_GRACE_S)
-            await cancel_and_wait(reset, 0, "Resetting the termination condition")
-        for proxy in self._proxies:
-            await proxy.roll_back()
-        self._interrupted_run = None
-
-    async def _rebuild(self, interrupted: RunControl | None, next_speaker: str | None = None) -> None:
-        turn, markers = (interrupted.turn, [interrupted.marker.id]) if interrupted else (None, [])
-        names = [participant.name for participant in self._participants]
-        state = state_before_turn(await self._inner.save_state(), names, turn, markers, next_speaker)
-        inner = self._build()
-        await inner.load_state(state.model_dump())
-        self._inner = inner
-
-    def _build(self) -> RoundRobinGroupChat:
-        return RoundRobinGroupChat(
-            [*self._proxies],
-            name=self._name,
-            description=self._description,
-            termination_condition=self._stoppable,
-            max_turns=self._max_turns,
-            custom_message_types=self._new_types,
-            emit_team_events=self._emit_team_events,
-        )
-
-    def _proxy(self, participant: ChatAgent | BaseTeam) -> AgentProxy | TeamProxy:
-        if isinstance(participant, BaseTeam):
-            grace_s = participant._grace_s if isinstance(participant, Team) else self.CANCEL_GRACE_S
-            return TeamProxy(participant, self._known_types, grace_s, self.BUSY_WAIT_S)
-        return AgentProxy(participant, self._known_types, self.CANCEL_GRACE_S, self.BUSY_WAIT_S)
 
     async def reset(self) -> None:
         """Forget everything that was said, and reset the participants and the termination condition.
@@ -296,10 +396,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         Raises:
             RuntimeError: The team is running, or a participant is busy with a turn that ignored its cancellation.
         """
-        await self._claim(RuntimeError("The team is running. Wait until it has stopped, then reset it."))
-        try:
-            for proxy in self._proxies:
-                await proxy.wait_until_idle()
+        async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then reset it.")):
+            await self._undo.undo()
+            for participant in self._participants:
+                await self._undo.wait(participant.name)
             for participant in self._participants:
                 if isinstance(participant, BaseTeam):
                     await participant.reset()
@@ -307,9 +407,7 @@ class Team(BaseTeam, Component[TeamConfig]):
                     await participant.on_reset(CancellationToken())
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
-            self._inner = self._build()
-        finally:
-            self._control = None
+            self._memory = self._new_memory()
 
     async def close(self) -> None:
         """Have every participant release what it holds: agents loaded from a config stop their executors.
@@ -317,13 +415,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         Raises:
             RuntimeError: The team is running.
         """
-        await self._claim(RuntimeError("The team is running. Wait until it has stopped, then close it."))
-        try:
+        async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then close it.")):
             for participant in self._participants:
                 if isinstance(participant, ChatAgent | Team):
                     await participant.close()
-        finally:
-            self._control = None
 
     async def pause(self) -> None:
         """Tell every participant to pause, whether the team is running or not."""
@@ -343,30 +438,35 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     # State and configuration
 
+    def _new_memory(self) -> Memory[Any]:
+        names = list(self._by_name)
+        return Memory(self._speakers.start(names), {name: [] for name in names}, [])
+
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the state of the team and its participants, in the form of AutoGen's `RoundRobinGroupChat`."""
-        await self._wait_until_idle()
-        states = dict(TeamState.model_validate(await self._inner.save_state()).agent_states)
-        for proxy in self._proxies:
-            states[proxy.name] = {**states[proxy.name], "agent_state": await proxy.state()}
-        return TeamState(agent_states=states).model_dump()
+        """Return the state of the team and its participants, in the form of AutoGen's team with the same speakers."""
+        if await self._claim.is_free():
+            await self._undo.undo()
+        return self._memory.dump(self._speakers, {name: await self._undo.state(name) for name in self._by_name})
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state that `save_state` of this class or of AutoGen's `RoundRobinGroupChat` returned.
+        """Go on from a state that `save_state` of this class or of AutoGen's team with the same speakers returned.
 
         Raises:
             RuntimeError: The team is running.
             ValueError: The state is invalid, or not of a team with these participants; nothing has changed.
         """
-        await self._claim(RuntimeError("The team is running. Wait until it has stopped, then load its state."))
-        try:
-            state, states = await asyncio.to_thread(checked_state, state, [proxy.name for proxy in self._proxies])
-            inner = self._build()
-            await load_whole(inner, state)
-            await set_states(self._proxies, states)
-            self._inner = inner
-        finally:
-            self._control = None
+        async with self._claim.hold(
+            RuntimeError("The team is running. Wait until it has stopped, then load its state.")
+        ):
+            await self._undo.undo()
+            await self._load(state)
+
+    async def _load(self, state: Mapping[str, Any]) -> tuple[SavedRun, list[Message]]:
+        names, known = list(self._by_name), self._known_types
+        memory, states, run, messages = await asyncio.to_thread(read_state, state, names, self._speakers, known)
+        await set_states(self._undo, self._participants, states)
+        self._memory = memory
+        return run, messages
 
     def _to_config(self) -> TeamConfig:
         if self._custom_message_types:
@@ -380,6 +480,8 @@ class Team(BaseTeam, Component[TeamConfig]):
             max_turns=self._max_turns,
             emit_team_events=self._emit_team_events,
             begin_with_first=self._begin_with_first,
+            speakers=self._speakers.dump_component() if type(self._speakers) is not RoundRobin else None,
+            budget=self._budget,
         )
 
     @classmethod
@@ -392,22 +494,6 @@ class Team(BaseTeam, Component[TeamConfig]):
             max_turns=config.max_turns,
             emit_team_events=config.emit_team_events,
             begin_with_first=config.begin_with_first,
+            speakers=load_speakers(config.speakers),
+            budget=config.budget,
         )
-
-
-def _message_types(
-    participants: Sequence[ChatAgent | BaseTeam], custom: Sequence[type[Message]]
-) -> tuple[MessageFactory, list[type[Message]]]:
-    """Return every message type that a team knows, and those among them that AutoGen has to be told."""
-    wanted = list(custom)
-    for participant in participants:
-        if isinstance(participant, Team):
-            wanted += participant._new_types
-        elif isinstance(participant, ChatAgent):
-            wanted += [t for t in participant.produced_message_types if issubclass(t, StructuredMessage)]
-    known, new = MessageFactory(), []
-    for message_type in wanted:
-        if not known.is_registered(message_type):
-            known.register(message_type)
-            new.append(message_type)
-    return known, new

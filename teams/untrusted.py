@@ -226,10 +226,20 @@ ALLOWED: dict[str, Known] = {
         _CODER
         | _OURS
         | _fields(
-            *("prompt_style", "max_tokens", "max_seconds"), max_steps=_at_most(100), max_output_chars=_at_most(200_000)
+            *("prompt_style", "handoffs", "max_tokens", "max_seconds"),
+            max_steps=_at_most(100),
+            max_output_chars=_at_most(200_000),
         ),
     ),
-    "autogen_codeact.teams.Team": Known("team", _TEAM | _EVENTS | _fields("begin_with_first")),
+    "autogen_codeact.teams.RoundRobin": Known("speakers", {}),
+    "autogen_codeact.teams.Handoff": Known("speakers", {}),
+    "autogen_codeact.teams.Graph": Known("speakers", _fields("graph")),
+    "autogen_codeact.teams.Selector": Known(
+        "speakers", _fields("allow_repeated", prompt=_template, model_client=_MODEL)
+    ),
+    "autogen_codeact.teams.Team": Known(
+        "team", _TEAM | _EVENTS | _fields("begin_with_first", "budget", speakers=Part("speakers"))
+    ),
     "autogen_codeact.teams.FinalWordTermination": Known("termination", _fields("word", "sources", "languages")),
     "autogen_agentchat.agents.AssistantAgent": Known(
         "agent",

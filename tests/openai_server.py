@@ -14,7 +14,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,16 +57,24 @@ class Reply:
     body: str | None = None
 
 
+Answer = Callable[[list[dict[str, Any]]], str]
+"""Returns what the model says in a conversation."""
+
+
 class OpenAIServer:
     """Serves `replies` in order, one for each request that it does not refuse.
 
     Args:
-        replies: The script; text stands for a `Reply` with that content.
+        replies: The script; text stands for a `Reply` with that content. Or a function of a request's messages.
         refuses: Types of `response_format`, or `include_usage`, that are answered with HTTP 400.
     """
 
-    def __init__(self, replies: list[Reply | str], *, refuses: frozenset[str] | set[str] = frozenset()) -> None:
-        self.script = [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
+    def __init__(
+        self, replies: list[Reply | str] | Answer, *, refuses: frozenset[str] | set[str] = frozenset()
+    ) -> None:
+        script = replies if isinstance(replies, list) else []
+        self.script = [reply if isinstance(reply, Reply) else Reply(reply) for reply in script]
+        self._answer = None if isinstance(replies, list) else replies
         self.refuses = refuses
         self.requests: list[dict[str, Any]] = []
         self.stopping = threading.Event()
@@ -138,6 +146,8 @@ class OpenAIServer:
                 return Reply(f"not supported: {', '.join(refused)}", status=400)
             if not request.get("messages"):
                 return Reply("messages must not be empty", status=400)
+            if self._answer is not None:
+                return Reply(self._answer(request["messages"]))
             if not self.script:
                 return Reply("the script has no reply left", status=500)
             return self.script.pop(0)

@@ -131,8 +131,12 @@ async def test_code_with_a_binary_label_is_named_to_the_model(executor: Any, kin
 # Large input
 
 
-@pytest.mark.parametrize("kind", EVERYBODY)
-@pytest.mark.parametrize("filler", ["All work and no play.\n", "> * 1. ~~`` <execute", "`" * 2 + "\n"])
+# What finds the code in the text is the same for everybody, so the other texts are for one of them.
+@pytest.mark.parametrize(
+    ("filler", "kind"),
+    [("All work and no play.\n", kind) for kind in EVERYBODY]
+    + [("> * 1. ~~`` <execute", EVERYBODY[0]), ("`" * 2 + "\n", EVERYBODY[0])],
+)
 async def test_block_within_ten_megabytes_of_text_runs(executor: Any, kind: str, filler: str) -> None:
     prose = filler * (10 * MEGABYTE // len(filler))
     async with OpenAIServer([]) as server:

@@ -118,57 +118,61 @@ async def prints_42(config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "path"),
+    ("kind", "paths"),
     [
-        ("executor", "config"),
-        ("executor", "config.limits"),
-        ("agent", "config"),
-        ("agent", "config.code_executor.config"),
-        ("team", "config"),
-        ("team", "config.participants.0.config"),
-        ("team", "config.participants.0.config.code_executor.config"),
+        ("executor", ["config", "config.limits"]),
+        ("agent", ["config", "config.code_executor.config"]),
+        (
+            "team",
+            ["config", "config.participants.0.config", "config.participants.0.config.code_executor.config"],
+        ),
     ],
+    ids=["executor", "agent", "team"],
 )
-async def test_unknown_key_is_named(kind: str, path: str) -> None:
+async def test_unknown_key_is_named(kind: str, paths: list[str]) -> None:
     config = config_of(kind)
-    part(config, path)["tiemout"] = 3
-    with pytest.raises(ValueError, match=r"tiemout\n  Extra inputs are not permitted"):
-        load(config)
-    del part(config, path)["tiemout"]
+    for path in paths:
+        part(config, path)["tiemout"] = 3
+        with pytest.raises(ValueError, match=r"tiemout\n  Extra inputs are not permitted"):
+            load(config)
+        del part(config, path)["tiemout"]
     await prints_42(config)
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "provider", "words"),
-    [
-        ("agent", "config.code_executor", AGENT, f"code_executor names {AGENT}, which is not a CodeExecutor"),
-        ("agent", "config.code_executor", CONDITION, f"code_executor names {CONDITION}, which is not a CodeExecutor"),
-        ("agent", "config.code_executor", "subprocess.Popen", "code_executor names subprocess.Popen, which is not"),
-        ("agent", "config.code_executor", "no.where.Executor", "code_executor names no.where.Executor, which can't"),
-        ("agent", "config.model_context", EXECUTOR, f"model_context names {EXECUTOR}, which is not"),
-        ("team", "config.participants.0", EXECUTOR, rf"participants\[0\]: {EXECUTOR} "),
-        ("team", "config.participants.0", CONDITION, rf"participants\[0\]: {CONDITION} "),
+FOREIGN = {
+    "agent": [
+        ("config.code_executor", AGENT, f"code_executor names {AGENT}, which is not a CodeExecutor"),
+        ("config.code_executor", CONDITION, f"code_executor names {CONDITION}, which is not a CodeExecutor"),
+        ("config.code_executor", "subprocess.Popen", "code_executor names subprocess.Popen, which is not"),
+        ("config.code_executor", "no.where.Executor", "code_executor names no.where.Executor, which can't"),
+        ("config.model_context", EXECUTOR, f"model_context names {EXECUTOR}, which is not"),
+    ],
+    "team": [
+        ("config.participants.0", EXECUTOR, rf"participants\[0\]: {EXECUTOR} "),
+        ("config.participants.0", CONDITION, rf"participants\[0\]: {CONDITION} "),
         (
-            "team",
             "config.participants.0.config.code_executor",
             AGENT,
             rf"participants\[0\]: .*code_executor names {AGENT}",
         ),
-        ("team", "config.termination_condition", AGENT, f"termination_condition: {AGENT} "),
-        ("team", "config.termination_condition", EXECUTOR, f"termination_condition: {EXECUTOR} "),
+        ("config.termination_condition", AGENT, f"termination_condition: {AGENT} "),
+        ("config.termination_condition", EXECUTOR, f"termination_condition: {EXECUTOR} "),
     ],
-)
-async def test_foreign_class_is_named_with_its_position(kind: str, path: str, provider: str, words: str) -> None:
-    config, parent, key = config_of(kind), *path.rsplit(".", 1)
-    sound = json.loads(json.dumps(config))
-    holder = part(config, parent)
-    foreign = {EXECUTOR: config_of("executor"), AGENT: config_of("agent")}.get(provider)
-    changed = foreign or {"provider": provider, "config": {"max_messages": 3, "args": ["touch", "foreign"]}}
-    holder[int(key) if isinstance(holder, list) else key] = changed
-    with pytest.raises((TypeError, ValueError, ImportError), match=words):
-        load(config)
-    assert "foreign" not in os.listdir()
-    await prints_42(sound)
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+async def test_foreign_class_is_named_with_its_position(kind: str) -> None:
+    for path, provider, words in FOREIGN[kind]:
+        config, parent, key = config_of(kind), *path.rsplit(".", 1)
+        holder = part(config, parent)
+        foreign = {EXECUTOR: config_of("executor"), AGENT: config_of("agent")}.get(provider)
+        changed = foreign or {"provider": provider, "config": {"max_messages": 3, "args": ["touch", "foreign"]}}
+        holder[int(key) if isinstance(holder, list) else key] = changed
+        with pytest.raises((TypeError, ValueError, ImportError), match=words):
+            load(config)
+        assert "foreign" not in os.listdir(), path
+    await prints_42(config_of(kind))
 
 
 @pytest.mark.parametrize(("kind", "provider"), [("executor", AGENT), ("agent", EXECUTOR), ("team", AGENT)])

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "samples" / "README.md"]
 # Import lines only: there is nothing to run.
-FRAGMENTS = {("differences.md", 1)}
+FRAGMENTS = {("differences.md", 1), ("runs.md", 2)}
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
     "The 50th Fibonacci number is 12586269025.",
@@ -36,6 +36,7 @@ PRINTS = {
         1,
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
+    ("teams.md", 1): "Add what to buy. Digraph execution is complete\n",
     ("README.md", 3): "cheapest: 'milk'\n",
     ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
     ("data.md", 1): "1\nerror\n",
@@ -43,8 +44,13 @@ PRINTS = {
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
+    ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",
+    (
+        "telemetry.md",
+        1,
+    ): "create_agent coder\ninvoke_agent coder\nchat gpt-4o\nexecute_tool execute_code\nchat gpt-4o\n",
 }
 
 
@@ -119,7 +125,7 @@ def test_every_link_between_pages_has_its_target():
 
 
 def test_every_file_that_a_page_names_exists():
-    folders = "agents|benchmarks|cli|docker|docs|executors|integrations|samples|sandbox|teams|tests"
+    folders = "agents|benchmarks|cli|docker|docs|executors|integrations|runs|samples|sandbox|teams|telemetry|tests"
     for page in LINKED_PAGES:
         for path in re.findall(rf"`((?:{folders})/[\w/.*-]+)`", page.read_text(encoding="utf-8")):
             assert list(ROOT.glob(path)), f"{page.name} names {path}"

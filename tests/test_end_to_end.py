@@ -66,16 +66,16 @@ def same(component: Any) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("load", [same, reloaded])
 @pytest.mark.parametrize(
-    ("stream", "refuses", "asked"),
+    ("load", "stream", "refuses", "asked"),
     [
-        (False, set(), ["json_schema"]),
-        (True, set(), ["json_schema"]),
-        (False, {"json_schema"}, ["json_schema", "json_object"]),
-        (True, {"json_schema", "json_object"}, ["json_schema", "json_object", None]),
+        (same, False, set(), ["json_schema"]),
+        (same, True, set(), ["json_schema"]),
+        (same, False, {"json_schema"}, ["json_schema", "json_object"]),
+        (same, True, {"json_schema", "json_object"}, ["json_schema", "json_object", None]),
+        (reloaded, True, set(), ["json_schema"]),
     ],
-    ids=["plain", "streaming", "no schema", "streaming, no JSON at all"],
+    ids=["plain", "streaming", "no schema", "streaming, no JSON at all", "streaming, reloaded"],
 )
 async def test_agent_generates_fails_decides_repairs_and_reflects(
     mode: str, load: Callable[[Any], Any], stream: bool, refuses: set[str], asked: list[str | None]

@@ -20,7 +20,14 @@ def for_type_checkers(source: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "package",
-    ["autogen_codeact.sandbox", "autogen_codeact.executors", "autogen_codeact.agents", "autogen_codeact.teams"],
+    [
+        "autogen_codeact.sandbox",
+        "autogen_codeact.executors",
+        "autogen_codeact.agents",
+        "autogen_codeact.teams",
+        "autogen_codeact.runs",
+        "autogen_codeact.telemetry",
+    ],
 )
 def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
     module = importlib.import_module(package)

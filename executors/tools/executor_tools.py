@@ -12,6 +12,7 @@ from autogen_core import ComponentBase, ComponentModel
 from autogen_codeact.executors.tools.adapters import as_host_tool
 from autogen_codeact.executors.tools.approval import with_tokens
 from autogen_codeact.executors.tools.host_tools import HostTools, ToolLike
+from autogen_codeact.executors.tools.omitted import refuse_functions
 from autogen_codeact.sandbox.observers import BlockId
 from autogen_codeact.sandbox.run_context import CodeAndLanguage, RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool
@@ -41,7 +42,9 @@ class ExecutorTools:
         self._in_use: tuple[HostTool, ...] = ()
         self._at_start: frozenset[str] = frozenset()
         self.broker = ToolBroker((), self._limits, with_tokens(approve))
-        self._use(self._tools.tools or ())
+        self.known = self._tools.tools
+        """All tools; None if there are workbenches that have not been started."""
+        self._use(self.known or ())
 
     def add(self, tools: Sequence[ToolLike], approve: ApproveTool | None) -> None:
         """Add an agent's tools; the agent's config keeps them.
@@ -56,7 +59,8 @@ class ExecutorTools:
         self._tools.add(tools)
         self._approving = self._approving or checked
         self.broker.approve = with_tokens(self._approving)
-        self._use(self._tools.tools or ())
+        self.known = self._tools.tools
+        self._use(self.known or ())
 
     def offer(self, tool: HostTool) -> None:
         """Add an internal tool: no config keeps it, no list shows it, and its calls need no approval.
@@ -72,11 +76,6 @@ class ExecutorTools:
             self.broker.replace((), [offered])
             self.broker.without_approval.add(tool.name)
 
-    @property
-    def known(self) -> tuple[HostTool, ...] | None:
-        """All tools; None if there are workbenches that have not been started."""
-        return self._tools.tools
-
     async def start(self) -> tuple[HostTool, ...]:
         """Start the workbenches that have not been started.
 
@@ -86,12 +85,16 @@ class ExecutorTools:
         Raises:
             Exception: What a workbench raised.
         """
-        self._use(await self._tools.start())
-        return self._in_use
+        self.known = await self._tools.start()
+        self._use(self.known)
+        return self.known
 
     async def stop(self) -> None:
         """Stop the workbenches that were started here."""
-        await self._tools.stop()
+        try:
+            await self._tools.stop()
+        finally:
+            self.known = self._tools.tools
 
     def _use(self, tools: Sequence[HostTool]) -> None:
         self.broker.replace(self._in_use, tools)
@@ -115,10 +118,8 @@ class ExecutorTools:
             return []
         return [each for each in sources(list(self.broker.tools.values())) if each[0] not in self._at_start]
 
-    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls | None:
-        """Return what answers the calls of one block; None if there are no tools."""
-        if not self.broker.tools:
-            return None
+    def block(self, block: CodeAndLanguage, context: RunContext, ident: BlockId) -> BlockCalls:
+        """Return what answers the calls of one block."""
         if context.tools:
             context = replace(context, tools={name: as_host_tool(tool) for name, tool in context.tools.items()})
         return self.broker.block(block.code, block.language, context, ident)
@@ -172,10 +173,12 @@ def dump_approval(approve: ApproveTool | None) -> ComponentModel | None:
         return None
     if not isinstance(approve, ComponentBase):
         name = getattr(approve, "__qualname__", None) or type(approve).__name__
-        raise ValueError(  # noqa: TRY004 - the value is right, it just can't be written
+        refuse_functions(
+            [name],
             f"approve_tool=`{name}` can't be written into a config: use a policy such as AllowTools, AskPerson or AskModel, "
-            "or pass it where the config is loaded."
+            "or pass it where the config is loaded.",
         )
+        return None
     return approve.dump_component()
 
 

@@ -13,6 +13,7 @@ from autogen_core.tools import BaseTool, Tool, Workbench
 
 from autogen_codeact.executors.tools.adapters import AUTOGEN, HostToolWithToken, as_host_tool
 from autogen_codeact.executors.tools.described import BaseToolHostTool, is_tool
+from autogen_codeact.executors.tools.omitted import refuse_functions
 from autogen_codeact.executors.tools.workbench import OpenWorkbench
 from autogen_codeact.sandbox.tools.function import FunctionHostTool
 from autogen_codeact.sandbox.tools.threads import Threads
@@ -153,7 +154,7 @@ def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
         tools: What was passed as `tools=[…]`.
 
     Raises:
-        ValueError: Some are no components; the message names all of them.
+        ValueError: Some are no components; the message names all of them. Inside `omitting_functions` they are left out.
     """
     dumped: list[ComponentModel] = []
     refused: list[str] = []
@@ -170,12 +171,12 @@ def dump_tools(tools: Sequence[ToolLike]) -> list[ComponentModel]:
             refused.append(_label(each))
         except Exception as error:  # noqa: BLE001 - whatever keeps it from being written
             refused.append(f"{_label(each)} ({type(error).__name__}: {error})")
-    if refused:
-        raise ValueError(
-            f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
-            "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
-            "the config is loaded."
-        )
+    refuse_functions(
+        refused,
+        f"These tools can't be written into a config: {', '.join(refused)}. A config holds AutoGen's tool and "
+        "workbench components; wrap a function with FunctionTool(function, description=...), or pass the tools where "
+        "the config is loaded.",
+    )
     return dumped
 
 

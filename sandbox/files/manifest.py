@@ -11,8 +11,7 @@ from hashlib import blake2b
 from autogen_codeact.sandbox.errors import SandboxFileError
 from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.files.host_folder import HostFolder
-from autogen_codeact.sandbox.files.scan import Signature, signature_of
-from autogen_codeact.sandbox.files.workspace import Workspace
+from autogen_codeact.sandbox.files.workspace import Signature, Workspace, signature_of
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.messages import checked_entries
 
@@ -66,7 +65,7 @@ async def manifest_of(workspace: Workspace, sandbox: RunnerClient) -> Manifest |
     in_sandbox = workspace.in_sandbox
     if len(in_sandbox) > MAX_FILES:
         return None
-    listing = await sandbox.file_request({"op": "list", "most": MAX_FILES + 1})
+    listing = (await sandbox.file_request({"op": "list", "most": MAX_FILES + 1})).message
     entries = checked_entries(listing.get("files"))
     if listing.get("cut") or sum(len(entry["name"]) for entry in entries) > MAX_NAME_BYTES:
         return None

@@ -16,7 +16,7 @@ from autogen_codeact.sandbox.files.file_writer import FileWriter
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, not_written_back
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
-from autogen_codeact.sandbox.host.block_reply import artifact
+from autogen_codeact.sandbox.host.blocks import BlockRequest, artifact
 from autogen_codeact.sandbox.host.client import RunnerClient
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
@@ -36,6 +36,8 @@ MAX_LISTED = 50
 MAX_NAME_SHOWN = 200
 PAGE_BYTES = 4096
 QUICK_BYTES = 64 * 1024
+QUICK_STATS = 500
+"""What may be done on the event loop; more is done in a thread."""
 Kept = str | None | asyncio.Future[str | None]
 """The path of the file with a block's code on the host, or None; a future of it while it is being written."""
 
@@ -56,22 +58,10 @@ async def before_block(workspace: Workspace, sandbox: RunnerClient, limits: Limi
     """
     for name in sandbox.undelivered:
         workspace.differs(name)
-    if workspace.unchanged() if workspace.quick_to_check else await in_thread(workspace.unchanged):
+    if workspace.unchanged() if len(workspace.settled) <= QUICK_STATS else await in_thread(workspace.unchanged):
         return
     async with workspace.transfer_lock:
         workspace.note(*await push(workspace, sandbox, limits))
-
-
-async def after_block(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tuple[Artifact, ...]:
-    """Store new and changed files of a block on the host; arguments and result as for `pull`."""
-    if not reply.message.get("files") and not sandbox.undelivered:
-        return ()
-    try:
-        async with workspace.transfer_lock:
-            return await pull(workspace, sandbox, reply)
-    except asyncio.CancelledError:
-        sandbox.add_undelivered(checked_entries(reply.message.get("files", [])))
-        raise
 
 
 async def close(workspace: Workspace, *, let_finish: bool) -> None:
@@ -108,9 +98,7 @@ async def push(
     Raises:
         SandboxFileError: `all_of_them`, and the sandbox could not store a file.
     """
-    files = workspace.quick_outgoing()
-    if files is None:
-        files = await in_thread(workspace.outgoing)
+    files = await in_thread(workspace.outgoing)
     if all_of_them and _needed_bytes(files) > parse_size(limits.workspace):
         raise _no_room(files, limits)
     notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])
@@ -211,20 +199,23 @@ async def pull(workspace: Workspace, sandbox: RunnerClient, reply: Reply) -> tup
     Returns:
         The files, also those of blocks that were cancelled before; one that could not be stored has a note with the reason.
     """
-    missed, sandbox.undelivered = sandbox.undelivered, {}
+    missed: dict[str, dict[str, Any]] = {}
     pulling = _Pull(workspace)
     try:
-        # Nearly always this is all: the files are few, and their content is in the reply.
-        await in_thread(pulling.begin, reply, missed)
-        while pulling.inline:
-            await in_thread(pulling.store_some)
-        while pulling.in_sandbox:
-            entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
-            await _fetch(workspace, sandbox, pulling, entries)
-            del pulling.in_sandbox[: len(entries)]
-        return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
+        async with workspace.transfer_lock:
+            missed, sandbox.undelivered = sandbox.undelivered, {}
+            # Nearly always this is all: the files are few, and their content is in the reply.
+            await in_thread(pulling.begin, reply, missed)
+            while pulling.inline:
+                await in_thread(pulling.store_some)
+            while pulling.in_sandbox:
+                entries = _batch(pulling.in_sandbox[:MAX_TRANSFERS], lambda entry: int(entry["size"]))
+                await _fetch(workspace, sandbox, pulling, entries)
+                del pulling.in_sandbox[: len(entries)]
+            return pulling.result if pulling.result is not None else await in_thread(pulling.finish)
     except asyncio.CancelledError:
         sandbox.add_undelivered(missed.values())
+        sandbox.add_undelivered(checked_entries(reply.message.get("files", [])))
         raise
 
 
@@ -409,25 +400,24 @@ async def copy_out(workspace: Workspace, sandbox: RunnerClient, name: str, targe
             await in_thread(writer.abandon)
 
 
-def keep_code(kept: list[Kept], folder: Workspace | Path | None, filename: str | None, code: bytes | None) -> None:
-    """Keep the code of a block on the host, as AutoGen's executors do.
+def keep_code(kept: list[Kept], folder: Workspace | Path, request: BlockRequest) -> None:
+    """Keep the code of a block on the host, as AutoGen's executors do; remove such a file of an earlier run if it is deleted.
 
     Args:
-        kept: The file is appended to it, or None, or a future if it is being written.
+        kept: Its only item becomes the file, or a future if it is being written.
         folder: The host's folder; a path if it is mounted, because the sandbox then writes the file itself.
-        filename: Name of the file; None if the code has none.
-        code: The code; None to remove such a file of an earlier run.
+        request: The block, whose code has a file.
     """
-    if folder is None or filename is None:
-        kept.append(None)
-    elif isinstance(folder, Path):
-        kept.append(str(folder / filename))
-    elif code is None or (len(code) <= QUICK_BYTES and folder.contains(filename, code)):
-        if code is None:
-            folder.remove(filename)
-        kept.append(str(folder.root / filename))
+    name, code, delete = request.filename, request.code, request.message["delete"]
+    assert name is not None
+    if isinstance(folder, Path):
+        kept[0] = str(folder / name)
+    elif delete or (len(code) <= QUICK_BYTES and folder.contains(name, code)):
+        if delete:
+            folder.remove(name)
+        kept[0] = str(folder.root / name)
     else:
-        kept.append(asyncio.get_running_loop().run_in_executor(None, _keep_code, folder, filename, code))
+        kept[0] = asyncio.get_running_loop().run_in_executor(None, _keep_code, folder, name, code)
 
 
 def _keep_code(workspace: Workspace, filename: str, code: bytes) -> str | None:

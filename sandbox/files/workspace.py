@@ -24,18 +24,28 @@ from weakref import WeakSet
 from autogen_codeact.sandbox.errors import SandboxDied, SandboxFileError
 from autogen_codeact.sandbox.files.file_writer import DIGEST_MAX_BYTES, FileWriter, Quota
 from autogen_codeact.sandbox.files.filenames import printable, safe_name
-from autogen_codeact.sandbox.files.host_folder import HostFolder, explained, file_error, plain_mode
+from autogen_codeact.sandbox.files.host_folder import (
+    USE_MOUNT,
+    HostFolder,
+    Scan,
+    Skipped,
+    explained,
+    file_error,
+    plain_mode,
+)
 from autogen_codeact.sandbox.files.protected_names import ProtectedNameError, ProtectedNames, not_written_back
-from autogen_codeact.sandbox.files.scan import USE_MOUNT, Scan, Signature, Skipped, TooManyEntriesError, signature_of
-from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
 
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
 # Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
-# Work of this size may run on the event loop; more runs in a thread.
-_QUICK_ENTRIES = 100
-_QUICK_BYTES = 64 * 1024
-_QUICK_STATS = 500
+Signature = tuple[int, int, int, int]
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """Return what changes with a file or folder, as far as its file system reports it."""
+    # The change time also sees a new mode, and tools that set the modification time back.
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +116,10 @@ class Workspace:
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
         self._digests: dict[str, bytes] = {}
-        self._digest_bytes_left: int | None = None
         self._state: dict[str, Signature] = {}
         self._state_since = 0.0
-        self._settled: tuple[tuple[str, Signature], ...] = ()
+        self.settled: tuple[tuple[str, Signature], ...] = ()
+        """Paths of the folder in which there is nothing to send; empty if that is not known."""
 
     def prepare(self) -> None:
         """Create the folder and check that it can be written.
@@ -157,45 +167,23 @@ class Workspace:
             SandboxFileError: The folder does not exist or can't be read.
         """
         with self._used():
-            return self._outgoing()
-
-    def quick_outgoing(self) -> list[HostFile] | None:
-        """Do the same if it can't block an event loop for long; else return None."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            with self._used():
-                self._digest_bytes_left = _QUICK_BYTES
-                return self._outgoing(_QUICK_ENTRIES)
-        except TooManyEntriesError:
-            return None
-        finally:
-            self._digest_bytes_left = None
-            self._lock.release()
-
-    def _outgoing(self, most_entries: int | None = None) -> list[HostFile]:
-        self._scanned_at_ns = time.time_ns()
-        scan = self._scan(most_entries)
-        changed = [name for name, status in scan.files.items() if not self._is_synced(name, status)]
-        self._scanned = scan.files
-        self._digests.clear()
-        if scan.complete:
-            for name in self._synced.keys() - scan.files.keys():
-                del self._synced[name]
-        files = self._within_limits(scan, sorted(changed))
-        self._record_state(scan, is_synced=not changed)
-        self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
-        self._reported = set(scan.skipped)
-        return files
-
-    @property
-    def quick_to_check(self) -> bool:
-        """Whether `unchanged` is fast enough for the event loop."""
-        return len(self._settled) <= _QUICK_STATS
+            self._scanned_at_ns = time.time_ns()
+            scan = self._scan()
+            changed = [name for name, status in scan.files.items() if not self._is_synced(name, status)]
+            self._scanned = scan.files
+            self._digests.clear()
+            if scan.complete:
+                for name in self._synced.keys() - scan.files.keys():
+                    del self._synced[name]
+            files = self._within_limits(scan, sorted(changed))
+            self._record_state(scan, is_synced=not changed)
+            self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
+            self._reported = set(scan.skipped)
+            return files
 
     def unchanged(self) -> bool:
         """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread."""
-        settled = self._settled
+        settled = self.settled
         try:
             for path, signature in settled:
                 if signature_of(os.lstat(path)) != signature:
@@ -353,9 +341,9 @@ class Workspace:
         with suppress(OSError, SandboxFileError), self._folder.opened([], "remove a file in") as folder:
             os.unlink(name, dir_fd=folder)
 
-    def _scan(self, most_entries: int | None = None) -> Scan:
+    def _scan(self) -> Scan:
         quota = self._quota
-        scan = Scan(quota.max_files, quota.max_file_bytes, most_entries)
+        scan = Scan(quota.max_files, quota.max_file_bytes)
         with self._folder.opened([], "list") as folder, explained(f"Can't list {self.root}"):
             scan.folder(folder, "", 1)
         quota.entries, quota.files = scan.entries, len(scan.files)
@@ -369,9 +357,9 @@ class Workspace:
         state = {name: signature_of(status) for name, status in found.items()}
         now = time.monotonic()
         if state != self._state:
-            self._state, self._state_since, self._settled = state, now, ()
-        elif not self._settled and now - self._state_since > _FRESH_NS / 1e9:
-            self._settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
+            self._state, self._state_since, self.settled = state, now, ()
+        elif not self.settled and now - self._state_since > _FRESH_NS / 1e9:
+            self.settled = tuple((f"{self.root}/{name}", signature) for name, signature in state.items())
 
     def _is_synced(self, name: str, status: os.stat_result) -> bool:
         known = self._synced.get(name)
@@ -385,10 +373,6 @@ class Workspace:
         return True
 
     def _digest(self, name: str, size: int) -> bytes | None:
-        if self._digest_bytes_left is not None:
-            self._digest_bytes_left -= size
-            if self._digest_bytes_left < 0:
-                raise TooManyEntriesError
         digest = blake2b(digest_size=16)
         try:
             for chunk in self._folder.chunks(name, size):

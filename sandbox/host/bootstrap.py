@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from autogen_codeact.sandbox.host.protocol import Frame, frame
+from autogen_codeact.sandbox.host.protocol import Frame, pack
 
 # In the order in which they import each other.
 _MODULES = [
@@ -151,5 +151,5 @@ def runner_source() -> bytes:
     folder = Path(__file__).parents[1] / "runner"
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
     compiled = [(name, compile(source, f"<codeact {name}>", "exec", dont_inherit=True)) for name, source in modules]
-    compiled_frame = frame(Frame.COMPILED_MODULES, 0, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
-    return compiled_frame + frame(Frame.MODULE_SOURCES, 0, json.dumps(modules).encode())
+    compiled_frame = pack(Frame.COMPILED_MODULES, 0, None, importlib.util.MAGIC_NUMBER + marshal.dumps(compiled))
+    return compiled_frame + pack(Frame.MODULE_SOURCES, 0, None, json.dumps(modules).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
 from collections import defaultdict
@@ -11,20 +12,18 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, Protocol
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
 from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
-from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply
+from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
 from autogen_codeact.sandbox.host.environment import interpreter_variables
-from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 from autogen_codeact.sandbox.host.messages import Hello, checked_entries, number_of
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.host.stream import ByteStream, Launcher
-from autogen_codeact.sandbox.host.waiting import new_future, wait_for
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, new_future, wait_for
 from autogen_codeact.sandbox.limits import CheckpointMode
 
 logger = logging.getLogger("autogen_codeact")
@@ -133,6 +132,7 @@ class RunnerClient:
         self.hello: Hello | None = None
         """The runner's first message; None before the start."""
         self._connection: Connection | None = None
+        self._idents = itertools.count(1)
         self._stop_lock = threading.Lock()
         self._time_limits: dict[int, float] = {}
         self._calls: dict[int, Calls] = {}
@@ -140,7 +140,7 @@ class RunnerClient:
     @property
     def alive(self) -> bool:
         """Whether it can run blocks."""
-        return self._connection is not None and self._connection.alive
+        return self._connection is not None and self._connection.state is State.READY
 
     def when_ended(self, callback: Callable[[SandboxError], None]) -> None:
         """Call a function when a started sandbox has ended, for whatever reason.
@@ -283,12 +283,13 @@ class RunnerClient:
             SandboxError: The sandbox broke.
             asyncio.CancelledError: The caller was cancelled; the block is dead by then.
         """
-        connection = self._connected()
-        ident = connection.next_ident()
+        connection = self._connection
+        assert connection is not None, "it has not been started"
+        ident = next(self._idents)
         room = 2 * self.settings.output_limit + OUTPUT_SLACK
         message = {**request, "timeout": float(timeout_s), "tools": calls is not None}
         if calls is not None:
-            calls.open(lambda answer: connection.send(protocol.frame(Frame.TOOL_ANSWER, ident, answer)))
+            calls.open(lambda answer: connection.send(protocol.pack(Frame.TOOL_ANSWER, ident, None, answer)))
             self._calls[ident] = calls
         reply = connection.request(Frame.RUN_BLOCK, ident, message, code, output_room=room, on_output=on_output)
         # Blocks that were sent before may have to end first.
@@ -331,7 +332,7 @@ class RunnerClient:
         """Record files of a cancelled block: the runner does not report them again."""
         for entry in entries:
             self.undelivered[entry["name"]] = {"name": entry["name"], "size": entry["size"], "mode": entry["mode"]}
-        for name in list(islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
+        for name in list(itertools.islice(self.undelivered, max(0, len(self.undelivered) - MAX_UNDELIVERED))):
             del self.undelivered[name]
 
     async def command(self, kind: bytes, message: dict[str, Any]) -> dict[str, Any]:
@@ -344,9 +345,7 @@ class RunnerClient:
             ValueError: The runner refused; the text says why.
             SandboxError: The sandbox broke.
         """
-        connection = self._connected()
-        answer = connection.request(kind, connection.next_ident(), message)
-        reply = await self._wait_or_stop(answer, ANSWER_TIMEOUT_S)
+        reply = await self._wait_or_stop(self._send(kind, message), ANSWER_TIMEOUT_S)
         if "error" in reply.message:
             raise ValueError(str(reply.message["error"]))
         return reply.message
@@ -362,8 +361,7 @@ class RunnerClient:
         Raises:
             SandboxFileError: The sandbox could not store it.
         """
-        connection = self._connected()
-        ident = connection.next_ident()
+        ident = next(self._idents)
         begun = False
         waiting = b""
         async with _iterating(chunks) as pieces:
@@ -371,14 +369,14 @@ class RunnerClient:
                 async for chunk in pieces:
                     if waiting:
                         begun = True
-                        await self._file_request(connection, ident, {"op": "write", "name": name}, waiting)
+                        await self.file_request({"op": "write", "name": name}, waiting, ident)
                     waiting = chunk
                 last = {"op": "write", "name": name, "mode": mode, "final": True}
-                await self._file_request(connection, ident, last, waiting)
+                await self.file_request(last, waiting, ident)
             except BaseException:
                 if begun:
                     # Nobody waits for the answer. It removes the part that was sent.
-                    connection.request(Frame.FILE_REQUEST, ident, {"op": "write", "abandon": True})
+                    self._send(Frame.FILE_REQUEST, {"op": "write", "abandon": True}, ident=ident)
                 raise
 
     async def read_file(self, name: str) -> AsyncGenerator[tuple[bytes, int], None]:
@@ -393,11 +391,10 @@ class RunnerClient:
         Raises:
             SandboxFileError: It does not exist, or is not a regular file.
         """
-        connection = self._connected()
         offset = 0
         while True:
             request = {"op": "read", "name": name, "offset": offset, "size": CHUNK}
-            reply = await self._file_request(connection, connection.next_ident(), request)
+            reply = await self.file_request(request)
             yield reply.data, number_of(reply.message, "size")
             offset += len(reply.data)
             if len(reply.data) < CHUNK:
@@ -410,46 +407,37 @@ class RunnerClient:
             timeout_s: How long that may take, in seconds.
         """
         try:
-            connection = self._connected()
-            reply = connection.request(Frame.FILE_REQUEST, connection.next_ident(), {"op": "list"})
-            await wait_for(reply, timeout_s, "it did not answer")
+            await wait_for(self._send(Frame.FILE_REQUEST, {"op": "list"}), timeout_s, "it did not answer")
         except SandboxError:
             return False
         return True
 
     async def list_files(self) -> list[dict[str, Any]]:
         """List the regular files of the workspace, each with `name`, `size` and `mode`."""
-        return checked_entries((await self.file_request({"op": "list"})).get("files"))
+        return checked_entries((await self.file_request({"op": "list"})).message.get("files"))
 
-    async def file_request(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Send a request about files that has no content.
+    async def file_request(self, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Reply:
+        """Send a request about files.
 
-        Returns:
-            The answer.
+        Args:
+            message: The request.
+            data: The bytes after it.
+            ident: Its number. Default: a new one.
 
         Raises:
             SandboxFileError: The runner could not do it.
         """
-        connection = self._connected()
-        return (await self._file_request(connection, connection.next_ident(), message)).message
-
-    async def _file_request(
-        self, connection: Connection, ident: int, message: dict[str, Any], data: bytes = b""
-    ) -> Reply:
-        answer = connection.request(Frame.FILE_REQUEST, ident, message, data)
-        reply = await self._wait_or_stop(answer, ANSWER_TIMEOUT_S)
+        reply = await self._wait_or_stop(self._send(Frame.FILE_REQUEST, message, data, ident), ANSWER_TIMEOUT_S)
         if "error" in reply.message:
             number = number_of(reply.message, "errno")
             raise SandboxFileError(number, str(reply.message["error"]), message.get("name"))
         return reply
 
-    def _connected(self) -> Connection:
-        connection = self._connection
-        if connection is None:
+    def _send(self, kind: bytes, message: dict[str, Any], data: bytes = b"", ident: int | None = None) -> Future[Reply]:
+        """Send a request; the future fails if the sandbox has ended."""
+        if self._connection is None:
             raise SandboxStartError("the sandbox has not been started")
-        if connection.error is not None:
-            raise connection.error
-        return connection
+        return self._connection.request(kind, ident if ident is not None else next(self._idents), message, data)
 
 
 @contextlib.asynccontextmanager

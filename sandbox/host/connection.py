@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -119,22 +118,12 @@ class Connection:
         self._transport = Transport(stream, keep_alive_s=keep_alive_s)
         self._parser = protocol.Parser()
         self._pending: dict[int, _Pending] = {}
-        self._idents = itertools.count(1)
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"codeact-{name}", daemon=True)
 
     def open(self) -> None:
         """Start the thread."""
         self._thread.start()
-
-    @property
-    def alive(self) -> bool:
-        """Whether requests can be sent."""
-        return self.state in _ALLOWED
-
-    def next_ident(self) -> int:
-        """Return a number for a request."""
-        return next(self._idents)
 
     def send(self, frame: bytes) -> None:
         """Send a frame that has no answer."""
@@ -231,18 +220,15 @@ class Connection:
 
     def _on_data(self, data: bytes) -> None:
         for kind, ident, payload in self._parser.feed(data):
-            self._on_frame(kind, ident, payload)
-
-    def _on_frame(self, kind: bytes, ident: int, payload: bytes) -> None:
-        state = self.state
-        if state not in _ALLOWED:
-            return  # it was sent before the connection was closed
-        handler = self.handlers.get(kind)
-        if handler is None:
-            raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
-        if kind not in _ALLOWED[state]:
-            raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
-        handler(ident, payload)
+            state = self.state
+            if state not in _ALLOWED:
+                return  # it was sent before the connection was closed
+            handler = self.handlers.get(kind)
+            if handler is None:
+                raise SandboxProtocolError(f"the sandbox {self._name} sent a frame of unknown type {kind!r}")
+            if kind not in _ALLOWED[state]:
+                raise SandboxProtocolError(f"the sandbox {self._name} sent {Frame(kind).name} while {state.value}")
+            handler(ident, payload)
 
     def _on_hello(self, _ident: int, payload: bytes) -> None:
         message, _ = protocol.unpack(payload)

@@ -54,31 +54,25 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def frame(kind: bytes, ident: int, payload: bytes) -> bytes:
-    """Make a frame of bytes alone.
-
-    Raises:
-        ValueError: It would be larger than `MAX_PAYLOAD`.
-    """
-    if len(payload) > MAX_PAYLOAD:
-        raise ValueError(f"a request of {len(payload):,} bytes exceeds the {MAX_PAYLOAD:,} that fit into one frame")
-    return _HEADER.pack(kind, ident, len(payload)) + payload
-
-
-def pack(kind: bytes, ident: int, message: Mapping[str, Any], data: bytes = b"") -> bytes:
+def pack(kind: bytes, ident: int, message: Mapping[str, Any] | None, data: bytes = b"") -> bytes:
     """Make a frame of a message and bytes.
 
     Args:
         kind: Its type.
         ident: Number of the request.
-        message: The message.
+        message: The message, or None for a frame of bytes alone.
         data: The bytes after it.
 
     Raises:
         ValueError: It would be larger than `MAX_PAYLOAD`.
     """
-    head = _to_json(message).encode("ascii")
-    return frame(kind, ident, _PREFIX.pack(len(head)) + head + data)
+    payload = data
+    if message is not None:
+        head = _to_json(message).encode("ascii")
+        payload = _PREFIX.pack(len(head)) + head + data
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError(f"a request of {len(payload):,} bytes exceeds the {MAX_PAYLOAD:,} that fit into one frame")
+    return _HEADER.pack(kind, ident, len(payload)) + payload
 
 
 def unpack(payload: bytes) -> tuple[dict[str, Any], bytes]:

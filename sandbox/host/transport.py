@@ -87,12 +87,14 @@ class Transport:
             selector.register(self._stream.read_fd, selectors.EVENT_READ)
             more_to_read = write_blocked = False
             while not self._stopped:
-                for key, _ in selector.select(0 if more_to_read else self._keep_alive()):
+                pause = self._keep_alive(self._keep_alive_s) if self._keep_alive_s is not None else None
+                for key, _ in selector.select(0 if more_to_read else pause):
                     if key.fileobj is self._wake_read:
                         with contextlib.suppress(BlockingIOError):
                             self._wake_read.recv(4096)
                 more_to_read = self._read(on_data)
-                was_blocked, write_blocked = write_blocked, not self._flush()
+                was_blocked = write_blocked
+                write_blocked = bool(self._outgoing or self._bulk) and not self._flush()
                 if write_blocked != was_blocked:
                     self._watch_for_room(selector, watch=write_blocked)
 
@@ -168,14 +170,12 @@ class Transport:
         else:
             selector.unregister(write_fd)
 
-    def _keep_alive(self) -> float | None:
+    def _keep_alive(self, interval_s: float) -> float:
         """Send a keep-alive frame when it is due; return the seconds until the next one is."""
-        if self._keep_alive_s is None:
-            return None
         now = time.monotonic()
         if now < self._keep_alive_due:
             return self._keep_alive_due - now
-        self._keep_alive_due = now + self._keep_alive_s
+        self._keep_alive_due = now + interval_s
         with self._queue_lock:
             # Behind frames that wait for room, more of these would only pile up.
             if not self._outgoing:

@@ -16,7 +16,15 @@ from typing import Any
 from autogen_codeact.sandbox.errors import SandboxProtocolError
 from autogen_codeact.sandbox.host.protocol import Frame
 from autogen_codeact.sandbox.limits import parse_size
-from autogen_codeact.sandbox.observers import BlockId, CallFinished, CallIntent, Observer, Recorder, notify
+from autogen_codeact.sandbox.observers import (
+    Attachments,
+    BlockId,
+    CallFinished,
+    CallIntent,
+    Recorder,
+    notify,
+    recorders,
+)
 from autogen_codeact.sandbox.result import CallOutcome, ErrorInfo, ToolCall
 from autogen_codeact.sandbox.run_context import RunContext
 from autogen_codeact.sandbox.tools.approval import ApproveTool, ToolApproval, ToolApprovalRequest
@@ -66,26 +74,17 @@ class ToolBroker:
         tools: The tools.
         limits: Limits for the calls of one block.
         approve: Approves each call; None to allow all.
-        recorder: Keeps a record of the calls; None for no record.
-        observers: Notified of the calls.
 
     Raises:
         ValueError: Two tools have the same name, or one has an unusable name.
     """
 
-    def __init__(
-        self,
-        tools: Sequence[HostTool],
-        limits: ToolLimits,
-        approve: ApproveTool | None = None,
-        recorder: Recorder | None = None,
-        observers: Sequence[Observer] = (),
-    ) -> None:
+    def __init__(self, tools: Sequence[HostTool], limits: ToolLimits, approve: ApproveTool | None = None) -> None:
         self.tools: dict[str, HostTool] = {}
         self.limits = limits
         self.approve = approve
-        self.recorder = recorder
-        self.observers = tuple(observers)
+        self.attachments = Attachments()
+        """Recorders and observers of the sandbox."""
         self.without_approval: set[str] = set()
         self.replace((), tools)
 
@@ -165,6 +164,7 @@ class BlockCalls:
     def __init__(self, broker: ToolBroker, code: str, language: str, context: RunContext, block: BlockId) -> None:
         self._broker = broker
         self._block = block
+        self._attached = broker.attachments.current
         self._limits = broker.limits
         self._code, self._language = code, language
         self._loop = asyncio.get_running_loop()
@@ -309,7 +309,7 @@ class BlockCalls:
                 tool.name, request.copies[2], tool.signature, tool.description, self._code, self._language
             )
             await self._approve(approve, waiting)
-        await self._record_intent(call)
+        await self._record_intent(call, tool)
         call.timer = self._loop.call_later(self._limits.seconds, self._out_of_time, call)
         return await self._run(tool, request.copies[1])
 
@@ -336,10 +336,9 @@ class BlockCalls:
         if answer.approved is not True:
             raise NotAllowed("ToolRefused", answer.reason or "it was not approved")
 
-    async def _record_intent(self, call: _Call) -> None:
-        call.intent = self._intent(call)
-        recorder = self._broker.recorder
-        if recorder is not None:
+    async def _record_intent(self, call: _Call, tool: HostTool) -> None:
+        call.intent = self._intent(call, idempotent=getattr(tool, "idempotent", False) is True)
+        for recorder in recorders(self._attached):
             try:
                 async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
                     await contained(recorder.call_starting(call.intent))
@@ -347,10 +346,10 @@ class BlockCalls:
                 raise NotAllowed("ToolRefused", f"it was not made, because {_not_recorded(call, error)}") from None
             if call.outcome is not None:  # cancelled, but the recorder suppressed the cancellation
                 raise asyncio.CancelledError
-        notify(self._broker.observers, "call_started", call.intent)
+        notify(self._attached, "call_started", call.intent)
 
-    def _intent(self, call: _Call) -> CallIntent:
-        return CallIntent(self._block, call.position, call.name, call.arguments)
+    def _intent(self, call: _Call, *, idempotent: bool = False) -> CallIntent:
+        return CallIntent(self._block, call.position, call.name, call.arguments, idempotent)
 
     def _out_of_time(self, call: _Call) -> None:
         text = f"the host tool {call.name} did not answer within {self._limits.seconds:g} s"
@@ -377,23 +376,25 @@ class BlockCalls:
         if call.timer is not None:
             call.timer.cancel()
         del self._running[call.number]
-        if self._broker.recorder is None or self._caller.answers is not None:
+        recording = recorders(self._attached) if self._caller.answers is None else []
+        if not recording:
             self._deliver(call, body)
             return
-        record = self._loop.create_task(self._record(call, body, self._broker.recorder))
+        record = self._loop.create_task(self._record(call, body, recording))
         self._records.add(record)
         record.add_done_callback(self._records.discard)
 
-    async def _record(self, call: _Call, body: bytes, recorder: Recorder) -> None:
-        try:
-            async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
-                await contained(recorder.call_finished(self._finished(call)))
-        except Exception as error:  # noqa: BLE001 - of the caller's own code
-            message = f"the host tool has run, but {_not_recorded(call, error)}"
-            if call.outcome == "ok":
-                call.outcome, call.result, call.images = "error", None, ()
-                call.error, call.error_bases = ErrorInfo("RuntimeError", message), ("RuntimeError",)
-                body = write_error("RuntimeError", message, ["RuntimeError"])
+    async def _record(self, call: _Call, body: bytes, recording: Sequence[Recorder]) -> None:
+        for recorder in recording:
+            try:
+                async with asyncio.timeout(RECORD_TIMEOUT_S), call.recording:
+                    await contained(recorder.call_finished(self._finished(call)))
+            except Exception as error:  # noqa: BLE001 - of the caller's own code
+                message = f"the host tool has run, but {_not_recorded(call, error)}"
+                if call.outcome == "ok":
+                    call.outcome, call.result, call.images = "error", None, ()
+                    call.error, call.error_bases = ErrorInfo("RuntimeError", message), ("RuntimeError",)
+                    body = write_error("RuntimeError", message, ["RuntimeError"])
         self._deliver(call, body)
 
     def _finished(self, call: _Call) -> CallFinished:
@@ -402,8 +403,8 @@ class BlockCalls:
     def _deliver(self, call: _Call, body: bytes) -> None:
         if self._caller.on_call is not None:
             self._caller.on_call(_tool_call(call))
-        if self._broker.observers and self._caller.answers is None:
-            notify(self._broker.observers, "call_finished", self._finished(call))
+        if self._attached and self._caller.answers is None:
+            notify(self._attached, "call_finished", self._finished(call))
         if not self._ended:
             self._answer(call.number, body)
 

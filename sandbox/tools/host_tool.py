@@ -18,6 +18,8 @@ class HostTool(FunctionHostTool):
         thread: Where a sync function runs. "shared" (the default): in one of a few threads, several calls at the same time.
             "own": all its calls in one thread, one after the other. What belongs to a thread, such as a connection of sqlite3,
             must be made by the function itself.
+        idempotent: Whether calling it again does no harm, as with a search. A run log then does not wait for the disk before and
+            after a call. Default: no.
 
     Raises:
         ValueError: The function can't be a tool, or `thread` is something else; the message says why.
@@ -25,10 +27,13 @@ class HostTool(FunctionHostTool):
 
     library: ClassVar[LibraryTypes] = NO_LIBRARY
 
-    def __init__(self, function: Callable[..., Any], *, thread: Literal["shared", "own"] = "shared") -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, thread: Literal["shared", "own"] = "shared", idempotent: bool = False
+    ) -> None:
         if thread not in ("shared", "own"):
             raise ValueError(f"thread must be 'shared' or 'own', not {thread!r}")
         own = OwnThread() if thread == "own" else None
         super().__init__(function, own or Threads(), self.library)
+        self.idempotent = idempotent
         if own is not None:
             weakref.finalize(self, own.end)

@@ -2,6 +2,8 @@
 
 Sandboxed code decides when a question is asked and withdrawn. So input typed before a question could be read does not count, and
 after a withdrawn question a yes must include the code from the new prompt.
+
+A person may take hours, so no thread waits: the event loop of the caller watches the terminal.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import secrets
 import select
 import sys
 import termios
-import threading
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-_LOCK = threading.Lock()
+from autogen_codeact.sandbox.tools.turns import Turns, Writer
+
+_TURNS = Turns()
+_WRITER = Writer()
 POLL_S = 0.05
 QUIET_S = 0.5
 """Seconds between a question and its prompt; input typed until then is discarded."""
@@ -49,6 +52,8 @@ class Question:
         prompt: Shown half a second later; from then on answers count.
         grants: Answers, in lower case, that allow the call; after a withdrawn question they need the shown code.
         timeout: Seconds to wait from the prompt on; None for no limit.
+        free: Whether any line is an answer, as for `input()`, also one that was typed before the prompt. If the last question was
+            withdrawn, input typed before the prompt does not count here either.
     """
 
     about: str
@@ -56,17 +61,30 @@ class Question:
     prompt: str
     grants: Collection[str]
     timeout: float | None = None
+    free: bool = False
+
+
+async def ask_line(prompt: str) -> str:
+    """Ask the person at the terminal for a line of text, as `input()` does, and hold no thread meanwhile.
+
+    Args:
+        prompt: Shown on standard error, without a line end.
+
+    Raises:
+        EOFError: There is no terminal; the message says so in a sentence.
+    """
+    return await ask(Question("your message", "", prompt, (), free=True))
 
 
 async def ask(
     question: Question, skip: Callable[[], bool] = lambda: False, on_answer: Callable[[str], None] = _ignore
 ) -> str:
-    """Ask, and wait for a line.
+    """Ask, and wait for a line. Cancelling it withdraws the question.
 
     Args:
         question: The question.
         skip: Called before this question is shown; returns whether an earlier answer already allows the call.
-        on_answer: Called with the line, in a thread, before the next question is shown.
+        on_answer: Called with the line, before the next question is shown.
 
     Returns:
         The line, without its line end and the code; "y" if the question was skipped.
@@ -75,88 +93,60 @@ async def ask(
         EOFError: There is no terminal; the message says so in a sentence.
         TimeoutError: Nobody answered.
     """
-    if not sys.stdin or not sys.stdin.isatty():
+    if not sys.stdin or sys.stdin.closed or not sys.stdin.isatty():
         raise EOFError(NO_TERMINAL)
-    cancelled = threading.Event()
-    answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    loop = asyncio.get_running_loop()
-
-    def settle(line: str | None, error: Exception | None) -> None:
-        if not answer.done():
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(line or "")
-
-    def work() -> None:
-        line, error = None, None
-        try:
-            line = _ask_alone(question, skip, on_answer, cancelled)
-        except Exception as raised:  # noqa: BLE001 - passed to the caller
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(settle, line, error)
-
-    # Not the loop's own threads: a person takes long, and there are few of those.
-    threading.Thread(target=work, name="codeact-question", daemon=True).start()
-    try:
-        return await answer
-    finally:
-        cancelled.set()
-
-
-def _ask_alone(
-    question: Question, skip: Callable[[], bool], on_answer: Callable[[str], None], cancelled: threading.Event
-) -> str | None:
-    while not _LOCK.acquire(timeout=POLL_S):
-        if cancelled.is_set():
-            return None
-    try:
-        if cancelled.is_set():
-            return None
+    async with _TURNS.one():
         if skip():
             return "y"
-        line = _ask(question, cancelled)
-        if line is not None:
-            on_answer(line)
+        terminal = _Terminal()
+        try:
+            line = await _ask(question, terminal)
+        finally:
+            terminal.close()
+        on_answer(line)
         return line
-    finally:
-        _LOCK.release()
 
 
-def _ask(question: Question, cancelled: threading.Event) -> str | None:
-    """Ask; None if the question was withdrawn."""
-    terminal = _Terminal()
+async def _ask(question: Question, terminal: _Terminal) -> str:
     code = f"{secrets.randbelow(900) + 100}" if _Screen.withdrawn else ""
+    settle = not question.free or _Screen.withdrawn
     _Screen.withdrawn = True  # until there is an answer
-    _show(question.text)
-    if cancelled.wait(QUIET_S):
-        _withdraw(question, terminal)
-        return None
-    needed = f"[an earlier question was withdrawn: a yes to this one needs a code, such as: y {code}]\n" if code else ""
-    deadline = None if question.timeout is None else time.monotonic() + question.timeout
+    try:
+        await _WRITER.write(question.text)
+        if settle:
+            await asyncio.sleep(QUIET_S)
+        async with asyncio.timeout(question.timeout):
+            return await _read_answer(question, terminal, code, settle=settle)
+    except (asyncio.CancelledError, TimeoutError):
+        with contextlib.suppress(EOFError):
+            terminal.discard_input()
+        _WRITER.start(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n")
+        raise
+
+
+async def _read_answer(question: Question, terminal: _Terminal, code: str, *, settle: bool) -> str:
+    needed = ""
+    if code and not question.free:
+        needed = f"[an earlier question was withdrawn: a yes to this one needs a code, such as: y {code}]\n"
     while True:
-        terminal.discard_input()
-        _show(needed + question.prompt)
-        line = terminal.read_line(deadline, cancelled)
-        if line is None:
-            _withdraw(question, terminal)
-            if not cancelled.is_set():
-                raise TimeoutError
-            return None
+        if settle:
+            terminal.discard_input()
+        await _WRITER.write(needed + question.prompt)
+        line = await terminal.read_line()
+        if question.free:
+            _Screen.withdrawn = False
+            return line
         answer = line.strip().removesuffix(code).rstrip()
         if answer.lower() not in question.grants or line.strip().endswith(code):
             _Screen.withdrawn = False
             return answer
 
 
-def _withdraw(question: Question, terminal: _Terminal) -> None:
-    terminal.discard_input()
-    _show(f"\n[the question about {question.about} was withdrawn; no answer is needed]\n")
-
-
 class _Terminal:
     """The terminal on standard input; read without Python's buffer, which may contain earlier input.
+
+    It is opened once more, so that reading does not block, while standard input stays as it is for everybody who has it, such as
+    the shell. Its modes are left alone.
 
     Raises:
         EOFError: The terminal was closed.
@@ -164,10 +154,13 @@ class _Terminal:
 
     def __init__(self) -> None:
         try:
-            self._fd = sys.stdin.fileno()
+            self._fd = _opened_again(sys.stdin.fileno())
         except (OSError, ValueError):
             raise EOFError(CLOSED) from None
-        self.discard_input()
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        os.close(self._fd)
 
     def discard_input(self) -> None:
         """Discard typed input, also a partial line."""
@@ -176,24 +169,54 @@ class _Terminal:
         except (termios.error, OSError, ValueError):
             raise EOFError(CLOSED) from None
 
-    def read_line(self, deadline: float | None, cancelled: threading.Event) -> str | None:
-        """Wait for a line; None after the deadline or if the question was withdrawn."""
+    async def read_line(self) -> str:
+        """Wait for a line, without its line end.
+
+        Raises:
+            EOFError: The terminal was closed.
+        """
         typed = b""
-        while not cancelled.is_set() and (deadline is None or time.monotonic() < deadline):
-            if not select.select([self._fd], [], [], POLL_S)[0]:
-                continue
+        while not typed.endswith((b"\n", b"\r")):
+            await self._wait_for_input()
             try:
                 piece = os.read(self._fd, 4096)
+            except BlockingIOError:  # somebody else has read it
+                continue
             except OSError:
                 piece = b""
             if not piece:
                 raise EOFError(CLOSED)
             typed = (typed + piece)[-MAX_LINE_BYTES:]
-            if typed.endswith((b"\n", b"\r")):
-                return typed.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
-        return None
+        return typed.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+
+    async def _wait_for_input(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        while not self._has_input():
+            try:
+                loop.add_reader(self._fd, ready.set)
+            except (NotImplementedError, OSError):  # some loops and some systems can't watch a terminal
+                await asyncio.sleep(POLL_S)
+                continue
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(self._fd)
+            ready.clear()
+
+    def _has_input(self) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(0))
 
 
-def _show(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+def _opened_again(fd: int) -> int:
+    """Return a descriptor of the same terminal, which does not block if the terminal can be opened."""
+    try:
+        opened = os.open(os.ttyname(fd), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return os.dup(fd)
+    if os.fstat(opened).st_rdev == os.fstat(fd).st_rdev:  # the name may be that of another terminal, in a container
+        return opened
+    os.close(opened)
+    return os.dup(fd)

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,10 @@ from .canaries import Canaries
 from .lag import Control
 from .oracles import LOST, HostState
 from .second_engine import SecondEngine, make_second_engine
+from .shared import Shared
 from .subject import STALLED, SUBJECTS, Kind, Subject
 
+CALL = pytest.StashKey[pytest.TestReport]()
 RERUN_DELAY_S = 3
 """Another program that loads an image or builds one has then gone on."""
 
@@ -31,9 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     That is the time of oracle 6, and what oracle 5 knows of the whole machine: a case that fills its disk always does.
     """
     for item in items:
+        if "subject" in getattr(item, "fixturenames", ()):  # what the cases share lives in the module's event loop
+            item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
         if {"subject", "untouched"} & set(getattr(item, "fixturenames", ())):
             said = [f"^AssertionError: {each}" for each in (STALLED, LOST)]
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=RERUN_DELAY_S, only_rerun=said))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep how a case has ended, for the fixture that clears up after it."""
+    report = yield
+    if report.when == "call":
+        item.stash[CALL] = report
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -99,13 +112,35 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return kind
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_sandboxes(
+    request: pytest.FixtureRequest, canaries: Canaries, temporary_folder: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Shared | None]:
+    """Sandboxes that this module's cases pass on, if it has them shared; nothing of them is left at its end."""
+    if not getattr(request.module, "SHARES_SANDBOXES", False):
+        yield None
+        return
+    host = HostState.observe(canaries)
+    made = Shared(tmp_path_factory.mktemp("shared"))
+    try:
+        yield made
+    finally:
+        await made.stop()
+    await host.check_left(())
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def subject(
-    request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, tmp_path: Path
+    request: pytest.FixtureRequest,
+    kind: Kind,
+    canaries: Canaries,
+    control: Control,
+    shared_sandboxes: Shared | None,
+    tmp_path: Path,
 ) -> AsyncIterator[Subject]:
     """A sandbox for one case; when the case is over, oracles 1 and 3 to 6 are checked (2 is the case's own)."""
-    host = HostState.observe(canaries)
-    made = Subject(request, kind, canaries, control, tmp_path / "work")
+    made = Subject(request, kind, canaries, control, tmp_path / "work", shared_sandboxes)
+    passed = False
     try:
         yield made
         if made.started:
@@ -113,10 +148,12 @@ async def subject(
             await made.check_nothing_runs_on()
             made.check_little_is_written()
             made.check_event_loop()
+        report = request.node.stash.get(CALL, None)
+        passed = report is not None and report.passed
     finally:
-        await made.end()
+        await made.end(passed)
         try:
-            await host.check(made.namespaces, made.kept)
+            await made.check_host()
         finally:
             made.forget()
 

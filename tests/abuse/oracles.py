@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import docker.errors
 
@@ -46,6 +46,7 @@ class HostState:
         canaries: The canaries.
         marks: Their files.
         left: What a case could leave behind, by kind.
+        tasks: The tasks of its event loop, if it runs.
         resident: Bytes of memory that this process has; their peak counts from here on.
         available: Bytes of memory that are free on the host.
         disk: Free bytes by folder.
@@ -54,6 +55,7 @@ class HostState:
     canaries: Canaries
     marks: dict[str, Mark]
     left: dict[str, set[str]]
+    tasks: set[asyncio.Task[Any]]
     resident: int
     available: int
     disk: dict[str, int]
@@ -63,17 +65,17 @@ class HostState:
         """Look at the host."""
         canaries.heard()
         marks, left, disk = canaries.marks(), leftovers(), free_disk()
-        return cls(canaries, marks, left, forget_peak(), available_memory(), disk)
+        return cls(canaries, marks, left, running_tasks(), forget_peak(), available_memory(), disk)
 
-    async def check(self, namespaces: Collection[int], kept: int = 0) -> None:
+    async def check(self, namespaces: Collection[int], kept: int = 0, living: Collection[int] = ()) -> None:
         """Assert that nothing is left and the host is untouched.
 
         Args:
             namespaces: The pid namespaces that the case's sandboxes had.
             kept: Bytes of files that come to the host because they should; they pass through its memory.
+            living: The pid namespaces of sandboxes that go on; which processes are left in them is not looked at here.
         """
-        left = await eventually_empty(lambda: self._left(namespaces))
-        assert not left, f"left behind: {with_details(left)}"
+        await self.check_left(namespaces, living)
         knocks = self.canaries.heard()
         assert not knocks, f"knocked on the host's ports: {knocks}"
         after = self.canaries.marks()
@@ -82,11 +84,17 @@ class HostState:
         self.check_memory(kept)
         self.check_disk()
 
-    def _left(self, namespaces: Collection[int]) -> dict[str, set[str]]:
+    async def check_left(self, namespaces: Collection[int], living: Collection[int] = ()) -> None:
+        """Assert that nothing is left; the arguments are those of `check`."""
+        left = await eventually_empty(lambda: self._left(namespaces, living))
+        assert not left, f"left behind: {with_details(left)}"
+
+    def _left(self, namespaces: Collection[int], living: Collection[int]) -> dict[str, set[str]]:
         now = leftovers()
         left = {kind: now[kind] - self.left[kind] for kind in now}
+        left["children"] -= processes_in(living)
         left["processes of the sandbox"] = processes_in(namespaces)
-        left["tasks"] = {str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
+        left["tasks"] = {str(task) for task in running_tasks() - self.tasks - {asyncio.current_task()}}
         return {kind: found for kind, found in left.items() if found}
 
     def check_memory(self, kept: int = 0) -> None:
@@ -101,14 +109,23 @@ class HostState:
             assert self.disk[folder] - free < HOST_DISK_BYTES, f"{folder} has lost {self.disk[folder] - free} bytes"
 
 
-async def eventually_empty(look: Callable[[], dict[str, set[str]]]) -> dict[str, set[str]]:
+async def eventually_empty(
+    look: Callable[[], dict[str, set[str]]], seconds: float | None = None
+) -> dict[str, set[str]]:
     """What is still found when time for clearing up is over."""
-    until = time.monotonic() + CLEARING_UP_S
+    until = time.monotonic() + (CLEARING_UP_S if seconds is None else seconds)
     while True:
         found = look()
         if not found or time.monotonic() > until:
             return found
         await asyncio.sleep(0.05)
+
+
+def running_tasks() -> set[asyncio.Task[Any]]:
+    """The tasks of this thread's event loop, if it runs."""
+    with contextlib.suppress(RuntimeError):
+        return asyncio.all_tasks()
+    return set()
 
 
 def leftovers() -> dict[str, set[str]]:
@@ -126,15 +143,24 @@ def leftovers() -> dict[str, set[str]]:
     }
 
 
-def control_groups() -> set[str]:
-    """The control groups that this process has made for bubblewrap; others' come and go meanwhile."""
-    own = f"-{os.getpid()}-"
-    return {
-        f"{folder}/{name}"
-        for folder, below, _ in os.walk("/sys/fs/cgroup")
-        for name in below
-        if Path(folder).name == PARENT and own in name
-    }
+def control_groups(pid: int | None = None) -> set[str]:
+    """The control groups that a process has made for bubblewrap; others' come and go meanwhile.
+
+    They are looked for where a process may make some: beside its own groups and those above them.
+
+    Args:
+        pid: The process, which may have ended. Default: this one.
+    """
+    own = f"-{pid or os.getpid()}-"
+    places = {line.rstrip().split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()}
+    above = {str(each) for place in places for each in (Path(place), *Path(place).parents)}
+    found = set()
+    with os.scandir("/sys/fs/cgroup") as entries:
+        roots = ["/sys/fs/cgroup", *(entry.path for entry in entries if entry.is_dir())]
+    for folder in (f"{root}{place.rstrip('/')}/{PARENT}" for root in roots for place in above):
+        with contextlib.suppress(OSError):
+            found |= {f"{folder}/{name}" for name in os.listdir(folder) if own in name}
+    return found
 
 
 def containers() -> set[str]:

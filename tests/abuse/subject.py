@@ -27,7 +27,17 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from ..executors.sandboxes import block
 from .canaries import Canaries
 from .lag import MOST_EXCESS_S, Control, LoopLag
-from .oracles import MIB, WRITTEN_BYTES, descendants, eventually_empty, processes_in, written_in, written_layer
+from .oracles import (
+    MIB,
+    WRITTEN_BYTES,
+    HostState,
+    descendants,
+    eventually_empty,
+    processes_in,
+    written_in,
+    written_layer,
+)
+from .shared import Sandbox, Shared
 
 GRACE_S = 5.0
 """How long beyond a block's own deadline its result may take, whatever the code did, in seconds."""
@@ -85,10 +95,17 @@ class Subject:
         canaries: What it must not touch.
         control: The ticker that the event loop is compared with.
         work_dir: The folder kept in step with its workspace.
+        shared: Sandboxes of the cases before, if it may have one of them.
     """
 
     def __init__(
-        self, request: pytest.FixtureRequest, kind: Kind, canaries: Canaries, control: Control, work_dir: Path
+        self,
+        request: pytest.FixtureRequest,
+        kind: Kind,
+        canaries: Canaries,
+        control: Control,
+        work_dir: Path,
+        shared: Shared | None = None,
     ) -> None:
         self._request = request
         self.kind = kind
@@ -105,6 +122,13 @@ class Subject:
         self._lag_s = 0.0
         self._executor: SandboxCodeExecutor | None = None
         self._lost = False
+        self._shared = shared
+        self._sandbox: Sandbox | None = None
+        self._goes_on = False
+        # Processes of sandboxes that other cases will have.
+        self._others = descendants(os.getpid()) if shared else set()
+        # The host as it is before the case can do anything; the fixture compares it with what it is afterwards.
+        self.host = HostState.observe(canaries)
 
     @property
     def started(self) -> bool:
@@ -127,16 +151,34 @@ class Subject:
         Returns:
             The executor.
         """
+        if self._shared and not options and not limits and not self.work_dir.exists():
+            await self._start_shared(self._shared)
+            return self.executor
         self.limits = Limits(**{**SMALL.model_dump(), **limits})
         arguments = {"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": self.limits, **(options or {})}
         if arguments.get("bind_dir") is not None:
             del arguments["work_dir"]
+        await self._start(arguments)
+        return self.executor
+
+    async def _start_shared(self, shared: Shared) -> None:
+        self._sandbox = shared.take(str(self.kind))
+        if self._sandbox is None:
+            self.work_dir = shared.new_work_dir()
+            await self._start({"work_dir": self.work_dir, "timeout": TIMEOUT_S, "limits": SMALL})
+            self._sandbox = await Sandbox.observe(self.executor, self.work_dir, self.pid_one(), self.namespaces)
+            # It may outlive the case, which has not begun.
+            self.host = HostState.observe(self.canaries)
+        else:
+            self._executor, self.work_dir = self._sandbox.executor, self._sandbox.work_dir
+            self.look()
+
+    async def _start(self, arguments: Mapping[str, Any]) -> None:
         self._executor = self.kind.make(**arguments)
         await self._executor.start()
         self.look()
         result = await self.run(f"codeact_witness = 'set'\nopen({WITNESS!r}, 'w').close()", timeout=10)
         assert (result.outcome, result.state) == ("ok", "kept"), result
-        return self._executor
 
     async def run(self, code: str, language: str = "python", timeout: float = TIMEOUT_S) -> ExecutionResult:
         """Run one block and see that its result comes by its deadline plus `GRACE_S`.
@@ -197,6 +239,13 @@ class Subject:
         else:
             self.namespaces[number] = handle
 
+    async def check_host(self) -> None:
+        """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
+        if self._goes_on:
+            await self.host.check((), self.kept, living=self.namespaces)
+        else:
+            await self.host.check(self.namespaces, self.kept)
+
     def forget(self) -> None:
         """Let go of the pid namespaces."""
         while self.namespaces:
@@ -209,7 +258,9 @@ class Subject:
             with closing(connect()) as client, contextlib.suppress(NotFound, NullResource):
                 return int(client.inspect_container(executor.container_name)["State"]["Pid"]) or None
             return None
-        for pid in sorted(descendants(os.getpid())):
+        if self._sandbox and self._sandbox.pid_one and Path(f"/proc/{self._sandbox.pid_one}").exists():
+            return self._sandbox.pid_one
+        for pid in sorted(descendants(os.getpid()) - self._others):
             try:
                 status = Path(f"/proc/{pid}/status").read_text()
             except OSError:
@@ -271,7 +322,17 @@ class Subject:
         """
         assert self._lag_s < MOST_EXCESS_S + self.own_stall_s, f"{STALLED} for {self._lag_s:.3f} s {what}"
 
-    async def end(self) -> None:
-        """Stop the sandbox."""
-        if self._executor is not None:
-            await asyncio.wait_for(self._executor.stop(), 30)
+    async def end(self, passed: bool) -> None:
+        """Stop the sandbox, or keep it for the next case.
+
+        Args:
+            passed: Whether the case and the oracles so far have found nothing wrong.
+        """
+        if self._executor is None:
+            return
+        clean = passed and not self._lost and self._sandbox and not await self._sandbox.difference(self.namespaces)
+        if clean and self._shared and self._sandbox:
+            self._shared.give_back(str(self.kind), self._sandbox)
+            self._goes_on = True
+            return
+        await asyncio.wait_for(self._executor.stop(), 30)

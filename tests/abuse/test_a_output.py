@@ -12,6 +12,8 @@ from autogen_codeact.executors import ExecutionResult, OutputChunk
 from ..executors.sandboxes import block
 from .subject import SMALL, SUBJECTS, Subject, each_engine
 
+SHARES_SANDBOXES = True
+
 IN_SESSIONS = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
 )

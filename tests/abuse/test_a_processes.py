@@ -4,6 +4,8 @@ import pytest
 
 from .subject import SUBJECTS, Subject
 
+SHARES_SANDBOXES = True
+
 IN_SESSIONS = pytest.mark.parametrize(
     "kind", [kind for kind in SUBJECTS if kind.mode == "session"], indirect=True, ids=str
 )
@@ -106,7 +108,7 @@ async def test_12_orphans_of_a_session_are_buried_as_they_die(subject: Subject) 
     """In process mode orphans are the block's own until it ends."""
     code = """
     import os
-    for _ in range(300):
+    for _ in range(150):
         pid = os.fork()
         if pid == 0:
             if os.fork() == 0:
@@ -115,7 +117,7 @@ async def test_12_orphans_of_a_session_are_buried_as_they_die(subject: Subject) 
         os.waitpid(pid, 0)
     print("done")
     """
-    assert await subject.out(code, timeout=20) == "done\n"
+    assert await subject.out(code, timeout=40) == "done\n"
 
 
 DAEMONS = {

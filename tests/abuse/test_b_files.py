@@ -22,6 +22,8 @@ from .canaries import SECRET, Canaries
 from .engine_proxy import engine_proxy
 from .subject import Subject
 
+SHARES_SANDBOXES = True
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:

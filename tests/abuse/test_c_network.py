@@ -15,6 +15,7 @@ from ..executors.sandboxes import run
 from .canaries import Canaries, host_addresses
 from .subject import Subject
 
+SHARES_SANDBOXES = True
 TRY = """
     import errno, socket
 

@@ -13,7 +13,7 @@ import pytest
 
 from autogen_codeact.executors import SandboxProtocolError
 from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.blocks import to_result
 from autogen_codeact.sandbox.host.connection import Reply
 
 from ..executors.sandboxes import FORGE
@@ -231,7 +231,7 @@ def test_60_type_tagged_payloads_stay_text(payload: dict[str, object]) -> None:
     whole = {**FORGED, "duration_s": 0.1, "dropped": [0], "tail": [0], "number": 1, "before": None}
     message, data = protocol.unpack(protocol.pack(b"D", 1, {**whole, "value": payload, "error": None})[9:])
     reply = Reply(message, data, {})
-    result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+    result = to_result(reply, split_streams=False)
     assert result.value == str(payload)
 
 

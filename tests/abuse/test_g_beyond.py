@@ -12,7 +12,9 @@ from autogen_codeact.executors import Limits
 
 from ..executors.sandboxes import FORGE, run
 from .oracles import eventually_empty, processes_in
-from .subject import Subject
+from .subject import Subject, each_engine
+
+SHARES_SANDBOXES = True
 
 CLONE = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
 EXIT = {"x86_64": 60, "aarch64": 93}[os.uname().machine]
@@ -255,6 +257,7 @@ CLEAR = "import os\nfor name in os.listdir('/workspace'): os.remove('/workspace/
 MEASURE = "print(int(open('/proc/1/statm').read().split()[1]) * os.sysconf('SC_PAGE_SIZE'))"
 
 
+@each_engine
 @pytest.mark.timeout(180)
 async def test_94_files_made_and_removed_again_do_not_fill_the_supervisor(subject: Subject) -> None:
     """It remembers the files that it has reported; those that are gone it must forget."""

@@ -20,7 +20,9 @@ from ..executors.bubblewrapped import open_folder
 from ..executors.sandboxes import out, run
 from .faults import eventually
 from .oracles import processes_in
-from .subject import Kind, Subject
+from .subject import Kind, Subject, each_engine
+
+SHARES_SANDBOXES = True
 
 CANARY = f"canary-{uuid.uuid4().hex}"
 SHOWN = "import os; print(os.environ['API_KEY'], os.environ['GIVEN'])"
@@ -52,7 +54,7 @@ def files_with(text: str, folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def told(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
     """A sandbox with the canary in two variables."""
     monkeypatch.setenv("CODEACT_TEST_GIVEN", CANARY)
@@ -159,6 +161,7 @@ BAD = {
 }
 
 
+@each_engine
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("environment", BAD.values(), ids=BAD)
 async def test_h7_no_variable_makes_a_start_run_files_of_an_earlier_sandbox(

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
 from autogen_codeact.sandbox.files.temporary_folder import PREFIX
 
 from ..executors.bubblewrapped import open_folder
 from .faults import client, engine, eventually
-from .oracles import descendants
+from .oracles import control_groups, descendants
 from .subject import Kind, each_engine
 
 pytestmark = pytest.mark.usefixtures("untouched")
@@ -79,17 +78,11 @@ class Left:
         """Its temporary files, containers, control groups, living processes and sockets in the file system."""
         owner = f"org.autogen-codeact.owner={socket.gethostname()}:{self._pid}"
         found = engine(lambda api: api.containers(all=True, filters={"label": owner}))
-        groups = [
-            f"{place}/{name}"
-            for place, below, _ in os.walk("/sys/fs/cgroup")
-            for name in below
-            if Path(place).name == PARENT and f"-{self._pid}-" in name
-        ]
         sockets = [path for path in self._folder.rglob("*") if path.is_socket()]
         return [
             *self.folders(),
             *(str(container["Names"]) for container in found),
-            *groups,
+            *control_groups(self._pid),
             *(str(pid) for pid in self.processes if _lives(pid)),
             *map(str, sockets),
         ]

@@ -15,6 +15,8 @@ from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB
 from .subject import Subject, each_engine
 
+SHARES_SANDBOXES = True
+
 pytestmark = each_engine
 MOST_GROWTH = 64 * MIB
 

@@ -58,9 +58,10 @@ def test_a_codeact_agent_needs_a_model() -> None:
     ("value", "words"),
     [(dict, "the class dict"), (int, "the class int"), ("Offer", "'Offer'"), (list[int], "a GenericAlias")],
 )
-def test_an_answers_type_is_a_pydantic_model(value: object, words: str) -> None:
-    with pytest.raises(TypeError, match=rf"^output_type must be a class derived from .*, not {words}; "):
-        made(CodeActAgent, output_type=value)
+@pytest.mark.parametrize("name", ["output_content_type", "output_type"])
+def test_an_answers_type_is_a_pydantic_model(value: object, words: str, name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{name} must be a class derived from .*, not {words}; "):
+        made(CodeActAgent, **{name: value})
 
 
 @pytest.mark.parametrize("argument", ["packages", "preload"])

@@ -66,15 +66,15 @@ class Shop:
 def test_our_executor_has_tools_and_in_session_mode_a_session() -> None:
     process = BubblewrapCommandLineCodeExecutor()
     session = BubblewrapCommandLineCodeExecutor(mode="session")
-    assert capabilities_of(process) == Capabilities(tools=process, facts=process)
-    assert capabilities_of(session) == Capabilities(tools=session, session=session, facts=session)
+    assert capabilities_of(process) == Capabilities(tools=process, facts=process, observed=process)
+    assert capabilities_of(session) == Capabilities(tools=session, session=session, facts=session, observed=session)
 
 
 def test_third_party_executor_has_what_its_methods_offer() -> None:
     process, session = ThirdPartyExecutor("process"), ThirdPartyExecutor("session")
     assert not isinstance(session, SandboxCodeExecutor)
-    assert capabilities_of(process) == Capabilities(tools=process, facts=process)
-    assert capabilities_of(session) == Capabilities(tools=session, session=session, facts=session)
+    assert capabilities_of(process) == Capabilities(tools=process, facts=process, observed=process)
+    assert capabilities_of(session) == Capabilities(tools=session, session=session, facts=session, observed=session)
 
 
 def test_autogens_executors_have_none_of_it(executor: CodeExecutor) -> None:

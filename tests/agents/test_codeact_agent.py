@@ -256,7 +256,7 @@ async def test_model_without_a_closing_answer_gets_a_note_as_answer(session: San
 async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: SandboxCodeExecutor) -> None:
     good = 'Here:\n```json\n{"total": 42}\n```'
     client = scripted("It is 42.", '{"total": "many"}', good)
-    agent = CodeActAgent("actor", session, model_client=client, output_type=Sum)
+    agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum)
 
     result = await agent.run(task=[TASK])
 
@@ -275,7 +275,7 @@ async def test_a_typed_answer_in_words_is_checked_and_sent_back(session: Sandbox
 
 
 async def test_a_typed_answer_that_never_fits_is_text_and_says_so(session: SandboxCodeExecutor) -> None:
-    agent = CodeActAgent("actor", session, model_client=scripted("a", "b"), output_type=Sum, max_steps=1)
+    agent = CodeActAgent("actor", session, model_client=scripted("a", "b"), output_content_type=Sum, max_steps=1)
     result = await agent.run(task=[TASK])
     assert seen(result.messages[-1:]) == seen(
         [answered("b", steps="1", stopped="max_steps", misfit="it holds no JSON")]

@@ -5,13 +5,14 @@ import json
 from typing import Any
 
 import pytest
-from autogen_agentchat.base import TaskResult
+from autogen_agentchat.base import Handoff, TaskResult
 from autogen_agentchat.conditions import MaxMessageTermination
 from autogen_agentchat.messages import (
     CodeExecutionEvent,
     CodeGenerationEvent,
     ModelClientStreamingChunkEvent,
     StructuredMessage,
+    StructuredMessageFactory,
     TextMessage,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
@@ -43,7 +44,9 @@ async def test_two_work_in_a_team_and_the_console_shows_them(
     one = CodeActAgent(
         "one", session, model_client=scripted(python("x = 6; print('six')"), "x is 6."), stream_output=True
     )
-    two = CodeActAgent("two", session, model_client=scripted(python("final_answer({'total': x * 7})")), output_type=Sum)
+    two = CodeActAgent(
+        "two", session, model_client=scripted(python("final_answer({'total': x * 7})")), output_content_type=Sum
+    )
     team = kind([one, two], termination_condition=MaxMessageTermination(3))
 
     result = await Console(team.run_stream(task="6 * 7?"))
@@ -108,7 +111,9 @@ ARGUMENTS: dict[str, Any] = {
     "system_message": None,
     "prompt_style": "execute",
     "supported_languages": ["python", "sh"],
-    "output_type": Sum,
+    "handoffs": [Handoff(target="Bob", message="Your turn.")],
+    "output_content_type": Sum,
+    "output_content_type_format": "It is {total}.",
     "setup": "import math",
     "max_steps": 3,
     "max_tokens": 1000,
@@ -121,9 +126,12 @@ ARGUMENTS: dict[str, Any] = {
 
 def test_every_argument_survives_json(bubblewrap: None) -> None:
     arguments = set(inspect.signature(CodeActAgent).parameters)
-    assert arguments == set(CodeActAgentConfig.model_fields) | {"approval_func", "redact"}
+    typed = {"output_content_type", "output_content_type_format"}  # in the config, they are one component
+    older = {"output_type"}
+    fields = set(CodeActAgentConfig.model_fields) - {"structured_message_factory"} | typed
+    assert arguments - older == fields | {"approval_func", "redact"}
     tested = {"name", "code_executor", "model_client", "model_context", "tools", "approve_tool", *ARGUMENTS}
-    assert arguments - {"approval_func", "redact"} == tested
+    assert arguments - older - {"approval_func", "redact"} == tested
 
     agent = CodeActAgent(
         "actor",
@@ -137,9 +145,13 @@ def test_every_argument_survives_json(bubblewrap: None) -> None:
 
     assert twin.dump_component().model_dump_json(exclude_none=True) == text
     config = json.loads(text)["config"]
-    assert {name: config[name] for name in ARGUMENTS if name != "output_type"} == {
-        name: value for name, value in ARGUMENTS.items() if name != "output_type"
+    objects = {*typed, "handoffs"}
+    assert {name: config[name] for name in ARGUMENTS if name not in objects} == {
+        name: value for name, value in ARGUMENTS.items() if name not in objects
     }
+    factory = StructuredMessageFactory(input_model=Sum, format_string="It is {total}.")
+    assert config["structured_message_factory"] == factory.dump_component().model_dump(exclude_none=True)
+    assert config["handoffs"] == [ARGUMENTS["handoffs"][0].model_dump()]
     assert (config["code_executor"]["config"]["timeout"], config["model_context"]["config"]["buffer_size"]) == (7, 5)
 
 

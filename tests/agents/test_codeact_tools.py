@@ -113,7 +113,7 @@ async def test_only_a_call_that_reached_the_host_is_an_answer(session: SandboxCo
 async def test_a_typed_answer_by_call_is_checked_in_the_code(session: SandboxCodeExecutor) -> None:
     wrong, right = python("final_answer({'total': 'many'})"), python("final_answer({'total': 55})")
     client = scripted(wrong, right)
-    agent = CodeActAgent("actor", session, model_client=client, output_type=Sum)
+    agent = CodeActAgent("actor", session, model_client=client, output_content_type=Sum)
 
     result = await agent.run(task="Sum up 1 to 10.")
 
@@ -147,7 +147,7 @@ async def test_tools_come_back_after_the_session_was_lost(session: SandboxCodeEx
     client_two = scripted(python("final_answer(add(3, 4))"))
     await agent.run(task="Go.")
     await session.restart()
-    agent._conversation._client = client_two
+    agent._conversation.client = client_two
     assert (await agent.run(task="Again.")).messages[-1].to_text() == "7"
 
 

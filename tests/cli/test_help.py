@@ -13,7 +13,7 @@ SANDBOX = [
     *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "image", "doctor", "clean"],
+    (): ["--version", "demo", "exec", "run", "runs", "show", "export", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
@@ -30,8 +30,11 @@ OPTIONS = {
             "--steps",
             "--stream",
         ),
-        *("--json", "--mode", *SANDBOX),
+        *("--json", "--mode", "--save", *SANDBOX),
     ],
+    ("runs",): ["DIR", "--json"],
+    ("show",): ["RUN", "--json"],
+    ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],
     ("image", "list"): [],

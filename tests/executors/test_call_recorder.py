@@ -113,8 +113,7 @@ async def make() -> AsyncIterator[Make]:
 
     async def make(*tools: Any, recorder: Any = None, observers: Any = (), **options: Any) -> Any:
         made.append(BubblewrapCommandLineCodeExecutor(mode="session", tools=tools, **{"timeout": 30, **options}))
-        made[-1]._tools.broker.recorder = recorder
-        made[-1]._tools.broker.observers = tuple(observers)
+        made[-1].attach(recorder=recorder, observers=observers)
         await made[-1].start()
         return made[-1]
 

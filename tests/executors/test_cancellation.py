@@ -1,4 +1,4 @@
-"""`CancelScope`: a cancelled token cancels the code inside, and the task goes on afterwards."""
+"""`cancel_scope`: a cancelled token cancels the code inside, and the task goes on afterwards."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ import threading
 import pytest
 from autogen_core import CancellationToken
 
-from autogen_codeact.executors.cancellation import CancelScope
+from autogen_codeact.executors.cancellation import cancel_scope
 
 DEADLINE_S = 20.0
 
@@ -14,7 +14,7 @@ DEADLINE_S = 20.0
 async def test_a_token_cancels_the_code_inside_and_not_the_task() -> None:
     token = CancellationToken()
     asyncio.get_running_loop().call_later(0.01, token.cancel)
-    with pytest.raises(asyncio.CancelledError), CancelScope(token):
+    with pytest.raises(asyncio.CancelledError), cancel_scope(token):
         await asyncio.sleep(DEADLINE_S)
     task = asyncio.current_task()
     assert task is not None
@@ -26,7 +26,7 @@ async def test_a_token_cancels_the_code_inside_and_not_the_task() -> None:
 async def test_a_cancelled_token_keeps_the_code_from_starting() -> None:
     token = CancellationToken()
     token.cancel()
-    with pytest.raises(asyncio.CancelledError), CancelScope(token):
+    with pytest.raises(asyncio.CancelledError), cancel_scope(token):
         pytest.fail("the code has started")
 
 
@@ -34,14 +34,14 @@ async def test_a_token_may_be_cancelled_in_another_thread() -> None:
     token = CancellationToken()
     canceller = threading.Timer(0.01, token.cancel)
     canceller.start()
-    with pytest.raises(asyncio.CancelledError), CancelScope(token):
+    with pytest.raises(asyncio.CancelledError), cancel_scope(token):
         await asyncio.sleep(DEADLINE_S)
     canceller.join(DEADLINE_S)
 
 
 async def test_no_cancellation_comes_after_the_scope() -> None:
     token = CancellationToken()
-    with CancelScope(token):
+    with cancel_scope(token):
         # Requested inside, but it would only come at the next await, which is outside.
         token.cancel()
     await asyncio.sleep(0)
@@ -52,7 +52,7 @@ def test_a_token_may_be_cancelled_after_the_event_loop_was_closed() -> None:
     token = CancellationToken()
 
     async def leave() -> None:
-        with CancelScope(token):
+        with cancel_scope(token):
             await asyncio.sleep(0)
 
     asyncio.run(leave())

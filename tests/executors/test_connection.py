@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import ssl
@@ -17,9 +18,8 @@ import trustme
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxTimeout
 from autogen_codeact.sandbox.host.connection import Connection, Reply, State
-from autogen_codeact.sandbox.host.locks import CrossLoopSemaphore
 from autogen_codeact.sandbox.host.protocol import Frame
-from autogen_codeact.sandbox.host.waiting import new_future, wait_for
+from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore, new_future, wait_for
 
 from .test_frames import HELLO, RESULT, SocketStream, message, raw, wire
 
@@ -67,6 +67,7 @@ class Played:
     def __init__(self, stream: SocketStream | None = None) -> None:
         self.stream = stream if stream is not None else SocketStream()
         self.connection = Connection(self.stream, "played")
+        self.idents = itertools.count(1)
         self._runner = threading.Thread(target=self._play)
         self._runner.start()
         self.connection.open()
@@ -90,7 +91,7 @@ class Played:
 
     def request(self, code: bytes) -> Future[Reply]:
         connection = self.connection
-        return connection.request(Frame.RUN_BLOCK, connection.next_ident(), {}, code, output_room=100)
+        return connection.request(Frame.RUN_BLOCK, next(self.idents), {}, code, output_room=100)
 
     async def block(self, code: bytes = b"pass") -> bytes:
         return bytes((await wait_for(self.request(code), DEADLINE_S, "no answer")).streams[Frame.STDOUT])
@@ -184,13 +185,13 @@ class TestStates:
     def test_are_passed_in_order(self) -> None:
         stream = SocketStream()
         connection = Connection(stream, "played")
-        assert (connection.state, connection.alive) == (State.CONNECTING, True)
+        assert connection.state is State.CONNECTING
         connection.open()
         stream.other.sendall(raw(b"H", 0, message(HELLO)))
         assert connection.hello.result(DEADLINE_S) == HELLO
-        assert (connection.state, connection.alive) == (State.READY, True)
+        assert connection.state is State.READY
         assert connection.close(DEADLINE_S)
-        assert (connection.state, connection.alive) == (State.CLOSED, False)
+        assert connection.state is State.CLOSED
         stream.other.close()
 
     def test_are_passed_also_by_a_connection_that_was_never_opened(self) -> None:
@@ -249,9 +250,9 @@ class TestTheEnd:
     def test_is_noticed_while_the_event_loop_is_busy(self, played: Played) -> None:
         async def run() -> None:
             await played.block()
-            assert played.connection.alive
+            assert played.connection.state is State.READY
             played.stream.other.shutdown(socket.SHUT_RDWR)
-            _wait_until(lambda: not played.connection.alive)
+            _wait_until(lambda: played.connection.state is not State.READY)
 
         asyncio.run(run())
 
@@ -267,7 +268,7 @@ class TestTheEnd:
         played = Played(stream)
         assert asyncio.run(played.block()) == b"1\n"
         stream.other.shutdown(socket.SHUT_RDWR)
-        _wait_until(lambda: not played.connection.alive)
+        _wait_until(lambda: played.connection.state is not State.READY)
         late = played.request(b"pass")
         stream.known.set()
         with pytest.raises(SandboxDied, match="ended: its exit code is 3"):

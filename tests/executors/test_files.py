@@ -174,18 +174,27 @@ class TestCodeFiles:
         )
 
     @pytest.mark.parametrize("mode", ["process", "session"])
-    @pytest.mark.parametrize(
-        "name",
-        ["../out.py", "/etc/out.py", "-rf.py", "a/../../b.py", "x" * 300 + ".py", "a\0b.py", "dir/", ".", "", "a\\b"],
-    )
-    async def test_of_bad_names_are_refused(self, make_executor: MakeExecutor, mode: str, name: str) -> None:
+    async def test_of_bad_names_are_refused(self, make_executor: MakeExecutor, mode: str) -> None:
         executor = await make_executor(mode=mode)
-        for language, sign in (("python", "#"), ("sh", "#"), ("javascript", "//")):
-            result = await run(executor, block(f"{sign} filename: {name}\n1", language))
-            assert (result.outcome, result.exit_code) == ("error", 1)
-            assert result.error is not None
-            assert result.error.type == "BadFilename"
-        assert await out(executor, "print('next')") == "next\n"
+        bad = [
+            "../out.py",
+            "/etc/out.py",
+            "-rf.py",
+            "a/../../b.py",
+            "x" * 300 + ".py",
+            "a\0b.py",
+            "dir/",
+            ".",
+            "",
+            "a\\b",
+        ]
+        for name in bad:
+            for language, sign in (("python", "#"), ("sh", "#"), ("javascript", "//")):
+                result = await run(executor, block(f"{sign} filename: {name}\n1", language))
+                assert (result.outcome, result.exit_code) == ("error", 1), (name, language)
+                assert result.error is not None, (name, language)
+                assert result.error.type == "BadFilename", (name, language)
+            assert await out(executor, "print('next')") == "next\n", name
 
     @pytest.mark.parametrize("mode", ["process", "session"])
     @pytest.mark.parametrize("language", ["python", "sh"])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from autogen_codeact.executors import SandboxDied, SandboxError, SandboxProtocolError, SandboxStartError
 from autogen_codeact.sandbox.host import protocol
-from autogen_codeact.sandbox.host.block_reply import to_result
+from autogen_codeact.sandbox.host.blocks import to_result
 from autogen_codeact.sandbox.host.client import RunnerClient, RunnerSettings
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.messages import checked_entries
@@ -436,7 +436,7 @@ class TestResults:
     def test_of_any_shape_are_a_result_or_a_protocol_error(self, changes: dict[str, Any]) -> None:
         reply = Reply({**RESULT, **changes}, b"", {b"O": bytearray(b"\xffabc")})
         with contextlib.suppress(SandboxProtocolError):
-            result = to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+            result = to_result(reply, split_streams=False)
             assert isinstance(result.exit_code, int)
             assert isinstance(result.output, str)
             assert all(isinstance(note, str) for note in result.notes)
@@ -461,4 +461,4 @@ class TestResults:
     def test_that_are_wrong_are_a_protocol_error(self, change: dict[str, Any]) -> None:
         reply = Reply({**RESULT, **change}, b"", {})
         with pytest.raises(SandboxProtocolError, match="malformed result"):
-            to_result(reply, split_streams=False, code_file=None, artifacts=(), notes=())
+            to_result(reply, split_streams=False)

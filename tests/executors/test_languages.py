@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autogen_codeact.sandbox.files.filenames import safe_name
-from autogen_codeact.sandbox.host.block_request import make_request
+from autogen_codeact.sandbox.host.blocks import make_request
 from autogen_codeact.sandbox.host.languages import (
     LANGUAGES,
     Language,

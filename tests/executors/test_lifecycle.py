@@ -150,17 +150,15 @@ class TestStartAndStop:
         with pytest.raises(SandboxDied, match="stopped"):
             await running
 
-    @pytest.mark.parametrize("delay", [0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
-    async def test_a_start_that_is_cancelled_leaves_nothing(
-        self, executor: DockerCommandLineCodeExecutor, delay: float
-    ) -> None:
-        starting = asyncio.ensure_future(executor.start())
-        await asyncio.sleep(delay)
-        starting.cancel()
-        await asyncio.wait({starting})
-        if not starting.cancelled():
-            await executor.stop()
-        assert await none_is_left()
+    async def test_a_start_that_is_cancelled_leaves_nothing(self, executor: DockerCommandLineCodeExecutor) -> None:
+        for delay in (0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3):
+            starting = asyncio.ensure_future(executor.start())
+            await asyncio.sleep(delay)
+            starting.cancel()
+            await asyncio.wait({starting})
+            if not starting.cancelled():
+                await executor.stop()
+            assert await none_is_left(), delay
         async with executor:
             assert await out(executor, "print(1)") == "1\n"
 
@@ -428,8 +426,8 @@ class TestWhatIsMissing:
         assert os.listdir(tmp_path) == []
 
 
-async def test_twenty_times_over_leave_nothing(sandbox_image: str) -> None:
-    for _ in range(20):
+async def test_several_times_over_leave_nothing(sandbox_image: str) -> None:
+    for _ in range(6):
         async with DockerCommandLineCodeExecutor() as executor:
             result: ExecutionResult = await executor.execute_code_blocks([block("print(1)")], CancellationToken())
             assert result.output == "1\n"

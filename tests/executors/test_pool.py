@@ -49,6 +49,10 @@ class Teller:
         return ToolAnswer(self.said)
 
 
+# What a pool does is the same code for both: tests of what neither an engine nor the end of a sandbox can change.
+ONE_KIND = pytest.mark.parametrize("kind", ["bubblewrap"], indirect=True)
+
+
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """Docker and bubblewrap."""
@@ -80,6 +84,7 @@ class TestALease:
                 assert await out(executor, "print(6 * 7)") == "42\n"
                 assert pool.leased == 1
 
+    @ONE_KIND
     async def test_ends_its_sandbox_and_the_next_gets_another(self, kind: str) -> None:
         names = set()
         async with make(kind, 2, mode="session") as pool:
@@ -104,6 +109,7 @@ class TestALease:
             await until(lambda: alive(kind) == 2)
             assert (pool.idle, pool.leased) == (2, 0)
 
+    @ONE_KIND
     async def test_brings_the_executor_s_own_files_functions_and_command(self, kind: str, tmp_path: Path) -> None:
         def triple(number: int) -> int:
             """Three times a number."""
@@ -156,6 +162,7 @@ class TestALease:
             assert (stuck.outcome, stuck.state) == ("timeout", "restored")
             assert (await run(executor, "x")).value == "1"
 
+    @ONE_KIND
     async def test_calls_the_tools_of_its_own_executor(self, kind: str) -> None:
         async with make(kind, 2, tools=[Teller("nobody")]) as pool:
 
@@ -169,6 +176,7 @@ class TestALease:
             with pytest.raises(ValueError, match="the executor and its pool differ in tools"):
                 pool.executor(tools=[])
 
+    @ONE_KIND
     async def test_has_the_pool_s_way_out_and_a_ledger_of_its_own(self, kind: str) -> None:
         fetch = """
         import urllib.request
@@ -185,6 +193,7 @@ class TestALease:
 
 
 class TestBounds:
+    @ONE_KIND
     async def test_many_at_once_all_run_and_no_more_live_than_may(self, kind: str) -> None:
         most: list[int] = []
         done = threading.Event()
@@ -209,6 +218,7 @@ class TestBounds:
         assert outputs == [f"{number}\n" for number in range(15)]
         assert 2 <= max(most) <= 5
 
+    @ONE_KIND
     async def test_starts_at_once_are_bounded(self, kind: str) -> None:
         pool = make(kind, 6, starts_at_once=2)
         starts, most = 0, 0
@@ -228,6 +238,7 @@ class TestBounds:
             await pool.ready()
         assert most == 2
 
+    @ONE_KIND
     async def test_who_finds_none_waits_for_the_end_of_a_lease(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             first = pool.executor()
@@ -243,6 +254,7 @@ class TestBounds:
             await asyncio.wait({refused})
             assert pool.leased == 1
 
+    @ONE_KIND
     async def test_who_waits_too_long_hears_why(self, kind: str) -> None:
         async with make(kind, max_alive=1, acquire_timeout=0.3) as pool:
             await pool.ready(20)
@@ -260,6 +272,7 @@ class TestBounds:
             async with pool.executor() as executor:
                 assert await out(executor, "print(1)") == "1\n"
 
+    @ONE_KIND
     async def test_what_a_cancelled_one_was_given_goes_to_the_next(self, kind: str) -> None:
         async with make(kind, max_alive=1) as pool:
             await pool.ready()
@@ -308,6 +321,7 @@ class TestTheEnd:
                 error = future.exception()
                 assert error is None or isinstance(error, SandboxNotStarted | SandboxDied), error
 
+    @ONE_KIND
     async def test_it_can_be_started_again(self, kind: str) -> None:
         pool = make(kind)
         for _ in range(2):
@@ -377,6 +391,7 @@ class TestWhatHappensToIdleOnes:
                 assert name_of(executor) != first
                 assert await out(executor, "print(1)") == "1\n"
 
+    @ONE_KIND
     async def test_one_that_is_old_gives_way_and_one_in_use_does_not(self, kind: str) -> None:
         async with make(kind, 1, max_idle=1) as pool, pool.executor() as executor:
             await pool.ready()
@@ -384,6 +399,7 @@ class TestWhatHappensToIdleOnes:
             await until(lambda: pool.idle == 1 and not ready_names(pool) & first, 30)
             assert await out(executor, "print(1)") == "1\n"
 
+    @ONE_KIND
     async def test_ones_that_die_at_once_are_not_started_without_end(self, kind: str) -> None:
         pool = make(kind)
         starts = []
@@ -405,6 +421,7 @@ class TestWhatHappensToIdleOnes:
 
 
 class TestLoopsAndThreads:
+    @ONE_KIND
     def test_one_pool_serves_several_event_loops(self, kind: str) -> None:
         pool = make(kind, 2, max_alive=4, mode="session")
         asyncio.run(pool.start())
@@ -427,6 +444,7 @@ class TestLoopsAndThreads:
         asyncio.run(pool.stop())
         assert outputs == {number: f"{number}\n" for number in range(8)}
 
+    @ONE_KIND
     def test_an_executor_may_go_on_in_another_loop(self, kind: str) -> None:
         pool = make(kind, mode="session")
         executor = pool.executor()
@@ -443,6 +461,7 @@ class TestLoopsAndThreads:
         asyncio.run(executor.stop())
         asyncio.run(pool.stop())
 
+    @ONE_KIND
     async def test_a_forked_process_is_told_to_start_its_own(self, kind: str) -> None:
         async with make(kind) as pool:
             await pool.ready()
@@ -464,6 +483,7 @@ class TestLoopsAndThreads:
 
 
 class TestOptions:
+    @ONE_KIND
     async def test_an_executor_of_the_same_options_fits_however_it_was_made(self, kind: str) -> None:
         makers: dict[str, type[SandboxCodeExecutor]] = {
             "docker": DockerCommandLineCodeExecutor,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autogen_codeact.sandbox.host import bootstrap, protocol
-from autogen_codeact.sandbox.host.block_request import _KEEP_STATE
+from autogen_codeact.sandbox.host.blocks import _KEEP_STATE
 
 from .local_runner import LocalRunner, find_python
 

@@ -170,30 +170,34 @@ class TestTheNamespace:
 
 class TestTheStreams:
     @pytest.mark.parametrize(
-        "code",
+        "blocks",
         [
-            "import sys, io; sys.stdout = io.StringIO()",
-            "import sys; sys.stdout = sys.stderr = None",
-            "import sys; del sys.stdout",
-            "import sys; sys.stdout.close(); sys.stderr.close(); sys.stdin.close()",
-            "import sys; raw = sys.stdout.detach()",
-            "import os; os.close(0); os.close(1); os.close(2)",
-            "import os; os.close(1)",
-            "import os; os.dup2(os.open('/dev/null', os.O_WRONLY), 1)",
-            "import builtins; builtins.open = builtins.len = builtins.repr = None",
-            "import sys, json; sys.modules['json'] = None; json.dumps = json.loads = json.JSONEncoder = None",
-            "import sys; sys.modules['os'] = sys.modules['sys'] = None",
-            "import linecache, traceback; linecache.cache = None",
+            [
+                "import sys, io; sys.stdout = io.StringIO()",
+                "import sys; sys.stdout = sys.stderr = None",
+                "import sys; del sys.stdout",
+                "import sys; sys.stdout.close(); sys.stderr.close(); sys.stdin.close()",
+                "import sys; raw = sys.stdout.detach()",
+                "import os; os.close(0); os.close(1); os.close(2)",
+                "import os; os.close(1)",
+                "import os; os.dup2(os.open('/dev/null', os.O_WRONLY), 1)",
+                "import linecache, traceback; linecache.cache = None",
+            ],
+            ["import builtins; builtins.open = builtins.len = builtins.repr = None"],
+            ["import sys, json; sys.modules['json'] = None; json.dumps = json.loads = json.JSONEncoder = None"],
+            ["import sys; sys.modules['os'] = sys.modules['sys'] = None"],
         ],
+        ids=["streams", "builtins", "json", "modules"],
     )
     async def test_are_sane_in_the_next_block_whatever_this_one_does(
-        self, make_executor: MakeExecutor, code: str
+        self, make_executor: MakeExecutor, blocks: list[str]
     ) -> None:
         executor = await make_executor(mode="session", timeout=10)
         await out(executor, "mark = 1")
-        assert (await run(executor, code)).outcome == "ok"
-        result = await run(executor, "print('next'); mark")
-        assert (result.outcome, result.output, result.state) == ("ok", "next\n1\n", "kept")
+        for code in blocks:
+            assert (await run(executor, code)).outcome == "ok", code
+            result = await run(executor, "print('next'); mark")
+            assert (result.outcome, result.output, result.state) == ("ok", "next\n1\n", "kept"), code
 
     async def test_keep_the_order_of_output_and_errors(self, session: DockerCommandLineCodeExecutor) -> None:
         code = """

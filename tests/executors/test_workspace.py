@@ -11,7 +11,7 @@ import pytest
 
 from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError
 from autogen_codeact.sandbox.files.filenames import MAX_DEPTH
-from autogen_codeact.sandbox.files.scan import Skipped
+from autogen_codeact.sandbox.files.host_folder import Skipped
 from autogen_codeact.sandbox.files.workspace import HostFile, Workspace
 
 from .workspaces import names, send

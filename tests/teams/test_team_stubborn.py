@@ -1,17 +1,15 @@
 """Participants and termination conditions that fail or do not let go: the run ends all the same."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
-from autogen_agentchat.base import Response, TerminationCondition
+from autogen_agentchat.base import TerminationCondition
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.messages import MessageFactory, StopMessage
-from autogen_core import CancellationToken
+from autogen_agentchat.messages import StopMessage
 
 from autogen_codeact.teams import Team
-from autogen_codeact.teams.participants import AgentProxy
-from autogen_codeact.teams.run_control import RunControl
 
 from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Stubborn, Talker, cancelled, others, said
 
@@ -101,14 +99,27 @@ async def test_the_participant_finds_its_token_cancelled():
     assert found == [True]
 
 
-async def test_no_turn_begins_once_the_run_is_cut_short():
-    deaf = Deaf()
-    proxy = AgentProxy(deaf, MessageFactory(), grace_s=1, busy_s=1)
-    proxy.control = RunControl()
-    proxy.control.stop()
-    items = [item async for item in proxy.on_messages_stream([], CancellationToken())]
-    assert items == [Response(chat_message=proxy.control.marker)]
-    assert not deaf.begun.is_set()
+async def test_no_turn_begins_after_a_condition_that_ignores_its_cancellation(caplog):
+    parrot = Parrot()
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    class Stuck(MaxMessageTermination):
+        async def __call__(self, messages):
+            begun.set()
+            while not let_go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await let_go.wait()
+
+    run = asyncio.create_task(Team([parrot], termination_condition=Stuck(9)).run(task="one"))
+    await begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    (left,) = others()
+    let_go.set()
+    await asyncio.wait({left})
+    assert parrot.heard == []
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("autogen_codeact")] == [
+        "A run of 'Team' did not end within 0.4 s of being cancelled. It is left running, unheard."
+    ]
 
 
 async def test_a_participant_that_cannot_save_its_state_is_not_asked_to_load_one():

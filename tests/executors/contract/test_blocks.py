@@ -184,26 +184,23 @@ class TestBlocks:
 
 
 class TestADeadline:
-    @pytest.mark.parametrize(
-        "code",
-        [
-            "import time; time.sleep(60)",
-            "import signal, time\nfor n in range(1, 32):\n    try:\n        signal.signal(n, signal.SIG_IGN)\n"
+    async def test_ends_the_block_and_the_next_one_runs(self, make):
+        blocks = {
+            "sleep": "import time; time.sleep(60)",
+            "deaf": "import signal, time\nfor n in range(1, 32):\n    try:\n        signal.signal(n, signal.SIG_IGN)\n"
             "    except OSError:\n        pass\nprint('deaf', flush=True)\ntime.sleep(60)",
-            "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
-            "9 ** 9 ** 9",
-            "import re; re.match('(a+)+b', 'a' * 60)",
-            "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
-        ],
-        ids=["sleep", "deaf", "stubborn", "number", "pattern", "child"],
-    )
-    async def test_ends_the_block_and_the_next_one_runs(self, make, code):
+            "stubborn": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+            "number": "9 ** 9 ** 9",
+            "pattern": "import re; re.match('(a+)+b', 'a' * 60)",
+            "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
+        }
         executor = await make(timeout=1.5)
-        result = await run(executor, code)
-        assert (result.outcome, result.exit_code) == ("timeout", 124)
-        assert 1.4 < result.duration_s < 6
-        assert await out(executor, "print('next')") == "next\n"
-        assert await out(executor, running("sleep 60"), "sh") == ""
+        for name, code in blocks.items():
+            result = await run(executor, code)
+            assert (result.outcome, result.exit_code) == ("timeout", 124), name
+            assert 1.4 < result.duration_s < 6, name
+            assert await out(executor, "print('next')") == "next\n", name
+            assert await out(executor, running("sleep 60"), "sh") == "", name
 
     async def test_keeps_what_was_written_before(self, make):
         executor = await make(timeout=1.5)

@@ -1,46 +1,118 @@
-"""Turns the runner's reply into a `Result`."""
+"""A block on its way: the request to the runner, or a refusal that the model can act on, and the result from the reply."""
 
 from __future__ import annotations
 
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
-from autogen_codeact.sandbox.displays import Display
 from autogen_codeact.sandbox.egress.connection_log import notes as connection_notes
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.errors import SandboxProtocolError
+from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host.connection import Reply
-from autogen_codeact.sandbox.host.protocol import Frame
+from autogen_codeact.sandbox.host.languages import Language, default_filename, filename_comment, find_language
+from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
 from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
+
+MAX_CODE = MAX_PAYLOAD - 64 * 1024
+SHELLS = ("sh", "bash")
+REFUSALS = ("UnknownLanguage", "CodeTooLarge", "BadFilename")
+"""Types of the errors of blocks that never ran."""
+# What a shell leaves behind at its end, on descriptor 9: its directory, then its exported variables.
+_KEEP_STATE = """trap '{ pwd -P; printf "\\000"; command -p env -0; } >&9 2>/dev/null' EXIT; . "$1" """
 
 R = TypeVar("R", bound=Result)
 _OUTCOMES = {outcome: outcome for outcome in get_args(Outcome)}
 _STATES = {state: state for state in get_args(State)}  # from the best to the worst
 
 
-def to_result(
-    reply: Reply,
+@dataclass(frozen=True)
+class BlockRequest:
+    """A request to the runner.
+
+    Args:
+        message: The request.
+        code: The code.
+        filename: File in the workspace that holds the code, or None.
+    """
+
+    message: dict[str, Any]
+    code: bytes
+    filename: str | None
+
+
+def make_request(
+    code: str,
+    label: str,
     *,
-    split_streams: bool,
-    code_file: str | None,
-    artifacts: tuple[Artifact, ...],
-    notes: tuple[str, ...],
-    displays: tuple[Display, ...] = (),
-) -> Result:
-    """Make the result of one block.
+    session: bool,
+    workspace: str,
+    languages: Mapping[str, Language],
+    scan: bool = False,
+    cpu_seconds: float | None = None,
+    delete_unnamed: bool = False,
+) -> BlockRequest | Result:
+    """Turn code into a request.
+
+    Args:
+        code: The code.
+        label: Name of its language, or an alias.
+        session: Whether it runs in a session.
+        workspace: Path of the workspace in the sandbox.
+        languages: The table of languages.
+        scan: Whether the reply lists the files that it changes. Default False.
+        cpu_seconds: Processor time that it may take. Default: no limit.
+        delete_unnamed: Whether its file is deleted if the code did not choose the name. Default False.
+
+    Returns:
+        The request, or a result with the reason why the code can't be run.
+    """
+    language = find_language(label, languages)
+    if language is None:
+        known = ", ".join(sorted(languages))
+        return _refusal(127, "UnknownLanguage", f"The language {label[:100]!r} can't be run here. Use one of: {known}.")
+    encoded = code.encode("utf-8", "replace")
+    if len(encoded) > MAX_CODE:
+        return _refusal(
+            1, "CodeTooLarge", f"The code has {len(encoded):,} bytes; at most {MAX_CODE:,} can be run at once."
+        )
+    comment = filename_comment(code, language)
+    try:
+        filename = safe_name(comment) if comment is not None else None
+    except ValueError as error:
+        outside = comment is not None and (comment.startswith("/") or ".." in comment.split("/"))
+        why = "Filename is not in the workspace." if outside else "The `filename:` comment can't be followed."
+        return _refusal(1, "BadFilename", f"{why} {error}")
+    in_interpreter = language.command == ("python3",) and language.name == "python"
+    keep_state = session and language.name in SHELLS
+    command: list[str] | None = [*language.command, "{file}"]
+    if in_interpreter:
+        command = None  # the interpreter already runs
+    elif keep_state:
+        command = [*language.command, "-c", _KEEP_STATE, language.name, "{file}"]
+    named = filename is not None
+    if filename is None and not (session and (language.name == "python" or keep_state)):
+        filename = default_filename(code, language)
+    path = f"{workspace}/{filename}" if filename is not None else None
+    message = {"path": path, "command": command, "keep_state": keep_state, "scan": scan, "cpu_seconds": cpu_seconds}
+    if filename is not None:
+        message["hide"] = path
+        message["delete"] = delete_unnamed and not named
+    return BlockRequest(message, encoded, filename)
+
+
+def _refusal(exit_code: int, kind: str, sentence: str) -> Result:
+    return Result(exit_code, sentence, outcome="error", error=ErrorInfo(kind, sentence))
+
+
+def to_result(reply: Reply, *, split_streams: bool) -> Result:
+    """Make the result of one block, without its files.
 
     Args:
         reply: What came back.
         split_streams: Whether standard output and error were kept apart.
-        code_file: File with its code on the host, or None.
-        artifacts: Files that it made or changed.
-        notes: Notes of the host, before those of the runner.
-        displays: What it has shown. Default: nothing.
-
-    Returns:
-        The result.
 
     Raises:
         SandboxProtocolError: The reply is not what the protocol says.
@@ -57,7 +129,6 @@ def to_result(
         return Result(
             exit_code=int(message["exit_code"]),
             output="".join(texts) + (TIMEOUT_LINE if outcome == "timeout" else ""),
-            code_file=code_file,
             outcome=outcome,
             stdout=texts[0] if split_streams else None,
             stderr=texts[1] if split_streams else None,
@@ -65,12 +136,10 @@ def to_result(
             error=_error_info(error) if error else None,
             duration_s=float(message["duration_s"]),
             truncated=sum(dropped),
-            artifacts=artifacts,
             state=_STATES[message["state"]],
-            displays=displays,
             number=int(message["number"]),
             restored_before=int(message["before"] or 0),
-            notes=(*notes, *map(_text_of, message["notes"])),
+            notes=tuple(map(_text_of, message["notes"])),
         )
     except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as problem:
         raise SandboxProtocolError(f"the sandbox sent a malformed result: {problem!r}") from problem

@@ -1,0 +1,27 @@
+"""A person as a part of a team."""
+
+from __future__ import annotations
+
+from autogen_core import CancellationToken
+
+from autogen_codeact.agents.model import awaited
+from autogen_codeact.executors import ask_line, printable
+
+
+async def ask_in_terminal(prompt: str, cancellation_token: CancellationToken | None = None) -> str:
+    """Ask the person at the terminal; pass it to AutoGen's agent: `UserProxyAgent("user", input_func=ask_in_terminal)`.
+
+    AutoGen's own function holds a thread until the person has answered, also after a cancellation. This one holds none, so many
+    persons may be asked for hours; they are asked one after the other, and not while `AskPerson` has a question.
+
+    Args:
+        prompt: The question.
+        cancellation_token: Withdraws it.
+
+    Returns:
+        The line that the person typed.
+
+    Raises:
+        EOFError: There is no terminal.
+    """
+    return await awaited(ask_line(printable(prompt)), cancellation_token or CancellationToken())

@@ -1,0 +1,77 @@
+"""`codeact runs`: the runs in a folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autogen_codeact.cli.exit import say
+from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.terminal import format_duration
+from autogen_codeact.runs import RunSummary, UnreadableRun, list_runs
+
+MAX_TASK = 60
+_COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
+
+
+def print_runs(folder: Path, *, as_json: bool) -> int:
+    """Print the runs in a folder, the latest first.
+
+    Args:
+        folder: The folder.
+        as_json: Print one JSON object per run instead of a table.
+
+    Returns:
+        0, or 1 if one of them can't be read.
+
+    Raises:
+        RunError: There is no such folder.
+    """
+    found = list_runs(folder)
+    runs = [each for each in found if isinstance(each, RunSummary)]
+    unreadable = [each for each in found if isinstance(each, UnreadableRun)]
+    if as_json:
+        for each in found:
+            print_json(_to_object(each))
+    elif runs:
+        _print_table([_COLUMNS, *map(_row, runs)])
+    elif not found:
+        say(f"no runs in {printable(str(folder))}: `codeact run --save {printable(str(folder))}/NAME` keeps one")
+    for each in unreadable:
+        say(each.reason)
+    return 1 if unreadable else 0
+
+
+def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:
+    fields = asdict(run) | {"path": str(run.path)}
+    if isinstance(run, UnreadableRun):
+        return {"outcome": "unreadable", **fields}
+    return fields | {"started": run.started.isoformat(), "seconds": round(run.seconds, 3)}
+
+
+def _row(run: RunSummary) -> tuple[str, ...]:
+    return (
+        _one_line(run.path.name, MAX_TASK),
+        f"{run.started:%Y-%m-%d %H:%M:%S}",
+        f"{run.outcome}, {run.gaps} gap{'s' * (run.gaps > 1)}" if run.gaps else run.outcome,
+        f"{run.steps:,}",
+        f"{run.tokens:,}",
+        format_duration(run.seconds),
+        _one_line(run.task, MAX_TASK),
+    )
+
+
+def _one_line(text: str, limit: int) -> str:
+    text = printable(" ".join(text.split()))
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if name in ("STEPS", "TOKENS", "TIME") else cell.ljust(width)
+            for cell, width, name in zip(row, widths, _COLUMNS, strict=True)
+        ]
+        print("  ".join(cells).rstrip())  # noqa: T201 - it is the output

@@ -1,0 +1,118 @@
+"""`codeact show`: a saved run, printed as `codeact run` has printed it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.cli.exit import say
+from autogen_codeact.cli.output import print_json, printable
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import Message, Transcript
+from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_files, load_run
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    ChunkLogged,
+    LogStopped,
+    MessageLogged,
+    RunEvent,
+    RunFinished,
+)
+from autogen_codeact.runs.messages import load_message
+
+
+def show_run(path: Path, *, as_json: bool) -> int:
+    """Print a run's messages, and what can't be read.
+
+    Args:
+        path: Its folder.
+        as_json: Print one AutoGen message a line instead of text, and a `TaskResult` if the run has ended with one.
+
+    Returns:
+        0.
+
+    Raises:
+        RunError: There is no run, or it can't be read.
+    """
+    run = load_run(path)
+    printer = _JsonPrinter() if as_json else _TextPrinter(run)
+    finished: RunFinished | None = None
+    unknown = 0
+    for event in run:
+        unknown += isinstance(event, UnknownEvent)
+        finished = event if isinstance(event, RunFinished) else None
+        printer.show(event)
+    for name, file in kept_files(run).items():
+        if (kept := run.folder.path_of(file)) is not None:
+            say(f"the file {printable(name)} is {kept}")
+    if unknown:
+        say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
+    if finished is None:
+        say("the log ends before the run: it is still running, or was interrupted")
+    elif finished.outcome == "cancelled":
+        say("the run was cancelled")
+    elif finished.error is not None:
+        say(f"The run failed. {finished.error.type}: {finished.error.message}")
+    return 0
+
+
+def _describe(gap: Gap) -> str:
+    where = f"line {gap.line}" if gap.lines <= 1 else f"lines {gap.line} to {gap.line + gap.lines - 1}"
+    return f"gap in the log, {where}: {gap.reason}"
+
+
+class _JsonPrinter:
+    def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
+        match event:
+            case MessageLogged() | ChunkLogged():
+                print_json(event.message)
+            case RunFinished(outcome="completed"):
+                print_json({"type": "TaskResult", "stop_reason": event.stop_reason})
+            case Gap():
+                say(_describe(event))
+
+
+class _TextPrinter:
+    def __init__(self, run: Run) -> None:
+        self._terminal = Terminal()
+        self._transcript = Transcript(self._terminal, team=run.started.kind == "team")
+        self._run = run
+        self._last: BlockFinished | None = None
+
+    def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
+        match event:
+            case BlockFinished():
+                self._last = event
+            case MessageLogged() | ChunkLogged():
+                self._transcript.show(self._with_result(_as_message(event)))
+            case LogStopped():
+                self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
+            case Gap():
+                self._terminal.line(f"[{_describe(event)}]", "yellow")
+
+    def _with_result(self, message: Message) -> Message:
+        """Return a message about a result with all of the result: AutoGen keeps the exit code and the output only."""
+        if not isinstance(message, CodeExecutionEvent) or self._last is None or self._last.result is None:
+            return message
+        try:
+            result = self._run.result(self._last.result)
+        except RunFileError:
+            return message
+        return message.model_copy(update={"result": result}) if _same(result, message.result) else message
+
+
+def _same(one: CodeResult, other: CodeResult) -> bool:
+    return (one.exit_code, one.output) == (other.exit_code, other.output)
+
+
+def _as_message(event: MessageLogged | ChunkLogged) -> Message:
+    """Return a message of a log as AutoGen's; one that AutoGen can't make is a text message with its content."""
+    try:
+        return load_message(event.message)
+    except Exception:  # noqa: BLE001 - classes of messages and schemas of contents can raise anything
+        content, source = event.message.get("content"), event.message.get("source")
+        text = content if isinstance(content, str) else json.dumps(content)
+        return TextMessage(content=text, source=str(source or event.message.get("type")))

@@ -1,0 +1,131 @@
+"""What a log says about the agents of a run: names, configuration without functions and secrets, tools."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_core.models import ChatCompletionClient
+from pydantic import SecretStr
+
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.executors import omitting_functions
+from autogen_codeact.runs.events import AgentInfo, ProcessInfo
+from autogen_codeact.runs.redaction import known_secrets
+from autogen_codeact.teams.parts import agents_of, models_of
+
+PACKAGES = ("autogen-codeact", "autogen-agentchat", "autogen-core")
+
+
+def agent_keys(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, ChatAgent]]:
+    """Return the agents of a run with the names that they have in its log.
+
+    Args:
+        agent_or_team: An agent, or a team with nested teams.
+
+    Returns:
+        Names and agents; where several agents have the same name, the second is called `name#2`.
+    """
+    seen = Counter[str]()
+    keys = []
+    for agent in agents_of(agent_or_team):
+        seen[agent.name] += 1
+        number = seen[agent.name]
+        keys.append((agent.name if number == 1 else f"{agent.name}#{number}", agent))
+    return keys
+
+
+def describe_agents(agent_or_team: ChatAgent | BaseTeam) -> list[AgentInfo]:
+    """Return what a log says about each agent."""
+    return [_describe(name, agent) for name, agent in agent_keys(agent_or_team)]
+
+
+def _describe(name: str, agent: ChatAgent) -> AgentInfo:
+    client = getattr(agent, "_model_client", None)
+    executor = getattr(agent, "_code_executor", None)
+    options = getattr(agent, "_options", None)
+    functions: list[str] = []
+    if isinstance(options, RunOptions):
+        given = {name: getattr(options, name) for name in ("approval_func", "approve_tool", "redact")}
+        functions = [name for name, function in given.items() if function is not None]
+    return AgentInfo(
+        name=name,
+        kind=type(agent).__name__,
+        description=agent.description,
+        executor=type(executor).__name__ if executor is not None else None,
+        model=_model_name(client) if isinstance(client, ChatCompletionClient) else None,
+        tools=list(_tool_names(agent, options)),
+        functions=functions,
+    )
+
+
+def _tool_names(agent: ChatAgent, options: object) -> Iterator[str]:
+    tools = options.tools if isinstance(options, RunOptions) else getattr(agent, "_tools", None) or ()
+    for tool in tools:
+        yield str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
+
+
+def _model_name(client: ChatCompletionClient) -> str:
+    arguments = getattr(client, "_create_args", None)
+    name = arguments.get("model") if isinstance(arguments, dict) else None
+    return name if isinstance(name, str) else type(client).__name__
+
+
+def configuration(agent_or_team: ChatAgent | BaseTeam) -> tuple[dict[str, Any] | None, str | None, list[str]]:
+    """Return the configuration of an agent or a team, without functions and secrets.
+
+    Returns:
+        The configuration or None, why there is none or None, and JSON pointers of the secrets that were removed.
+    """
+    try:
+        with omitting_functions():
+            dumped = agent_or_team.dump_component().model_dump()
+    except Exception as error:  # noqa: BLE001 - foreign components raise anything
+        return None, f"{type(error).__name__}: {error}", []
+    removed: list[str] = []
+    _remove_secrets(dumped, "", removed)
+    return dumped, None, removed
+
+
+def _remove_secrets(value: Any, at: str, removed: list[str]) -> None:
+    for key, each in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        if isinstance(each, SecretStr):
+            removed.append(f"{at}/{key}")
+            if isinstance(value, dict):
+                del value[key]
+            else:
+                value[key] = None
+        elif isinstance(each, dict | list):
+            _remove_secrets(each, f"{at}/{key}", removed)
+
+
+def secrets_of(agent_or_team: ChatAgent | BaseTeam) -> set[str]:
+    """Return the secrets of the models of an agent or a team, and those in environment variables."""
+    configurations: list[object] = []
+    for client in models_of(agent_or_team):
+        configurations.append({name: value for name, value in vars(client).items() if isinstance(value, dict)})
+        configurations.append({"api_key": getattr(getattr(client, "_client", None), "api_key", None)})
+    try:
+        with omitting_functions():
+            configurations.append(agent_or_team.dump_component().model_dump())
+    except Exception:  # noqa: BLE001, S110 - then the configuration is not in the log either
+        pass
+    return known_secrets(*configurations)
+
+
+def process_info() -> ProcessInfo:
+    """Return what a log says about this process."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return ProcessInfo(pid=os.getpid(), host=socket.gethostname(), versions=versions)

@@ -1,0 +1,172 @@
+"""Continuing a run after its process has ended, at the last completed step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.messages import BaseChatMessage
+from autogen_core import CancellationToken
+
+from autogen_codeact.runs.agents import process_info, secrets_of
+from autogen_codeact.runs.events import JournalChange, RunResumed
+from autogen_codeact.runs.messages import Message, load_message
+from autogen_codeact.runs.past import RunPast
+from autogen_codeact.runs.plan import Plan, RunNotResumableError, make_plan
+from autogen_codeact.runs.rebuilt_agents import check_agents, load_agents
+from autogen_codeact.runs.recording import logged, recording
+from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.sessions import (
+    NOT_WANTED,
+    TOO_LONG,
+    Rebuilding,
+    empty_note,
+    sessions_of,
+    without_journals,
+)
+from autogen_codeact.runs.writer import LogWriter
+
+OnRebuild = Callable[[Rebuilding], None]
+"""Called before a session is rebuilt."""
+
+
+async def resume(path: str | os.PathLike[str], **options: Any) -> TaskResult:
+    """Continue a run, and return its result. The arguments are those of `resumed`.
+
+    Raises:
+        RunError: The run can't be continued.
+    """
+    async with aclosing(resumed(path, **options)) as items:
+        async for item in items:
+            if isinstance(item, TaskResult):
+                return item
+    raise AssertionError("a run ends with a TaskResult")
+
+
+async def resumed(
+    path: str | os.PathLike[str],
+    *,
+    agent: ChatAgent | BaseTeam | None = None,
+    tools: Sequence[Any] = (),
+    api_key: str | None = None,
+    rebuild: bool = True,
+    rebuild_limit: float | None = None,
+    on_rebuild: OnRebuild | None = None,
+    redact: RedactText | None = None,
+    cancellation_token: CancellationToken | None = None,
+) -> AsyncGenerator[Message | TaskResult, None]:
+    """Continue a run whose process has ended, and yield what is new; the log is continued, too.
+
+    What was done is not done again: answers of models, results of code and of host tools come from the log up to where it ends.
+    Code that was under way is not run again; its model is told which calls to host tools it had made. The session is rebuilt from
+    its journal, without side effects. A call of a model that had no answer is made again.
+
+    Args:
+        path: The run's folder.
+        agent: The agent or team, made as for the first time. Default: made from the configuration in the log.
+        tools: The functions that the agents had as host tools, if the agents are made from the configuration.
+        api_key: The key of the models, if the agents are made from the configuration, which has none. Default: AutoGen's clients
+            read it from the environment.
+        rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
+        rebuild_limit: Seconds that rebuilding a session may take; if it would take longer, it is empty. Default: no limit.
+        on_rebuild: Called before a session is rebuilt, with the time that it will take.
+        redact: The function that the run was recorded with, if any.
+        cancellation_token: Ends the run.
+
+    Yields:
+        New messages and events, last the `TaskResult` of the whole run.
+
+    Raises:
+        RunIsFinishedError: The run has ended with a result.
+        RunNotResumableError: The log is damaged, or something that the run needs is missing; the message names it.
+        RunDivergedError: The agents do something else than the log says.
+        LogLocked: The run is still going on, or is being continued by another process.
+        BaseException: What the agent or team raises.
+    """
+    plan = await asyncio.to_thread(make_plan, path)
+    target = agent if agent is not None else load_agents(plan, tools, api_key)
+    check_agents(plan, target)
+    token = cancellation_token or CancellationToken()
+    redaction = Redaction(redact, secrets_of(target))
+    log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
+    try:
+        past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
+        limit = rebuild_limit if rebuild else 0.0
+        changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+        await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
+        known = plan.messages
+        with recording(target, log, past):
+            async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
+                async for item in items:
+                    if known and not isinstance(item, TaskResult):
+                        known -= 1
+                    else:
+                        yield item
+    finally:
+        await log.close()
+        if agent is None:
+            await _close(target)
+
+
+async def _restore(
+    plan: Plan,
+    target: ChatAgent | BaseTeam,
+    past: RunPast,
+    token: CancellationToken,
+    *,
+    on_rebuild: OnRebuild | None,
+    limit: float | None,
+    wanted: bool,
+) -> list[JournalChange]:
+    """Load the state of the boundary, and rebuild the sessions as they were at the end of the log.
+
+    Returns:
+        The journals that begin anew.
+    """
+    await target.load_state(plan.boundary.state or {})
+    changes = []
+    for session in sessions_of(target):
+        blocks = session.load(plan.changes)
+        if not blocks:
+            continue
+        seconds, reason = plan.seconds.get(session.number, 0.0), None
+        if not wanted:
+            reason = NOT_WANTED
+        elif limit is not None and seconds > limit:
+            reason = TOO_LONG.format(seconds=seconds, limit=limit)
+        else:
+            if on_rebuild is not None:
+                on_rebuild(Rebuilding(blocks, seconds))
+            reason = await session.rebuild(limit, token)
+        if reason is not None:
+            changes.append(session.empty())
+            past.emptied |= session.agents.keys()
+        note = empty_note(reason) if reason is not None else session.note
+        if note is not None:
+            past.notes |= dict.fromkeys(session.agents, note)
+    return changes
+
+
+def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:
+    if plan.boundary.at == "turn":
+        # The sessions have been restored; a later state of theirs than that of the boundary.
+        state = without_journals(plan.boundary.state)
+        stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(state, cancellation_token=token)
+        return stream
+    task = plan.started.task
+    messages = [load_message(each) for each in task] if task is not None else None
+    if messages and not all(isinstance(each, BaseChatMessage) for each in messages):
+        raise RunNotResumableError(f"{plan.run.folder.path} can't be continued: its task has messages that are none.")
+    again: AsyncGenerator[Message | TaskResult, None] = target.run_stream(task=messages, cancellation_token=token)
+    return again
+
+
+async def _close(target: ChatAgent | BaseTeam) -> None:
+    close = getattr(target, "close", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,389 @@
+"""Events of a run log: one line of JSON each, in `events.jsonl` of the run's folder."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from time import monotonic as read_clock
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
+
+from autogen_codeact.runs.results import CallRecord, ErrorRecord, ResultRecord, StoredFile
+
+SCHEMA_VERSION = 1
+"""Version of the events below; a reader refuses a log with a higher one."""
+
+
+class Event(BaseModel):
+    """What all events have.
+
+    Args:
+        schema_version: Version of the schema.
+        seq: Number of the event in its log, from 1, without gaps.
+        time: Wall-clock time, UTC.
+        monotonic: Seconds on the monotonic clock of the process that wrote it; see `ProcessInfo`.
+        stored: Large values that were moved into files, by JSON pointer; in their place the line has null.
+    """
+
+    # NaN can be in what a host tool returned; as null it would come back as another value.
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    schema_version: int = SCHEMA_VERSION
+    seq: int = 0
+    time: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    monotonic: float = Field(default_factory=read_clock)
+    stored: dict[str, StoredFile] = Field(default_factory=dict)
+
+
+class ProcessInfo(BaseModel):
+    """The process that writes a log.
+
+    Args:
+        pid: Its number.
+        host: Name of the machine.
+        versions: Versions of Python and of the packages that matter.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    pid: int
+    host: str
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class AgentInfo(BaseModel):
+    """One agent of a run.
+
+    Args:
+        name: Its name, unique in the run: within nested teams it is `team/agent`.
+        kind: Its class.
+        description: Its description.
+        executor: Class of its code executor, or None.
+        model: Name of its model, or None.
+        tools: Names of its host tools, which are given again at resume.
+        functions: Names of other arguments that are functions, such as `approval_func`, which are given again too.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    kind: str
+    description: str = ""
+    executor: str | None = None
+    model: str | None = None
+    tools: list[str] = Field(default_factory=list)
+    functions: list[str] = Field(default_factory=list)
+
+
+class RunStarted(Event):
+    """A run has started; the first line of a log.
+
+    Args:
+        run: Its identifier.
+        kind: Whether an agent or a team runs.
+        name: Its name.
+        task: The messages of the task, as AutoGen dumps them. None: the conversation was continued.
+        component: Configuration of the agent or team without its functions, or None if it has none.
+        component_error: Why there is no configuration.
+        secrets: JSON pointers of secrets that were removed from the configuration, such as the key of a model.
+        agents: The agents, those of nested teams included.
+        process: The process.
+    """
+
+    type: Literal["run_started"] = "run_started"
+    run: str
+    kind: Literal["agent", "team"]
+    name: str
+    task: list[dict[str, Any]] | None
+    component: dict[str, Any] | None = None
+    component_error: str | None = None
+    secrets: list[str] = Field(default_factory=list)
+    agents: list[AgentInfo] = Field(default_factory=list)
+    process: ProcessInfo
+
+
+class JournalChange(BaseModel):
+    """How a step has changed the journal of a session, from which the session is rebuilt.
+
+    Args:
+        executor: Number of the executor among those of the run, from 0.
+        session: The session.
+        keep: Number of entries from before, of the same session, that are still in the journal.
+        added: The entries after those, as JSON.
+        left_out: Blocks that are not in the journal because there were too many.
+        unrecorded: How often others used the session.
+    """
+
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+    executor: int
+    session: str
+    keep: int = Field(ge=0)
+    added: list[dict[str, Any]] = Field(default_factory=list)
+    left_out: int = 0
+    unrecorded: int = 0
+
+
+class RunResumed(Event):
+    """Another process continues the run.
+
+    Args:
+        boundary: `seq` of the boundary where it continues.
+        process: The process.
+        journals: Sessions that are not what they were, because they were not rebuilt.
+    """
+
+    type: Literal["run_resumed"] = "run_resumed"
+    boundary: int
+    process: ProcessInfo
+    journals: list[JournalChange] = Field(default_factory=list)
+
+
+class MessageLogged(Event):
+    """The run has yielded a message or an event of AutoGen.
+
+    Args:
+        message: As its `dump()` gives it; `load_message` makes it again.
+        content_type: Fields of the content of a `StructuredMessage`, as a JSON schema.
+    """
+
+    type: Literal["message"] = "message"
+    message: dict[str, Any]
+    content_type: dict[str, Any] | None = None
+
+
+class ChunkLogged(Event):
+    """The run has yielded a piece of a model's answer or of the output of code.
+
+    Args:
+        message: The `ModelClientStreamingChunkEvent`, as its `dump()` gives it.
+    """
+
+    type: Literal["chunk"] = "chunk"
+    message: dict[str, Any]
+
+
+class ModelCallStarted(Event):
+    """An agent asks its model.
+
+    Args:
+        agent: The agent.
+        number: Number of the call among those of this agent, from 1.
+        request: SHA-256 of the request's last message, as `request_hash` gives it.
+        shared: How many messages at the beginning are the same as in the last call of this agent.
+        messages: The messages after those, as JSON.
+        tools: Names of the functions that the model is offered.
+        stream: Whether the answer comes in chunks.
+        note: What the request says at its end about the continuation of the run, or None.
+    """
+
+    type: Literal["model_call_started"] = "model_call_started"
+    agent: str
+    number: int
+    request: str
+    shared: int = 0
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+    tools: list[str] = Field(default_factory=list)
+    stream: bool = False
+    note: str | None = None
+
+
+class ModelCallFinished(Event):
+    """A model has answered, or failed to.
+
+    Args:
+        agent: The agent.
+        number: Number of the call.
+        result: AutoGen's `CreateResult` as JSON, with its usage; None if there is no answer.
+        error: Why there is no answer.
+        duration_s: Seconds that it took.
+    """
+
+    type: Literal["model_call_finished"] = "model_call_finished"
+    agent: str
+    number: int
+    result: dict[str, Any] | None = None
+    error: ErrorRecord | None = None
+    duration_s: float = 0.0
+
+
+class CodeText(BaseModel):
+    """Code and its language."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str
+    language: str
+
+
+class BlockStarted(Event):
+    """An agent runs code; on disk before the code runs.
+
+    Args:
+        agent: The agent.
+        number: Number of the block among those of this agent, from 1; what is executed at once has one number.
+        blocks: The code: one block in a session, maybe several in process mode.
+        journalled: Whether the block counts for the session's journal; a setup of the agent does not belong to a step.
+    """
+
+    type: Literal["block_started"] = "block_started"
+    agent: str
+    number: int
+    blocks: list[CodeText]
+    journalled: bool = False
+
+
+class BlockFinished(Event):
+    """Code has ended.
+
+    Args:
+        agent: The agent.
+        number: Number of the block.
+        result: Its result; None if there is none.
+        error: What was raised instead.
+        duration_s: Seconds that it took, with the start of the sandbox.
+        journal: How it has changed the journal of its session; None without a session.
+    """
+
+    type: Literal["block_finished"] = "block_finished"
+    agent: str
+    number: int
+    result: ResultRecord | None = None
+    error: ErrorRecord | None = None
+    duration_s: float = 0.0
+    journal: JournalChange | None = None
+
+
+class ValueLogged(Event):
+    """An agent has got something else from outside.
+
+    Args:
+        agent: The agent.
+        kind: `facts` about its sandbox, how the session was rebuilt (`rebuild`), or the name of a `file` for a long text.
+        value: What it has got, as JSON.
+    """
+
+    type: Literal["value"] = "value"
+    agent: str
+    kind: Literal["facts", "rebuild", "file"]
+    value: Any
+
+
+class HostCallStarted(Event):
+    """A host tool is about to run; on disk before it runs, except for idempotent tools.
+
+    Args:
+        agent: The agent.
+        block: Number of its block that makes the call; 0 for a call that the model makes itself.
+        call: Number of the call in its block, from 1; with block 0 among those of the agent.
+        name: The tool.
+        arguments: Its arguments by name.
+        idempotent: Whether calling it again does no harm.
+    """
+
+    type: Literal["host_call_started"] = "host_call_started"
+    agent: str
+    block: int
+    call: int
+    name: str
+    arguments: dict[str, Any]
+    idempotent: bool = False
+
+
+class HostCallFinished(Event):
+    """A call to a host tool has ended; on disk before the code sees the result, except for idempotent tools.
+
+    Args:
+        agent: The agent.
+        block: Number of its block.
+        call: Number of the call. A call that was refused before it started has no `HostCallStarted`.
+        record: How it ended.
+    """
+
+    type: Literal["host_call_finished"] = "host_call_finished"
+    agent: str
+    block: int
+    call: int
+    record: CallRecord
+
+
+class Boundary(Event):
+    """A point at which the run can be continued from a state.
+
+    Args:
+        at: `start` of the run, or before a `turn` of a team.
+        state: State of the agent or team, as `save_state()` gives it; for a turn, what `Team.continue_stream` takes.
+        state_error: Why there is no state.
+    """
+
+    type: Literal["boundary"] = "boundary"
+    at: Literal["start", "turn"]
+    state: dict[str, Any] | None = None
+    state_error: str | None = None
+
+
+class RunFinished(Event):
+    """The run has ended; the last line of a log that is complete.
+
+    Args:
+        outcome: With a result, with an exception, or cancelled by the caller.
+        stop_reason: That of AutoGen's `TaskResult`.
+        error: The exception.
+        model_calls: Number of answers of models.
+        blocks: Number of blocks.
+        prompt_tokens: Tokens that the models read.
+        completion_tokens: Tokens that the models wrote.
+        duration_s: Seconds that the run took, in this process.
+    """
+
+    type: Literal["run_finished"] = "run_finished"
+    outcome: Literal["completed", "failed", "cancelled"]
+    stop_reason: str | None = None
+    error: ErrorRecord | None = None
+    model_calls: int = 0
+    blocks: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    duration_s: float = 0.0
+
+
+class LogStopped(Event):
+    """Nothing more could be written, and the run went on without a log: it can't be resumed.
+
+    Args:
+        reason: Why.
+    """
+
+    type: Literal["log_stopped"] = "log_stopped"
+    reason: str
+
+
+RunEvent = Annotated[
+    RunStarted
+    | RunResumed
+    | MessageLogged
+    | ChunkLogged
+    | ModelCallStarted
+    | ModelCallFinished
+    | BlockStarted
+    | BlockFinished
+    | ValueLogged
+    | HostCallStarted
+    | HostCallFinished
+    | Boundary
+    | RunFinished
+    | LogStopped,
+    Field(discriminator="type"),
+]
+"""Any event of a log."""
+
+EVENTS: TypeAdapter[RunEvent] = TypeAdapter(RunEvent)
+
+
+def parse_event(data: bytes | dict[str, Any]) -> RunEvent:
+    """Make an event of a line of a log, or of what JSON made of it.
+
+    Raises:
+        pydantic.ValidationError: It is no event of this schema.
+    """
+    return EVENTS.validate_json(data) if isinstance(data, bytes) else EVENTS.validate_python(data)

@@ -1,0 +1,200 @@
+"""The folder `files/` of a run: contents by their hash, each stored once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.runs.results import ResultRecord, StoredFile
+
+FILES = "files"
+MAX_FILE = 64 * 1024 * 1024
+"""Bytes of one stored file; a larger one is left out."""
+MAX_ALL = 1024 * 1024 * 1024
+"""Bytes of all stored files of a run."""
+TOO_LARGE = "a run's folder keeps files of up to {limit:,} bytes"
+TOO_MANY = "the files of a run's folder may have {limit:,} bytes together"
+
+
+class FileStore:
+    """Stores contents in a run's folder. Its methods read and write files: call them in a thread.
+
+    Args:
+        folder: The run's folder.
+        clean: Removes secrets from what is stored.
+        max_file: Bytes of one file.
+        max_all: Bytes of all files together.
+    """
+
+    def __init__(
+        self, folder: Path, clean: Callable[[bytes], bytes], max_file: int = MAX_FILE, max_all: int = MAX_ALL
+    ) -> None:
+        self._folder = folder / FILES
+        self._clean = clean
+        self._max_file, self._max_all = max_file, max_all
+        self._bytes: int | None = None
+
+    def put(
+        self, data: bytes, content: Literal["bytes", "text", "json"] = "bytes", *, clean: bool = True
+    ) -> StoredFile:
+        """Store a content; it is on disk when this returns.
+
+        Args:
+            data: The content.
+            content: What it is.
+            clean: Whether secrets are to be removed from it.
+
+        Raises:
+            OSError: It can't be written.
+        """
+        if len(data) > self._max_file:
+            return StoredFile(sha256=None, size=len(data), format=content, note=TOO_LARGE.format(limit=self._max_file))
+        data = self._clean(data) if clean else data
+        name = hashlib.sha256(data).hexdigest()
+        path = self._folder / name
+        if not path.exists():
+            if self._bytes is None:
+                self._bytes = (
+                    sum(each.stat().st_size for each in self._folder.iterdir()) if self._folder.is_dir() else 0
+                )
+            if self._bytes + len(data) > self._max_all:
+                note = TOO_MANY.format(limit=self._max_all)
+                return StoredFile(sha256=None, size=len(data), format=content, note=note)
+            self._write(path, data)
+            self._bytes += len(data)
+        return StoredFile(sha256=name, size=len(data), format=content)
+
+    def put_file(self, path: Path) -> StoredFile | None:
+        """Store the content of a regular file of the host; None if there is no such file.
+
+        Raises:
+            OSError: It can't be written.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with open(descriptor, "rb") as file:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            if found.st_size > self._max_file:
+                note = TOO_LARGE.format(limit=self._max_file)
+                return StoredFile(sha256=None, size=found.st_size, note=note)
+            try:
+                data = file.read(self._max_file + 1)
+            except OSError:
+                return None
+        return self.put(data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._folder.mkdir(exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            with part.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink()
+            raise
+
+
+def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
+    """Make the record of a result, with copies of its displays, pictures and files. Call it in a thread.
+
+    Args:
+        result: The result.
+        files: Where the copies are put.
+
+    Raises:
+        OSError: A copy can't be written.
+    """
+    return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
+
+
+# Large values of an event
+
+LARGE_LINE = 64 * 1024
+LARGE_TEXT = 16 * 1024
+MAX_TEXTS = 100
+"""Strings of one event that are moved one by one; with more of them, whole fields are."""
+
+
+def move_large(value: dict[str, Any], store: FileStore) -> dict[str, StoredFile]:
+    """Move large parts of an event into files, and put None in their place.
+
+    Large strings are moved; where the event is still large, the fields with the most JSON are moved whole.
+
+    Args:
+        value: The event as JSON values; it is changed.
+        store: Where the parts are put.
+
+    Returns:
+        The files by JSON pointer.
+
+    Raises:
+        OSError: A file can't be written.
+    """
+    moved: dict[str, StoredFile] = {}
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        at, each = waiting.pop()
+        for key, part in list(each.items() if isinstance(each, dict) else enumerate(each)):
+            pointer = f"{at}/{_escaped(str(key))}"
+            if isinstance(part, str):
+                if len(part) > LARGE_TEXT and len(moved) < MAX_TEXTS:
+                    data = part.encode("utf-8", "replace")
+                    moved[pointer], each[key] = store.put(data, "text", clean=False), None
+            elif isinstance(part, dict | list):
+                waiting.append((pointer, part))
+    for name, part in value.items():
+        if part is not None and len(data := json.dumps(part).encode()) > LARGE_LINE:
+            # What was moved out of it stays outside, with its own pointer.
+            moved = {f"/{_escaped(name)}": store.put(data, "json", clean=False), **moved}
+            value[name] = None
+    return moved
+
+
+def restore_large(value: dict[str, Any], stored: dict[str, StoredFile], read: Callable[[StoredFile], bytes]) -> None:
+    """Put the parts of an event that are in files back into it.
+
+    Args:
+        value: The event as JSON values; it is changed.
+        stored: The files by JSON pointer, in the order of the log.
+        read: Returns the content of a file.
+
+    Raises:
+        ValueError: A pointer leads nowhere, or a content is not what it should be.
+    """
+    for pointer in sorted(stored, key=lambda each: each.count("/")):
+        keys = [_unescaped(key) for key in pointer.split("/")[1:]]
+        parent: Any = value
+        try:
+            for key in keys[:-1]:
+                parent = parent[int(key) if isinstance(parent, list) else key]
+            content = read(stored[pointer])
+            last: Any = int(keys[-1]) if isinstance(parent, list) else keys[-1]
+            if parent[last] is not None:
+                raise ValueError(f"{pointer} has a value already")
+            parent[last] = json.loads(content) if stored[pointer].format == "json" else content.decode()
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"{pointer} leads nowhere in the event") from error
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _unescaped(key: str) -> str:
+    return key.replace("~1", "/").replace("~0", "~")

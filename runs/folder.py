@@ -1,0 +1,165 @@
+"""A run's folder, read without trust: no symbolic link in it is followed, and only regular files are opened."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from autogen_codeact.runs.errors import RunFileError, RunFolderError
+from autogen_codeact.runs.files import FILES, MAX_FILE
+from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.writer import EVENTS
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Line:
+    """A whole line of a log.
+
+    Args:
+        number: Its number, from 1.
+        data: Its bytes, without the line end.
+        end: Where the next line begins, in bytes from the beginning of the log.
+    """
+
+    number: int
+    data: bytes
+    end: int
+
+
+@dataclass(frozen=True)
+class NoLine:
+    """A part of a log that is no whole line of permitted length.
+
+    Args:
+        number: Number of the line, from 1.
+        size: Its bytes.
+        cut_off: Whether it is the end of the file, without a line end.
+    """
+
+    number: int
+    size: int
+    cut_off: bool
+
+
+class RunFolder:
+    """A run's folder.
+
+    Args:
+        path: The folder; it may itself be reached through a symbolic link.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def lines(self, longest: int) -> Iterator[Line | NoLine]:
+        """Read the log line by line.
+
+        Args:
+            longest: Bytes of the longest line that is returned. A longer one is skipped without holding it in memory.
+
+        Raises:
+            RunFolderError: There is no log, or it can't be read.
+        """
+        with self._opened(EVENTS, "log") as file:
+            number = end = 0
+            try:
+                while data := file.readline(longest + 1):
+                    number += 1
+                    if data.endswith(b"\n"):
+                        end += len(data)
+                        yield Line(number, data[:-1], end)
+                    else:
+                        size, ended = _skip_line(file, len(data))
+                        end += size + ended
+                        yield NoLine(number, size, cut_off=not ended)
+            except OSError as error:
+                raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
+
+    def read_file(self, file: StoredFile) -> bytes:
+        """Return a file that the log refers to.
+
+        Args:
+            file: What the log says about it.
+
+        Raises:
+            RunFileError: It was left out, is not in the folder, or is not the file that the log means.
+        """
+        if file.sha256 is None:
+            raise RunFileError(f"A file of {self.path} was left out: {file.note}.")
+        name = f"{FILES}/{file.sha256}"
+        if not 0 <= file.size <= MAX_FILE:
+            raise RunFileError(f"{name} of {self.path} has {file.size:,} bytes; at most {MAX_FILE:,} are read.")
+        try:
+            with self._opened(file.sha256, name, folder=FILES) as opened:
+                data = opened.read(file.size + 1)
+        except RunFolderError as error:
+            raise RunFileError(str(error)) from error
+        if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
+            raise RunFileError(f"{name} of {self.path} is not what the run has written: it was changed.")
+        return data
+
+    def path_of(self, file: StoredFile | None) -> Path | None:
+        """Return the path of a file that the log refers to, or None if the folder does not have it.
+
+        Args:
+            file: What the log says about it. Its content is not read.
+        """
+        if file is None or file.sha256 is None:
+            return None
+        folder = self.path / FILES
+        path = folder / file.sha256
+        try:
+            kinds, size = (folder.lstat().st_mode, path.lstat().st_mode), path.lstat().st_size
+        except OSError:
+            return None
+        return path if stat.S_ISDIR(kinds[0]) and stat.S_ISREG(kinds[1]) and size == file.size else None
+
+    @contextmanager
+    def _opened(self, name: str, what: str, *, folder: str | None = None) -> Iterator[BinaryIO]:
+        descriptors: list[int] = []
+        try:
+            try:
+                descriptors.append(os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                if folder is not None:
+                    descriptors.append(os.open(folder, _FLAGS | os.O_DIRECTORY, dir_fd=descriptors[-1]))
+                # Without waiting: the open of a named pipe would.
+                descriptors.append(os.open(name, _FLAGS | os.O_NONBLOCK, dir_fd=descriptors[-1]))
+            except OSError as error:
+                raise RunFolderError(self._describe(error, what)) from error
+            if not stat.S_ISREG(os.fstat(descriptors[-1]).st_mode):
+                raise RunFolderError(f"The {what} of {self.path} is not a regular file, so it is not read.")
+            with open(descriptors.pop(), "rb", buffering=_PIECE) as file:
+                yield file
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _describe(self, error: OSError, what: str) -> str:
+        """Return why a part of the folder could not be opened."""
+        if not self.path.is_dir():
+            kind = "is not a folder" if os.path.lexists(self.path) else "does not exist"
+            return f"{self.path} {kind}. Give the folder of a run, as in `codeact run --save FOLDER`."
+        parts = [EVENTS] if what == "log" else [FILES, what]
+        if any((self.path / part).is_symlink() for part in parts):
+            return f"The {what} of {self.path} is reached through a symbolic link, so it is not read."
+        if isinstance(error, FileNotFoundError) and what == "log":
+            return f"{self.path} is not a run: it has no {EVENTS}."
+        return f"The {what} of {self.path} can't be read: {error.strerror}."
+
+
+def _skip_line(file: BinaryIO, size: int) -> tuple[int, bool]:
+    """Read to the end of a line; return its bytes with those read before, and whether it has an end."""
+    while data := file.readline(_PIECE):
+        size += len(data)
+        if data.endswith(b"\n"):
+            return size - 1, True
+    return size, False

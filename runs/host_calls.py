@@ -1,0 +1,80 @@
+"""Records of calls to host tools: the intent before a call is made, the result before the code sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autogen_codeact.runs.current_step import CURRENT_STEP, Step
+from autogen_codeact.runs.events import HostCallFinished, HostCallStarted
+from autogen_codeact.runs.files import FileStore
+from autogen_codeact.runs.results import CallRecord
+from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.sandbox.observers import CallFinished, CallIntent
+
+Key = tuple[str, int, int]
+MakeFinished = Callable[[FileStore], HostCallFinished]
+
+
+class CallRecorder:
+    """Writes the calls to host tools of one run into its log; a `Recorder` of the sandbox.
+
+    Args:
+        log: The log.
+    """
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self._outside = Step(log, "", 0)
+        self._started: dict[Key, tuple[Step, int]] = {}
+
+    async def call_starting(self, intent: CallIntent) -> None:
+        """Write that a call is about to be made; it is on the disk when this returns, unless the tool is idempotent."""
+        step = self._step()
+        if step is None:
+            return
+        step.calls += 1
+        self._started[_key(intent)] = step, step.calls
+        event = HostCallStarted(
+            agent=step.agent,
+            block=step.number,
+            call=step.calls,
+            name=intent.name,
+            arguments=dict(intent.arguments),
+            idempotent=intent.idempotent,
+        )
+        await self._write(event, intent)
+
+    async def call_finished(self, finished: CallFinished) -> None:
+        """Write how a call ended; it is on the disk when this returns, unless the tool is idempotent."""
+        known = self._started.pop(_key(finished.intent), None)
+        if known is None:
+            step = self._step()
+            if step is None:
+                return
+            step.calls += 1
+            known = step, step.calls
+        step, number = known
+
+        def event(files: FileStore) -> HostCallFinished:
+            record = CallRecord.of(finished.call, files.put)
+            return HostCallFinished(agent=step.agent, block=step.number, call=number, record=record)
+
+        await self._write(event, finished.intent)
+
+    async def _write(self, event: HostCallStarted | MakeFinished, intent: CallIntent) -> None:
+        if intent.idempotent:
+            self._log.put(event)
+            await self._log.keep_up()
+        else:
+            await self._log.write(event, sync=True)
+
+    def _step(self) -> Step | None:
+        """Return the step that makes calls in this context; None if it belongs to another run."""
+        step = CURRENT_STEP.get()
+        if step is None:
+            return self._outside
+        return step if step.log is self._log else None
+
+
+def _key(intent: CallIntent) -> Key:
+    return intent.block.sandbox, intent.block.block, intent.number

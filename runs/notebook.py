@@ -1,0 +1,188 @@
+"""A run as a Jupyter notebook: words as markdown cells, code as code cells with what it printed and showed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from keyword import iskeyword
+from typing import Any, TextIO
+
+from autogen_codeact.agents.extraction import extract_code_blocks
+from autogen_codeact.sandbox.displays import DOCUMENTS, FIGURES, TEXT, Display
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.result import Result, written_by_code
+
+_TYPES = (TEXT, *FIGURES, *DOCUMENTS)
+"""Types of displays that are kept. JavaScript is none of them; Jupyter cleans HTML that it does not trust."""
+_TRACEBACK = "Traceback (most recent call last):\n"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FENCE = re.compile(r"[\s>*+\d.)-]*(`{3,}|~{3,})")
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+_FINAL_ANSWER = "def final_answer(value):\n    print(value)"
+_NO_TOOL = "def {name}(*args, **kwargs):\n    raise NotImplementedError('{name}() was a function of the host')"
+
+Cell = dict[str, Any]
+
+
+def markdown_cell(text: str) -> Cell:
+    """Return a cell with words.
+
+    Args:
+        text: Markdown.
+    """
+    return {"cell_type": "markdown", "metadata": {}, "source": _clean(text)}
+
+
+def code_cell(code: str, language: str, number: int | None, outputs: Sequence[Cell] = ()) -> Cell:
+    """Return a cell with code; code in other languages than Python begins with the magic that runs it.
+
+    Args:
+        code: The code.
+        language: Its language.
+        number: Its execution count, or None if it has none.
+        outputs: What `outputs_of` returns.
+    """
+    magic = {"python": "", "bash": "%%bash\n", "sh": "%%sh\n"}.get(language, f"%%script {printable(language)}\n")
+    return {
+        "cell_type": "code",
+        "execution_count": number,
+        "metadata": {},
+        "outputs": list(outputs),
+        "source": f"{magic}{_clean(code).rstrip()}",
+    }
+
+
+def definitions(tools: Collection[str]) -> Cell:
+    """Return a cell with a function for each host tool that the run's code called, so that the name is defined.
+
+    Args:
+        tools: Their names.
+    """
+    return code_cell("\n\n\n".join(map(_definition, sorted(tools))), "python", None)
+
+
+def _definition(name: str) -> str:
+    return _FINAL_ANSWER if name == "final_answer" else _NO_TOOL.format(name=name)
+
+
+def is_name(name: object) -> bool:
+    """Return whether a tool's name can be that of a Python function; it stands in the notebook's code."""
+    return isinstance(name, str) and name.isidentifier() and not iskeyword(name)
+
+
+def outputs_of(result: Result, number: int) -> list[Cell]:
+    """Return a block's result as a notebook's outputs.
+
+    Args:
+        result: The result, with the data of its displays.
+        number: The execution count of its cell.
+    """
+    text = _clean(fold_carriage_returns(written_by_code(result)))
+    text, failure = _split_failure(text, result)
+    text, value = _split_value(text, result.value)
+    outputs: list[Cell] = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
+    displays = [{"output_type": "display_data", **_forms(display)} for display in result.displays]
+    if value is not None:
+        # The last expression's value can be a display, too.
+        forms = displays.pop() if displays and displays[-1]["data"].get(TEXT) == value else {"data": {TEXT: value}}
+        displays.append({"metadata": {}, **forms, "output_type": "execute_result", "execution_count": number})
+    return outputs + displays + failure
+
+
+def _split_failure(text: str, result: Result) -> tuple[str, list[Cell]]:
+    """Split the output into what came before the traceback, and the failure as a notebook has it."""
+    if result.outcome == "ok" and result.exit_code == 0:
+        return text, []
+    name, message = str(result.outcome), f"exit code {result.exit_code}"
+    traceback: list[str] = []
+    if result.error is not None:
+        name, message = result.error.type, result.error.message
+        before, header, after = text.rpartition(_TRACEBACK)
+        if header:
+            text, traceback = before, f"{header}{after}".splitlines()
+    name, message = printable(name), _clean(message)
+    lines = traceback or [f"{name}: {message}"]
+    return text, [{"output_type": "error", "ename": name, "evalue": message, "traceback": lines}]
+
+
+def _split_value(text: str, value: str | None) -> tuple[str, str | None]:
+    """Split the output into what was printed and the last expression's value, which ends it."""
+    value = _clean(value) if value is not None else None
+    if value and f"\n{text.rstrip()}".endswith(f"\n{value.rstrip()}"):
+        return text.rstrip().removesuffix(value.rstrip()), value
+    return text, None
+
+
+def _forms(display: Display) -> Cell:
+    data = {kind: _encoded(display.data[kind]) for kind in _TYPES if kind in display.data}
+    metadata = {kind: display.metadata[kind] for kind in data if isinstance(display.metadata.get(kind), Mapping)}
+    return {"metadata": metadata, "data": data or {TEXT: printable(display.name)}}
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return _clean(value) if isinstance(value, str) else value
+
+
+def words_beside_code(text: str, codes: Collection[str]) -> str:
+    """Return a model's message without the blocks that have cells of their own.
+
+    Args:
+        text: The message.
+        codes: The code of those blocks.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    wanted = {code.strip() for code in codes}
+    for block in reversed(extract_code_blocks(text)):
+        first, last = block.line - 2, block.line - 1 + len(block.code.splitlines())
+        fences = [lines[at] for at in (first, last) if 0 <= at < len(lines)]
+        if block.code.strip() in wanted and len(fences) == 2 and all(map(_FENCE.match, fences)):
+            del lines[first : last + 1]
+    return "\n".join(lines).strip()
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON that every program reads: numbers that are none in JSON, such as NaN, become null.
+
+    Args:
+        value: JSON values, as Python's `json` reads them.
+    """
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
+
+
+def _clean(text: str) -> str:
+    """Escape control characters, except line ends and tabs; colours are removed."""
+    return printable(_COLOURS.sub("", text), keep="\n\t\xa0\u3000\u200c\u200d")
+
+
+def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
+    """Write a notebook cell by cell, so that a long run is never held in memory.
+
+    Args:
+        cells: The cells.
+        file: Where to.
+
+    Returns:
+        The number of cells.
+    """
+    count = 0
+    file.write('{\n"cells": [')
+    for count, cell in enumerate(_with_ids(cells), 1):
+        file.write(f"{',' if count > 1 else ''}\n{to_json(cell)}")
+    file.write(f'\n],\n"metadata": {json.dumps(_METADATA)},\n"nbformat": 4,\n"nbformat_minor": 5\n}}\n')
+    return count
+
+
+def _with_ids(cells: Iterable[Cell]) -> Iterator[Cell]:
+    for number, cell in enumerate(cells, 1):
+        yield {"id": f"cell-{number}", **cell}

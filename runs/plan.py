@@ -1,0 +1,302 @@
+"""What a run's log says about continuing it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+from autogen_core.models import CreateResult
+
+from autogen_codeact.agents.observation import interrupted
+from autogen_codeact.executors import ToolCall
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    BlockStarted,
+    Boundary,
+    HostCallFinished,
+    HostCallStarted,
+    JournalChange,
+    LogStopped,
+    ModelCallFinished,
+    ModelCallStarted,
+    RunEvent,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ValueLogged,
+)
+from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
+from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
+from autogen_codeact.runs.writer import EVENTS
+
+INTERRUPTED = "Interrupted"
+"""Type of the error of code during which the process of the run ended."""
+INTERRUPTED_MESSAGE = (
+    "the process that had started this code ended before it, and it is not known how far the code came"
+)
+NOT_NEEDED = frozenset({"chunk"})
+
+
+class RunNotResumableError(RunError):
+    """The run can't be continued; the message says why, and what to do."""
+
+
+class RunIsFinishedError(RunNotResumableError):
+    """The run has ended with a result, so there is nothing to continue."""
+
+
+@dataclass
+class Plan:
+    """How a run is continued.
+
+    Args:
+        run: The run.
+        boundary: Where it continues.
+        pasts: What the agents have got since the boundary, by their names in the log.
+        changes: How the journals of the executors' sessions have changed since then, in order.
+        seconds: How long the blocks in the journal of each executor's session took, as far as they are in the log.
+        messages: Number of messages since then.
+        last: Number of the last event.
+        size: Bytes up to the end of its line.
+        found: Bytes of the log before it was read.
+        finished: The last end of the run, if it has not been continued since.
+    """
+
+    run: Run
+    boundary: Boundary
+    pasts: dict[str, Past]
+    changes: list[JournalChange] = field(default_factory=list)
+    seconds: dict[int, float] = field(default_factory=dict)
+    messages: int = 0
+    last: int = 0
+    size: int = 0
+    found: int = 0
+    finished: RunFinished | None = None
+
+    @property
+    def started(self) -> RunStarted:
+        """The event that the log begins with."""
+        return self.run.started
+
+
+def make_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read what is needed to continue a run.
+
+    Args:
+        path: The run's folder.
+
+    Raises:
+        RunIsFinishedError: There is nothing to continue.
+        RunNotResumableError: The log is damaged or incomplete, or has something that this version doesn't know.
+        RunError: There is no log, or a newer version has written it.
+    """
+    run = load_run(path)
+    reader = _Reader(run)
+    found = (run.folder.path / EVENTS).stat().st_size
+    for raw in run.raw_events():
+        if isinstance(raw, Gap):
+            if raw.cut_off and raw.lines == 1:
+                continue
+            raise RunNotResumableError(
+                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({raw.reason})."
+            )
+        reader.size, reader.last = raw.end, raw.data["seq"]
+        if raw.name in NOT_NEEDED:
+            continue
+        if raw.name == "message":
+            reader.messages += 1
+            continue
+        event = run.parse(raw)
+        if isinstance(event, Gap):
+            raise RunNotResumableError(
+                f"{run.folder.path} can't be continued: its log is damaged in line {event.line} ({event.reason})."
+            )
+        if isinstance(event, UnknownEvent):
+            raise RunNotResumableError(
+                f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
+                "autogen-codeact doesn't know. Update it."
+            )
+        reader.take(event)
+    return replace(reader.plan(), found=found)
+
+
+@dataclass
+class _Step:
+    started: BlockStarted
+    finished: BlockFinished | None = None
+    calls: dict[int, HostCallStarted | HostCallFinished] = field(default_factory=dict)
+
+
+@dataclass
+class _ToolCall:
+    started: HostCallStarted
+    finished: HostCallFinished | None = None
+
+
+_Item = ModelAnswer | _Step | _ToolCall | Value
+
+
+class _Reader:
+    """Collects what the events say."""
+
+    def __init__(self, run: Run) -> None:
+        self.messages = self.last = self.size = 0
+        self._run = run
+        self._boundary: Boundary | None = None
+        self._no_state: str | None = None
+        self._items: dict[str, list[_Item]] = {}
+        self._pasts: dict[str, Past] = {}
+        self._asked: dict[tuple[str, int], ModelCallStarted] = {}
+        self._steps: dict[tuple[str, int], _Step] = {}
+        self._tool_calls: dict[tuple[str, int], _ToolCall] = {}
+        self._changes: list[JournalChange] = []
+        self._seconds: dict[int, list[float]] = {}
+        self._finished: RunFinished | None = None
+        self._stopped: LogStopped | None = None
+
+    def take(self, event: RunEvent) -> None:
+        """Take the next event."""
+        match event:
+            case Boundary():
+                self._at_boundary(event)
+            case ModelCallStarted():
+                self._asked[event.agent, event.number] = event
+            case ModelCallFinished():
+                self._answered(event)
+            case BlockStarted():
+                self._past(event.agent).steps = event.number
+                step = self._steps[event.agent, event.number] = _Step(event)
+                self._items.setdefault(event.agent, []).append(step)
+            case BlockFinished():
+                self._block_finished(event)
+            case HostCallStarted() | HostCallFinished():
+                self._host_call(event)
+            case ValueLogged():
+                self._value(event)
+            case RunFinished() | RunResumed() | LogStopped():
+                self._ended_or_not(event)
+
+    def plan(self) -> Plan:
+        """Return the plan.
+
+        Raises:
+            RunNotResumableError: The run can't be continued.
+        """
+        name = self._run.folder.path
+        if self._finished is not None and self._finished.outcome == "completed":
+            raise RunIsFinishedError(f"{name} is finished: there is nothing to continue. `codeact show` prints it.")
+        if self._stopped is not None:
+            raise RunNotResumableError(
+                f"{name} can't be continued: the run went on without its log ({self._stopped.reason}), so it is not known what "
+                "it did after that."
+            )
+        if self._boundary is None:
+            raise RunNotResumableError(
+                f"{name} can't be continued: its log has no state of the {self._run.started.kind} to begin with"
+                f"{f' ({self._no_state})' if self._no_state else ''}."
+            )
+        for agent, items in self._items.items():
+            self._past(agent).items.extend(self._made(items))
+        return Plan(
+            self._run,
+            self._boundary,
+            self._pasts,
+            self._changes,
+            {executor: sum(seconds) for executor, seconds in self._seconds.items()},
+            self.messages,
+            self.last,
+            self.size,
+            finished=self._finished,
+        )
+
+    def _value(self, event: ValueLogged) -> None:
+        if event.kind == "facts":
+            self._past(event.agent).facts = event.value
+        else:
+            self._items.setdefault(event.agent, []).append(Value(event.kind, event.value))
+
+    def _host_call(self, event: HostCallStarted | HostCallFinished) -> None:
+        if event.block:
+            if (step := self._steps.get((event.agent, event.block))) is not None:
+                step.calls[event.call] = event
+        elif isinstance(event, HostCallStarted):
+            self._past(event.agent).tool_calls = event.call
+            call = self._tool_calls[event.agent, event.call] = _ToolCall(event)
+            self._items.setdefault(event.agent, []).append(call)
+        elif (known := self._tool_calls.get((event.agent, event.call))) is not None:
+            known.finished = event
+
+    def _ended_or_not(self, event: RunFinished | RunResumed | LogStopped) -> None:
+        if isinstance(event, LogStopped):
+            self._stopped = event
+            return
+        self._finished = event if isinstance(event, RunFinished) else None
+        for change in event.journals if isinstance(event, RunResumed) else ():
+            self._changed(change, 0.0)
+
+    def _changed(self, change: JournalChange, seconds: float) -> None:
+        self._changes.append(change)
+        # The first entries are older than the log, which has no times of them.
+        known = self._seconds.get(change.executor, [])
+        kept = [*known, *[0.0] * (change.keep - len(known))][: change.keep]
+        self._seconds[change.executor] = kept + [seconds / len(change.added) for _ in change.added]
+
+    def _past(self, agent: str) -> Past:
+        return self._pasts.setdefault(agent, Past())
+
+    def _at_boundary(self, event: Boundary) -> None:
+        if event.state is None:
+            self._no_state = event.state_error
+            return
+        self._boundary, self.messages = event, 0
+        self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
+
+    def _answered(self, event: ModelCallFinished) -> None:
+        self._past(event.agent).calls = event.number
+        asked = self._asked.pop((event.agent, event.number), None)
+        if asked is None:
+            return
+        result = CreateResult.model_validate(event.result) if event.result is not None else None
+        answer = ModelAnswer(event.number, asked.request, result, event.error, asked.note)
+        self._items.setdefault(event.agent, []).append(answer)
+
+    def _block_finished(self, event: BlockFinished) -> None:
+        if event.journal is not None:
+            self._changed(event.journal, event.duration_s)
+        if (step := self._steps.get((event.agent, event.number))) is not None:
+            step.finished = event
+
+    def _made(self, items: list[_Item]) -> list[ModelAnswer | StepResult | ToolAnswer | Value]:
+        # A call that failed at last may be what has ended the run: it is made again.
+        while items and isinstance(last := items[-1], ModelAnswer) and last.result is None:
+            items.pop()
+        made: list[ModelAnswer | StepResult | ToolAnswer | Value] = []
+        for each in items:
+            match each:
+                case _Step():
+                    made.append(self._step(each, is_last=each is items[-1]))
+                case _ToolCall():
+                    record = each.finished.record if each.finished is not None else None
+                    made.append(ToolAnswer(each.started.name, each.started.arguments, record))
+                case _:
+                    made.append(each)
+        return made
+
+    def _step(self, step: _Step, *, is_last: bool) -> StepResult:
+        number, blocks, finished = step.started.number, step.started.blocks, step.finished
+        if finished is None or (finished.result is None and is_last):
+            result = interrupted(self._calls(step))
+            return StepResult(number, blocks, result, unknown=True)
+        known = self._run.result(finished.result) if finished.result is not None else None
+        failed = is_last and self._finished is not None and self._finished.outcome == "failed"
+        return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
+
+    def _calls(self, step: _Step) -> list[ToolCall]:
+        """Return the calls to host tools of code without a result; those without an end were under way."""
+        return [
+            call.record.call(self._run.read_file)
+            if isinstance(call, HostCallFinished)
+            else ToolCall(call.name, call.arguments, "cancelled")
+            for call in step.calls.values()
+        ]

@@ -1,0 +1,248 @@
+"""Reads the log of a run, event by event. What it holds was written by a model's code, so nothing in it is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from autogen_core.code_executor import CodeResult
+from pydantic import ValidationError
+
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
+from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
+from autogen_codeact.runs.files import restore_large
+from autogen_codeact.runs.folder import Line, NoLine, RunFolder
+from autogen_codeact.runs.results import ResultRecord, StoredFile
+from autogen_codeact.runs.writer import EVENTS, MAX_LINE
+from autogen_codeact.sandbox.files.filenames import printable
+
+_MAX_REASON = 200
+KNOWN = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(get_args(RunEvent)[0]))
+"""The types of events that this version knows."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A part of a log that can't be read.
+
+    Args:
+        line: Its first line, from 1.
+        reason: Why.
+        lines: How many lines.
+        cut_off: Whether it is the end of the log: its writer was killed, or is still writing.
+    """
+
+    line: int
+    reason: str
+    lines: int = 1
+    cut_off: bool = False
+    type: Literal["gap"] = "gap"
+
+
+@dataclass(frozen=True)
+class UnknownEvent:
+    """An event of a type that this version does not know.
+
+    Args:
+        name: Its type.
+        data: Its fields, as JSON.
+        line: Its line.
+    """
+
+    name: str
+    data: dict[str, Any]
+    line: int
+    type: Literal["unknown"] = "unknown"
+
+
+@dataclass(frozen=True)
+class RawEvent:
+    """A line of a log that is the JSON object of an event; its fields are not checked.
+
+    Args:
+        name: Its type.
+        data: The object.
+        line: Its line.
+        end: Where the next line begins, in bytes from the beginning of the log.
+    """
+
+    name: str
+    data: dict[str, Any]
+    line: int
+    end: int
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """Open the log of a run, which may be incomplete, damaged, or still being written.
+
+    Args:
+        path: The run's folder.
+
+    Returns:
+        The run; iterating it gives its events in order.
+
+    Raises:
+        RunFolderError: There is no log, or it does not begin as the log of a run.
+        RunVersionError: A newer version of this package has written it.
+    """
+    return Run(RunFolder(path))
+
+
+class Run:
+    """A run that is read from its folder.
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.started = self._first()
+        """The event that the log begins with."""
+
+    def __iter__(self) -> Iterator[RunEvent | UnknownEvent | Gap]:
+        """Return the events in order; one at a time is held in memory.
+
+        Raises:
+            RunFolderError: The log can't be read.
+            RunVersionError: A newer version of this package has written to it.
+        """
+        for each in self.raw_events():
+            yield self.parse(each) if isinstance(each, RawEvent) else each
+
+    def raw_events(self) -> Iterator[RawEvent | Gap]:
+        """Return the events without checking their fields, for those who need only some of them.
+
+        Raises:
+            RunFolderError: The log can't be read.
+            RunVersionError: A newer version of this package has written to it.
+        """
+        gap: Gap | None = None
+        before = 0
+        for line in self.folder.lines(MAX_LINE):
+            read = _read_line(line) if isinstance(line, Line) else _describe(line)
+            if isinstance(read, Gap):
+                gap = read if gap is None else replace(gap, lines=gap.lines + 1, cut_off=read.cut_off)
+                continue
+            seq = read.data["seq"]
+            if seq <= before:
+                gap = gap or Gap(line.number, f"event {seq} is there twice, or in a wrong place", lines=0)
+                gap = replace(gap, lines=gap.lines + 1)
+                continue
+            if gap is None and seq > before + 1:
+                gap = Gap(line.number, f"events are missing before this line: {seq - before - 1:,}", lines=0)
+            if gap is not None:
+                yield gap
+            gap, before = None, seq
+            self._check_version(read)
+            yield read
+        if gap is not None:
+            yield gap
+
+    def parse(self, raw: RawEvent) -> RunEvent | UnknownEvent | Gap:
+        """Return a raw event as what it is, with the values that were moved into files.
+
+        Args:
+            raw: The event.
+
+        Returns:
+            The event; a `Gap` if its fields are wrong, or if its files are missing or changed.
+        """
+        if raw.name not in KNOWN:
+            return UnknownEvent(raw.name, raw.data, raw.line)
+        data = dict(raw.data)
+        try:
+            if stored := data.pop("stored", None):
+                files = {str(at): StoredFile.model_validate(file) for at, file in stored.items()}
+                restore_large(data, files, self._read_value)
+            return parse_event(data)
+        except ValidationError as error:
+            return Gap(raw.line, _short(f"this is no event of type {raw.name}: {_first_problem(error)}"))
+        except (RunFileError, ValueError, AttributeError, RecursionError) as error:
+            return Gap(raw.line, _short(str(error)))
+
+    def read_file(self, file: StoredFile) -> bytes:
+        """Return a file of the run.
+
+        Args:
+            file: What an event says about it.
+
+        Raises:
+            RunFileError: It was left out, is missing, or was changed.
+        """
+        return self.folder.read_file(file)
+
+    def result(self, record: ResultRecord) -> CodeResult:
+        """Return a result of code. The paths of its files are those of the copies in the run's folder.
+
+        Args:
+            record: The result in the log. The paths in it are not used: who wrote the log could have named any file.
+
+        Raises:
+            RunFileError: A form of a display, or a picture of a tool, is missing or was changed.
+        """
+        result = record.result(self.read_file)
+        if isinstance(result, ExecutionResult):
+            paths = [self.folder.path_of(each.file) for each in record.artifacts]
+            result.artifacts = tuple(
+                replace(each, path=path) for each, path in zip(result.artifacts, paths, strict=True)
+            )
+            result.displays = tuple(replace(each, path=None) for each in result.displays)
+        return result
+
+    def _read_value(self, file: StoredFile) -> bytes:
+        if file.sha256 is None and file.format == "text":
+            return f"[left out: {file.note}]".encode()
+        return self.read_file(file)
+
+    def _first(self) -> RunStarted:
+        raw = next(self.raw_events(), None)
+        if raw is None:
+            raise RunFolderError(f"{self.folder.path / EVENTS} is empty: the run ended before it began.")
+        found = self.parse(raw) if isinstance(raw, RawEvent) else raw
+        if isinstance(found, RunStarted):
+            return found
+        reason = f"line {found.line}: {found.reason}" if isinstance(found, Gap) else "its first event is another one"
+        raise RunFolderError(
+            f"{self.folder.path} can't be read: its log does not begin with the start of a run ({reason})."
+        )
+
+    def _check_version(self, raw: RawEvent) -> None:
+        version = raw.data.get("schema_version")
+        if not isinstance(version, int) or version > SCHEMA_VERSION:
+            raise RunVersionError(
+                f"A newer version of this package has written {self.folder.path} (schema {_short(str(version))} in line "
+                f"{raw.line}; this version reads up to {SCHEMA_VERSION}). Update autogen-codeact to read it."
+            )
+
+
+def _read_line(line: Line) -> RawEvent | Gap:
+    try:
+        data = json.loads(line.data)
+    except (ValueError, RecursionError):
+        return Gap(line.number, "the line is damaged: it is not JSON")
+    if not isinstance(data, dict) or not isinstance(data.get("type"), str):
+        return Gap(line.number, "the line is damaged: it is no event")
+    if type(data.get("seq")) is not int or data["seq"] < 1:
+        return Gap(line.number, "the line is damaged: the event has no number")
+    return RawEvent(data["type"], data, line.number, line.end)
+
+
+def _describe(line: NoLine) -> Gap:
+    if line.cut_off:
+        return Gap(line.number, "the last line is incomplete", cut_off=True)
+    return Gap(line.number, f"the line has {line.size:,} bytes; at most {MAX_LINE:,} are read")
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+
+
+def _short(text: str) -> str:
+    text = printable(text)
+    return text if len(text) <= _MAX_REASON else f"{text[: _MAX_REASON - 1]}…"

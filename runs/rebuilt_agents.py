@@ -1,0 +1,111 @@
+"""The agents of a run that is continued: made from the configuration in its log, or compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_core import ComponentLoader
+
+from autogen_codeact.executors import capabilities_of
+from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.plan import Plan, RunNotResumableError
+
+
+def load_agents(plan: Plan, tools: Sequence[Any], api_key: str | None = None) -> ChatAgent | BaseTeam:
+    """Make the agent or team of a run from the configuration in its log.
+
+    Args:
+        plan: The run.
+        tools: The functions that the configuration can't have.
+        api_key: The key of its models, which the log does not have. Default: AutoGen's clients read it from the environment.
+
+    Raises:
+        RunNotResumableError: Something is missing; the message names it.
+    """
+    started, path = plan.started, plan.run.folder.path
+    if started.component is None:
+        raise RunNotResumableError(
+            f"{path} has no configuration of the {started.kind} {started.name!r} ({started.component_error}): make it in your "
+            "program as for the first time, and pass it as agent=."
+        )
+    if functions := {name for info in started.agents for name in info.functions}:
+        raise RunNotResumableError(
+            f"{path} can't be continued without {_listed(functions)}: functions are not in the log. Make the {started.kind} in "
+            "your program as for the first time, and pass it as agent=."
+        )
+    given = {_name(tool): tool for tool in tools}
+    needed = {name for info in started.agents for name in info.tools}
+    loaded: object
+    try:
+        component = deepcopy(started.component)
+        for pointer in started.secrets if api_key is not None else ():
+            _put(component, pointer, api_key)
+        loaded = ComponentLoader.load_component(component)
+    except Exception as error:  # whatever a component of somebody else raises
+        raise RunNotResumableError(
+            f"The {started.kind} {started.name!r} of {path} can't be made from its configuration: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(loaded, ChatAgent | BaseTeam):
+        raise RunNotResumableError(
+            f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
+        )
+    known = set(_tools_of(loaded))
+    if missing := needed - known - given.keys():
+        raise RunNotResumableError(
+            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log, pass them as "
+            "tools=[…]."
+        )
+    for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
+        own = [given[name] for name in info.tools if name in given and name not in known]
+        executor = capabilities_of(getattr(agent, "code_executor", None)).tools
+        if own and executor is not None:
+            executor.add_tools(own)
+    return loaded
+
+
+def _put(component: Any, pointer: str, key: str | None) -> None:
+    *parents, name = pointer.split("/")[1:]
+    for parent in parents:
+        component = component[int(parent) if isinstance(component, list) else parent]
+    if name == "api_key" and isinstance(component, dict):
+        component[name] = key
+
+
+def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
+    """Check that agents are those of a run, as far as the log can tell.
+
+    Raises:
+        RunNotResumableError: They are not; the message says what differs.
+    """
+    started, path = plan.started, plan.run.folder.path
+    agents = dict(agent_keys(target))
+    names = [info.name for info in started.agents]
+    if list(agents) != names:
+        raise RunNotResumableError(
+            f"{path} is a run of {_listed(names)}, not of {_listed(agents)}: pass the same {started.kind} as agent=."
+        )
+    known = set(_tools_of(target))
+    if missing := {name for info in started.agents for name in info.tools} - known:
+        raise RunNotResumableError(f"{path} can't be continued without its host tools {_listed(missing)}.")
+
+
+def _tools_of(target: ChatAgent | BaseTeam) -> Iterable[str]:
+    for _, agent in agent_keys(target):
+        for tool in getattr(getattr(agent, "_options", None), "tools", None) or getattr(agent, "_tools", None) or ():
+            yield _name(tool)
+        executor = capabilities_of(getattr(agent, "code_executor", None)).tools
+        for tool in executor.known_tools or () if executor is not None else ():
+            yield tool.name
+
+
+def _name(tool: Any) -> str:
+    return str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "nobody"

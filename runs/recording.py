@@ -1,0 +1,201 @@
+"""Running an agent or a team, and writing what happens into a log."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from autogen_agentchat.base import ChatAgent, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import capabilities_of
+from autogen_codeact.runs.agents import configuration, describe_agents, process_info, secrets_of
+from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
+from autogen_codeact.runs.host_calls import CallRecorder
+from autogen_codeact.runs.messages import Message, dump_message
+from autogen_codeact.runs.parts import exchange_parts
+from autogen_codeact.runs.past import RunPast
+from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.teams.parts import executors_of
+
+Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
+STATE_DEADLINE_S = 30.0
+
+
+async def recorded(
+    agent_or_team: ChatAgent | BaseTeam,
+    *,
+    task: Task = None,
+    path: Path | str,
+    redact: RedactText | None = None,
+    cancellation_token: CancellationToken | None = None,
+) -> AsyncGenerator[Message | TaskResult, None]:
+    """Run an agent or a team, yield what its `run_stream` yields, and write the log of the run as it happens.
+
+    A disk that is full, read-only or does not answer never ends the run: the log ends, with a warning.
+
+    Args:
+        agent_or_team: What runs. Its configuration and state are in the log; functions are not, only their names.
+        task: What to do. Default: continue the conversation.
+        path: The run's own folder, which must not exist or be empty.
+        redact: Called with each text that is written, in messages, code, outputs, tool calls, states and files; returns it
+            without secrets. What it removes is missing when the run is resumed. Keys of the model clients and environment
+            variables with names such as `API_KEY` are always removed.
+        cancellation_token: Ends the run.
+
+    Yields:
+        Messages and events, last the `TaskResult`.
+
+    Raises:
+        FileExistsError: The folder is not empty.
+        BaseException: What the agent or team raised.
+    """
+    log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team)))
+    try:
+        given = task_messages(task)
+        log.put(_started(agent_or_team, given))
+        with recording(agent_or_team, log):
+            # Not earlier: AutoGen's teams take their parts when they first save or run.
+            await log.write(await _boundary("start", agent_or_team), sync=True)
+            stream = agent_or_team.run_stream(
+                task=task if given is None else given, cancellation_token=cancellation_token
+            )
+            async with aclosing(logged(stream, log)) as events:
+                async for event in events:
+                    yield event
+    finally:
+        await log.close()
+
+
+def task_messages(task: object) -> list[BaseChatMessage] | None:
+    """Return a task as messages, so that it is the same when the run is resumed; None for what `run_stream` has to refuse."""
+    if isinstance(task, str) and task.strip():
+        return [TextMessage(content=task, source="user")]
+    if isinstance(task, BaseChatMessage):
+        return [task]
+    if isinstance(task, Sequence) and task and all(isinstance(each, BaseChatMessage) for each in task):
+        return list(task)
+    return None
+
+
+def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None) -> RunStarted:
+    component, problem, secrets = configuration(agent_or_team)
+    return RunStarted(
+        run=uuid4().hex,
+        kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
+        name=agent_or_team.name,
+        task=[dump_message(each)[0] for each in task] if task is not None else None,
+        component=component,
+        component_error=problem,
+        secrets=secrets,
+        agents=describe_agents(agent_or_team),
+        process=process_info(),
+    )
+
+
+async def _boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
+    try:
+        async with asyncio.timeout(STATE_DEADLINE_S):
+            return Boundary(at=at, state=dict(await agent_or_team.save_state()))
+    except Exception as error:  # noqa: BLE001 - of foreign agents
+        return Boundary(at=at, state_error=f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast | None = None) -> Iterator[None]:
+    """Attach the log to an agent or a team, to write calls of models, code, host calls and boundaries.
+
+    Args:
+        agent_or_team: What runs.
+        log: The log.
+        past: What the agents have got already, in a run that is continued.
+    """
+    recorder = CallRecorder(log)
+    with ExitStack() as attached:
+        attached.callback(exchange_parts(agent_or_team, log, past))
+        for executor in executors_of(agent_or_team):
+            observed = capabilities_of(executor).observed
+            if observed is not None:
+                attached.callback(observed.attach(recorder=recorder))
+        if hasattr(agent_or_team, "on_boundary"):
+            attached.enter_context(_boundaries(agent_or_team, log, known=past is not None and past.at_turn))
+        yield
+
+
+@contextmanager
+def _boundaries(team: Any, log: LogWriter, *, known: bool) -> Iterator[None]:
+    before: Callable[[Mapping[str, Any]], Awaitable[None]] | None = team.on_boundary
+
+    async def on_boundary(state: Mapping[str, Any]) -> None:
+        nonlocal known
+        if not known:  # else it is the one where the run continues, and what came after it is in the log
+            await log.write(Boundary(at="turn", state=dict(state)), sync=True)
+        known = False
+        if before is not None:
+            await before(state)
+
+    team.on_boundary = on_boundary
+    try:
+        yield
+    finally:
+        team.on_boundary = before
+
+
+async def logged(
+    stream: AsyncIterator[Message | TaskResult], log: LogWriter, known: int = 0
+) -> AsyncGenerator[Message | TaskResult, None]:
+    """Write what a stream yields into the log, and at last how it ended.
+
+    Args:
+        stream: The stream of an agent or a team; it is closed at the end.
+        log: The log.
+        known: Number of messages and chunks at the beginning that are in the log already.
+    """
+    began = time.monotonic()
+    reason: str | None = None
+    try:
+        async for item in stream:
+            if isinstance(item, TaskResult):
+                reason = item.stop_reason
+            elif known:
+                known -= 1
+            else:
+                log.put(_as_event(item))
+                await log.keep_up()
+            yield item
+    except (asyncio.CancelledError, GeneratorExit):
+        await _finish(log, began, "cancelled")
+        raise
+    except BaseException as error:
+        await _finish(log, began, "failed", error=ErrorRecord.of(error))
+        raise
+    else:
+        await _finish(log, began, "completed", stop_reason=reason)
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _finish(log: LogWriter, began: float, outcome: Any, **others: Any) -> None:
+    finished = RunFinished(outcome=outcome, duration_s=time.monotonic() - began, **others)
+    await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
+
+
+def _as_event(item: Message) -> Event:
+    try:
+        message, content_type = dump_message(item)
+    except Exception as error:  # noqa: BLE001 - of a message type of the caller's own
+        message, content_type = {"type": type(item).__name__, "error": f"{type(error).__name__}: {error}"}, None
+    if isinstance(item, ModelClientStreamingChunkEvent):
+        return ChunkLogged(message=message)
+    return MessageLogged(message=message, content_type=content_type)

@@ -1,0 +1,316 @@
+"""Results of code as JSON, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from autogen_core.code_executor import CodeResult
+from autogen_ext.code_executors._common import CommandLineCodeResult  # exported nowhere else
+from pydantic import BaseModel, ConfigDict, Field
+
+from autogen_codeact.executors import (
+    Artifact,
+    CallOutcome,
+    Display,
+    ErrorInfo,
+    ExecutionResult,
+    NetworkConnection,
+    ToolCall,
+)
+from autogen_codeact.sandbox.result import Outcome, State
+from autogen_codeact.sandbox.tools.tool import Picture
+
+Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+KeepBytes = Callable[[bytes], "StoredFile"]
+"""Stores bytes in the run's folder."""
+ReadBytes = Callable[["StoredFile"], bytes]
+"""Returns bytes from the run's folder."""
+
+
+class Record(BaseModel):
+    """What all records have in common."""
+
+    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+
+class StoredFile(Record):
+    """A file in the folder `files/` of the run.
+
+    Args:
+        sha256: Hash of its content, and its name; None if it was left out.
+        size: Its size in bytes, or what it would have been.
+        format: What the content is: the bytes themselves, UTF-8 text, or JSON.
+        note: Why it was left out.
+    """
+
+    sha256: Hash | None
+    size: int
+    format: Literal["bytes", "text", "json"] = "bytes"
+    note: str | None = None
+
+
+class ErrorRecord(Record):
+    """An exception.
+
+    Args:
+        type: Name of its class.
+        message: Its message.
+        line: Line of the block where it happened, if it is known.
+    """
+
+    type: str
+    message: str
+    line: int | None = None
+
+    @classmethod
+    def of(cls, error: BaseException | ErrorInfo) -> ErrorRecord:
+        """Make the record of an exception."""
+        if isinstance(error, ErrorInfo):
+            return cls(type=error.type, message=error.message, line=error.line)
+        return cls(type=type(error).__name__, message=str(error))
+
+    def info(self) -> ErrorInfo:
+        """Return it as in a result."""
+        return ErrorInfo(self.type, self.message, self.line)
+
+
+class PictureRecord(Record):
+    """A picture that a host tool returned."""
+
+    media_type: str
+    file: StoredFile
+    size: tuple[int, int] | None = None
+
+
+class CallRecord(Record):
+    """A call to a host tool, as in `ToolCall`."""
+
+    name: str
+    arguments: dict[str, Any]
+    outcome: CallOutcome
+    result: Any = None
+    error: ErrorRecord | None = None
+    duration_s: float = 0.0
+    images: list[PictureRecord] = Field(default_factory=list)
+    error_bases: list[str] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, call: ToolCall, keep: KeepBytes) -> CallRecord:
+        """Make the record of a call."""
+        return cls(
+            name=call.name,
+            arguments=call.arguments,
+            outcome=call.outcome,
+            result=call.result,
+            error=ErrorRecord.of(call.error) if call.error is not None else None,
+            duration_s=call.duration_s,
+            images=[
+                PictureRecord(media_type=each.media_type, file=keep(each.data), size=each.size) for each in call.images
+            ],
+            error_bases=list(call.error_bases),
+        )
+
+    def call(self, read: ReadBytes) -> ToolCall:
+        """Return the call; pictures that were left out are missing."""
+        images = tuple(
+            Picture(each.media_type, read(each.file), each.size) for each in self.images if each.file.sha256 is not None
+        )
+        error = self.error.info() if self.error is not None else None
+        return ToolCall(
+            self.name,
+            self.arguments,
+            self.outcome,
+            self.result,
+            error,
+            self.duration_s,
+            images,
+            tuple(self.error_bases),
+        )
+
+
+class DisplayRecord(Record):
+    """Something that code has shown, as in `Display`.
+
+    Args:
+        name: Its name.
+        data: Its forms by MIME type that are text or JSON.
+        files: Its forms by MIME type that are bytes.
+        metadata: What the code has said about the forms.
+        path: Its file on the host, or None.
+    """
+
+    name: str
+    data: dict[str, Any] = Field(default_factory=dict)
+    files: dict[str, StoredFile] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    path: str | None = None
+
+    @classmethod
+    def of(cls, display: Display, keep: KeepBytes) -> DisplayRecord:
+        """Make the record of a display."""
+        return cls(
+            name=display.name,
+            data={kind: form for kind, form in display.data.items() if not isinstance(form, bytes)},
+            files={kind: keep(form) for kind, form in display.data.items() if isinstance(form, bytes)},
+            metadata=dict(display.metadata),
+            path=str(display.path) if display.path is not None else None,
+        )
+
+    def display(self, read: ReadBytes) -> Display:
+        """Return the display; forms that were left out are missing."""
+        files = {kind: read(file) for kind, file in self.files.items() if file.sha256 is not None}
+        return Display(self.name, {**self.data, **files}, self.metadata, _path(self.path))
+
+
+class ArtifactRecord(Record):
+    """A file that a block made or changed, as in `Artifact`, with the copy in the run's folder."""
+
+    name: str
+    size: int
+    media_type: str
+    path: str | None = None
+    note: str | None = None
+    file: StoredFile | None = None
+
+    @classmethod
+    def of(cls, artifact: Artifact, file: StoredFile | None) -> ArtifactRecord:
+        """Make the record of a file."""
+        path = str(artifact.path) if artifact.path is not None else None
+        return cls(
+            name=artifact.name,
+            size=artifact.size,
+            media_type=artifact.media_type,
+            path=path,
+            note=artifact.note,
+            file=file,
+        )
+
+    def artifact(self) -> Artifact:
+        """Return the file as in a result."""
+        return Artifact(self.name, self.size, self.media_type, _path(self.path), self.note)
+
+
+class ConnectionRecord(Record):
+    """A connection, as in `NetworkConnection`."""
+
+    host: str | None
+    port: int | None
+    allowed: bool
+    sent: int
+    received: int
+    reason: str | None = None
+
+
+_SAME = (
+    "exit_code",
+    "output",
+    "code_file",
+    "outcome",
+    "stdout",
+    "stderr",
+    "value",
+    "duration_s",
+    "truncated",
+    "state",
+    "number",
+    "restored_before",
+    "files_before",
+)
+
+
+class ResultRecord(Record):
+    """A result of code, as in `Result`.
+
+    Args:
+        kind: Whether it is a result of this library, or AutoGen's `CommandLineCodeResult` or `CodeResult`.
+    """
+
+    kind: Literal["sandbox", "command_line", "plain"]
+    exit_code: int
+    output: str
+    code_file: str | None = None
+    outcome: Outcome = "ok"
+    stdout: str | None = None
+    stderr: str | None = None
+    value: str | None = None
+    error: ErrorRecord | None = None
+    duration_s: float = 0.0
+    truncated: int = 0
+    artifacts: list[ArtifactRecord] = Field(default_factory=list)
+    tool_calls: list[CallRecord] = Field(default_factory=list)
+    state: State = "kept"
+    connections: list[ConnectionRecord] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    number: int = 0
+    restored_before: int = 0
+    displays: list[DisplayRecord] = Field(default_factory=list)
+    files_before: dict[str, str] | None = None
+
+    @classmethod
+    def of(
+        cls, result: CodeResult, keep: KeepBytes, keep_file: Callable[[Artifact], StoredFile | None]
+    ) -> ResultRecord:
+        """Make the record of a result. It reads and writes files: call it in a thread.
+
+        Args:
+            result: The result.
+            keep: Stores bytes.
+            keep_file: Stores the copy of a file on the host, and returns None if there is none.
+        """
+        if not isinstance(result, ExecutionResult):
+            of_autogen = isinstance(result, CommandLineCodeResult)
+            kind: Literal["command_line", "plain"] = "command_line" if of_autogen else "plain"
+            code_file = result.code_file if isinstance(result, CommandLineCodeResult) else None
+            outcome: Outcome = "ok" if result.exit_code == 0 else "error"
+            return cls(
+                kind=kind, exit_code=result.exit_code, output=result.output, code_file=code_file, outcome=outcome
+            )
+        same = {name: getattr(result, name) for name in _SAME}
+        return cls(
+            kind="sandbox",
+            **same,
+            error=ErrorRecord.of(result.error) if result.error is not None else None,
+            artifacts=[ArtifactRecord.of(each, keep_file(each)) for each in result.artifacts],
+            tool_calls=[CallRecord.of(each, keep) for each in result.tool_calls],
+            connections=[ConnectionRecord(**vars(each)) for each in result.connections],
+            notes=list(result.notes),
+            displays=[DisplayRecord.of(each, keep) for each in result.displays],
+        )
+
+    def result(self, read: ReadBytes) -> CodeResult:
+        """Return the result.
+
+        Args:
+            read: Returns stored bytes.
+        """
+        if self.kind == "plain":
+            return CodeResult(self.exit_code, self.output)
+        if self.kind == "command_line":
+            return CommandLineCodeResult(self.exit_code, self.output, self.code_file)
+        return ExecutionResult(
+            exit_code=self.exit_code,
+            output=self.output,
+            code_file=self.code_file,
+            outcome=self.outcome,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            value=self.value,
+            error=self.error.info() if self.error is not None else None,
+            duration_s=self.duration_s,
+            truncated=self.truncated,
+            artifacts=tuple(each.artifact() for each in self.artifacts),
+            tool_calls=tuple(each.call(read) for each in self.tool_calls),
+            state=self.state,
+            connections=tuple(NetworkConnection(**each.model_dump()) for each in self.connections),
+            notes=tuple(self.notes),
+            number=self.number,
+            restored_before=self.restored_before,
+            displays=tuple(each.display(read) for each in self.displays),
+            files_before=self.files_before,
+        )
+
+
+def _path(path: str | None) -> Path | None:
+    return Path(path) if path is not None else None

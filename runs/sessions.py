@@ -1,0 +1,136 @@
+"""The sessions of a run that is continued: rebuilt from their journals, or begun anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_core import CancellationToken
+
+from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
+from autogen_codeact.agents.replay import EMPTY
+from autogen_codeact.executors import SessionExecutor, capabilities_of
+from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.events import JournalChange
+from autogen_codeact.teams.parts import executors_of
+
+NOT_WANTED = "the run was continued without rebuilding it"
+TOO_LONG = "rebuilding it would take about {seconds:.0f} s, and at most {limit:g} s were allowed"
+STATES = frozenset({"CodeActAgentState", "CodeExecutorAgentState"})
+TOOK_TOO_LONG = "rebuilding it took longer than the {limit:g} s that were allowed"
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """A session that is about to be rebuilt.
+
+    Args:
+        blocks: Number of blocks that run again.
+        seconds: How long they took before, as far as that is known.
+    """
+
+    blocks: int
+    seconds: float
+
+
+class Session:
+    """The session of one executor.
+
+    Args:
+        number: Number of the executor in the run.
+        executor: The executor.
+        agents: The agents that use it, by their names in the log.
+    """
+
+    def __init__(self, number: int, executor: SessionExecutor, agents: dict[str, BaseCodeAgent]) -> None:
+        self.number = number
+        self.agents = agents
+        self._executor = executor
+        self._record = record_of(executor)
+
+    def load(self, changes: Sequence[JournalChange]) -> int:
+        """Have the session rebuilt as it was after some changes, unless it is still alive.
+
+        Returns:
+            Number of blocks that have to run again.
+        """
+        record = self._record
+        record.check_sandbox(self._executor)
+        journal = record.pending or record.journal
+        for change in changes:
+            if change.executor == self.number:
+                journal = _changed(journal, change)
+        record.pending = None
+        record.load(journal)
+        return len(journal.entries) if record.pending is not None else 0
+
+    async def rebuild(self, limit: float | None, token: CancellationToken) -> str | None:
+        """Rebuild it.
+
+        Args:
+            limit: Seconds that it may take; None for no limit of its own.
+            token: Ends it.
+
+        Returns:
+            Why it is empty, or None if it is not.
+        """
+        try:
+            async with asyncio.timeout(limit):
+                made = await next(iter(self.agents.values())).rebuild_session(token)
+        except TimeoutError:
+            await self._executor.restart()
+            return TOOK_TOO_LONG.format(limit=limit)
+        self.note = made.describe() if made is not None and not made.same else None
+        return None
+
+    def empty(self) -> JournalChange:
+        """Begin a new journal, and return how the journal has changed."""
+        self._record.pending = None
+        self._record.clear()
+        return JournalChange(executor=self.number, session=self._record.journal.session, keep=0)
+
+    note: str | None = None
+    """What differs from what it was, after `rebuild`."""
+
+
+def sessions_of(agent_or_team: ChatAgent | BaseTeam) -> list[Session]:
+    """Return the sessions of all agents that can rebuild one."""
+    found = []
+    for number, executor in enumerate(executors_of(agent_or_team)):
+        users = {
+            key: agent
+            for key, agent in agent_keys(agent_or_team)
+            if isinstance(agent, BaseCodeAgent) and agent.code_executor is executor
+        }
+        session = capabilities_of(executor).session
+        if session is not None and users:
+            found.append(Session(number, session, users))
+    return found
+
+
+def empty_note(reason: str) -> str:
+    """Return what a model is told about an empty session."""
+    return EMPTY.format(reason=reason)
+
+
+def _changed(journal: Journal, change: JournalChange) -> Journal:
+    entries = journal.entries[: change.keep] if journal.session == change.session else []
+    return Journal(
+        session=change.session,
+        entries=[*entries, *map(JournalEntry.model_validate, change.added)],
+        left_out=change.left_out,
+        unrecorded=change.unrecorded,
+    )
+
+
+def without_journals(state: Any) -> Any:
+    """Return the state of a team without the journals in it, which say less than what was restored."""
+    if isinstance(state, dict):
+        is_agent = state.get("type") in STATES
+        return {key: None if is_agent and key == "journal" else without_journals(each) for key, each in state.items()}
+    return [without_journals(each) for each in state] if isinstance(state, list) else state

@@ -1,0 +1,275 @@
+"""The steps of one agent in a run: they are kept in the log, and answered from it in a run that is continued."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from autogen_core.code_executor import CodeBlock
+from pydantic import TypeAdapter
+
+from autogen_codeact.agents.journal import Journal, JournalEntry
+from autogen_codeact.agents.run_events import RunEnded, RunEvent
+from autogen_codeact.agents.steps import Kind, RunsCode
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.current_step import CURRENT_STEP, Step
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
+from autogen_codeact.runs.files import FileStore, result_record
+from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value, raised
+from autogen_codeact.runs.results import ErrorRecord
+from autogen_codeact.runs.writer import LogWriter
+
+logger = logging.getLogger("autogen_codeact")
+
+T = TypeVar("T")
+Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
+
+
+class RunDivergedError(RunError):
+    """The agent did something else than the log says, so what the log says can't be its answer."""
+
+
+class JournalLog:
+    """Finds out how the journal of one executor's session has changed since it was last written.
+
+    Args:
+        executor: Number of the executor among those of the run, from 0.
+    """
+
+    def __init__(self, executor: int) -> None:
+        self._executor = executor
+        self._session: str | None = None
+        self._entries: list[JournalEntry] = []
+
+    def change(self, journal: Journal | None) -> tuple[JournalChange, list[JournalEntry]] | None:
+        """Return the change without the entries that were added, and these.
+
+        Args:
+            journal: The journal as it is now; None without a session.
+        """
+        if journal is None:
+            return None
+        keep = 0
+        if journal.session == self._session:
+            for old, new in zip(self._entries, journal.entries, strict=False):
+                if old is not new:
+                    break
+                keep += 1
+        self._session, self._entries = journal.session, list(journal.entries)
+        change = JournalChange(
+            executor=self._executor,
+            session=journal.session,
+            keep=keep,
+            left_out=journal.left_out,
+            unrecorded=journal.unrecorded,
+        )
+        return change, self._entries[keep:]
+
+
+class AgentSteps:
+    """A `StepRecord` of one agent, and the record of its model's answers.
+
+    Args:
+        agent: Its name in the log.
+        log: The log.
+        journal: Follows the journal of its session.
+        past: What it has got already, in a run that is continued.
+    """
+
+    def __init__(self, agent: str, log: LogWriter, journal: JournalLog, past: Past | None = None) -> None:
+        self.agent = agent
+        self.log = log
+        self.note: str | None = None
+        """What its model is to be told with the next request that it really gets."""
+        self.is_empty = False
+        """Whether its session is empty, because it was not rebuilt."""
+        self._journal = journal
+        self._past = past if past is not None else Past()
+        self._late: list[Callable[[], Awaitable[object]]] = []
+
+    def begin(self, journal: Journal | None) -> None:
+        """Take the journal as it is for what the log knows already."""
+        self._journal.change(journal)
+
+    # Models
+
+    def answer(self, request: str) -> ModelAnswer | None:
+        """Return the answer that the model has given before, or None if it has to be asked.
+
+        Args:
+            request: Hash of the last message of the request.
+
+        Raises:
+            RunDivergedError: The next thing that the log has is something else.
+        """
+        return self._take(ModelAnswer, lambda answer: answer.request == request, "asked its model something else")
+
+    def new_call(self) -> int:
+        """Return the number of a call that the model really gets."""
+        return self._past.calls + 1
+
+    def call_ended(self) -> None:
+        """Count a call."""
+        self._past.calls += 1
+
+    async def go_live(self) -> str | None:
+        """Do what was put off while the log answered, and return the note for the model, once."""
+        await self._do_late()
+        note, self.note = self.note, None
+        return note
+
+    # Tools of models
+
+    def tool_answer(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | None:
+        """Return how a call of the model has ended before, or None if it has to be made.
+
+        Calls that were made at the same time can be asked for in any order.
+
+        Raises:
+            RunDivergedError: The next thing that the log has is something else.
+        """
+        items = self._past.items
+        given = self.log.redaction.value(arguments)
+        for at, item in enumerate(items):
+            if not isinstance(item, ToolAnswer):
+                break
+            if (item.name, item.arguments) == (name, given):
+                del items[at]
+                return item
+        if all(isinstance(item, ToolAnswer) for item in items):
+            return None
+        return self._take(ToolAnswer, lambda _: False, "called another tool")
+
+    async def new_tool_call(self) -> int:
+        """Return the number of a call that is really made."""
+        await self._do_late()
+        self._past.tool_calls += 1
+        return self._past.tool_calls
+
+    # Code
+
+    async def run(
+        self, runner: RunsCode, blocks: list[CodeBlock], live: Callable[[], AsyncGenerator[RunEvent, None]]
+    ) -> AsyncGenerator[RunEvent, None]:
+        """Run the code of a step, or repeat the events of its result."""
+        code = [CodeText(code=block.code, language=block.language) for block in blocks]
+        step = self._take(StepResult, lambda step: step.blocks == code, "wanted to run other code")
+        events = self._repeat(runner, step) if step is not None else self._run(runner, code, live)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def _repeat(self, runner: RunsCode, step: StepResult) -> AsyncGenerator[RunEvent, None]:
+        if (result := step.result) is None:
+            raise raised(step.error or ErrorRecord(type="RuntimeError", message="the log has no result"))
+        if step.unknown:
+            if runner.in_session and isinstance(result, ExecutionResult):
+                result = replace(result, state="lost" if self.is_empty else "restored")
+            known = result
+            self.log.put(
+                lambda files: BlockFinished(agent=self.agent, number=step.number, result=result_record(known, files))
+            )
+        async with aclosing(runner.repeat(result, step.broke)) as events:
+            async for event in events:
+                yield event
+
+    async def _run(
+        self, runner: RunsCode, code: list[CodeText], live: Callable[[], AsyncGenerator[RunEvent, None]]
+    ) -> AsyncGenerator[RunEvent, None]:
+        await self._do_late()
+        self._past.steps += 1
+        number, began = self._past.steps, time.monotonic()
+        await self.log.write(BlockStarted(agent=self.agent, number=number, blocks=code), sync=True)
+        try:
+            async with aclosing(live()) as events:
+                event = await self._first(events, number)
+                while event is not None:
+                    if isinstance(event, RunEnded):
+                        self._put_finished(number, event, time.monotonic() - began, runner.journal())
+                    yield event
+                    event = await anext(events, None)
+        except Exception as error:
+            self.log.put(BlockFinished(agent=self.agent, number=number, error=ErrorRecord.of(error)))
+            raise
+
+    async def _first(self, events: AsyncGenerator[RunEvent, None], number: int) -> RunEvent | None:
+        # The first event is what starts the task that runs the code, with a copy of the context.
+        token = CURRENT_STEP.set(Step(self.log, self.agent, number))
+        try:
+            return await anext(events, None)
+        finally:
+            CURRENT_STEP.reset(token)
+
+    def _put_finished(self, number: int, ended: RunEnded, seconds: float, journal: Journal | None) -> None:
+        change = self._journal.change(journal)
+        error = ErrorRecord.of(ended.error) if ended.error is not None else None
+
+        def event(files: FileStore) -> BlockFinished:
+            finished = BlockFinished(
+                agent=self.agent,
+                number=number,
+                result=result_record(ended.result, files),
+                error=error,
+                duration_s=seconds,
+            )
+            if change is not None:
+                finished.journal, added = change
+                finished.journal.added = [entry.model_dump(mode="json") for entry in added]
+            return finished
+
+        self.log.put(event, sync=True)
+
+    # Other values
+
+    async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
+        """Return a value from outside."""
+        adapter: TypeAdapter[T] = TypeAdapter(form)
+        items = self._past.items
+        if items:
+            if kind == "facts" and self._past.facts is not None:
+                return adapter.validate_python(self._past.facts)
+            first = items[0]
+            if isinstance(first, Value) and first.kind == kind:
+                items.popleft()
+                if kind == "file":
+                    self._late.append(get)
+                return adapter.validate_python(first.value)
+            if kind == "rebuild":
+                return adapter.validate_python(None)
+        got = await get()
+        if kind != "rebuild" or got is not None:
+            dump = partial(adapter.dump_python, got, mode="json")
+            self.log.put(lambda _: ValueLogged(agent=self.agent, kind=kind, value=dump()))
+        return got
+
+    # The past
+
+    async def _do_late(self) -> None:
+        while self._late:
+            await self._late.pop(0)()
+
+    def _take(self, kind: type[Item], fits: Callable[[Item], bool], otherwise: str) -> Item | None:
+        items = self._past.items
+        while items and isinstance(items[0], Value):
+            items.popleft()
+        if not items:
+            return None
+        item = items[0]
+        if isinstance(item, kind) and fits(item):
+            items.popleft()
+            return item
+        if any(isinstance(each, StepResult | ToolAnswer) for each in items):
+            raise RunDivergedError(
+                f"The run can't be continued: {self.agent!r} {otherwise} than in the log, so its code or its options are not "
+                "what they were. Continue it with the same program, or begin a new run."
+            )
+        # Nothing but answers of the model is lost, and it is asked again.
+        logger.warning("%s %s than in the log; the model is asked again from there", self.agent, otherwise)
+        items.clear()
+        return None

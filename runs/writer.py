@@ -1,0 +1,363 @@
+"""Writing a run log: whole lines, in order, off the event loop; a disk that fails never breaks the run."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from autogen_codeact.executors import in_thread
+from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
+from autogen_codeact.runs.files import FileStore, move_large
+from autogen_codeact.runs.redaction import Redaction
+
+logger = logging.getLogger("autogen_codeact")
+
+EVENTS = "events.jsonl"
+RESERVE = ".reserve"
+RESERVE_BYTES = 64 * 1024
+DEADLINE_S = 20.0
+"""Seconds to wait for the disk, after which the run goes on without a log."""
+MAX_WAITING = 500
+"""Events that wait to be written before `put` makes the run wait, too."""
+BATCH = 200
+LARGE_LINE = 64 * 1024
+MAX_LINE = 4 * 1024 * 1024
+"""No line is longer: an event has few fields, and each of more than `LARGE_LINE` is moved into a file."""
+
+MakeEvent = Callable[[FileStore], Event]
+"""Makes an event in the thread that writes, from what takes long to serialize."""
+
+
+class LogLocked(RuntimeError):
+    """Another process writes this run's log."""
+
+
+class LogWriter:
+    """Appends events to the log of a run; made by `create` or `extend`.
+
+    Everything is written by one thread. If that fails, or takes longer than `DEADLINE_S`, the log ends there, with a warning and,
+    if possible, a `LogStopped`; the run goes on.
+
+    Args:
+        folder: The run's folder.
+        redaction: Removes secrets from what is written.
+        last: `seq` of the last event that is in the log.
+    """
+
+    def __init__(self, folder: Path, redaction: Redaction, last: int = 0) -> None:
+        self.folder = folder
+        self.redaction = redaction
+        self.files = FileStore(folder, redaction.content)
+        self.stopped: str | None = None
+        """Why nothing is written any more, or None."""
+        self.totals = {"model_calls": 0, "blocks": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        """Sums over the events of this process, for its `RunFinished`; of the thread that writes."""
+        self._seq = last
+        self._size = 0
+        self._found: int | None = None
+        self._descriptor = -1
+        self._waiting: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._count = 0
+        self._thread: threading.Thread | None = None
+        self._ended = False
+        self._warned = False
+
+    @classmethod
+    async def create(cls, folder: Path | str, redaction: Redaction) -> Self:
+        """Begin the log of a new run.
+
+        Args:
+            folder: The run's folder; it must not exist, or be empty. Its parents are made.
+            redaction: Removes secrets from what is written.
+
+        Returns:
+            The writer, also if nothing can be written; then `stopped` says why.
+
+        Raises:
+            FileExistsError: There is something already.
+        """
+        writer = cls(Path(folder), redaction)
+        await writer._open(new=True)
+        return writer
+
+    @classmethod
+    async def extend(
+        cls, folder: Path | str, redaction: Redaction, *, last: int, size: int, found: int | None = None
+    ) -> Self:
+        """Continue the log of a run; what is behind its last whole line is cut off.
+
+        Args:
+            folder: The run's folder.
+            redaction: Removes secrets from what is written.
+            last: `seq` of the last event that was read.
+            size: Bytes up to the end of that event's line.
+            found: Bytes that the log had when it was read. Default: do not check that it is still as it was.
+
+        Raises:
+            LogLocked: Another process writes it, or has written it meanwhile.
+            OSError: It can't be written: a run must not be continued without a log.
+        """
+        writer = cls(Path(folder), redaction, last)
+        writer._size = size
+        writer._found = found
+        await writer._open(new=False)
+        return writer
+
+    async def _open(self, *, new: bool) -> None:
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await in_thread(self._prepare, new)
+        except OSError as error:  # a TimeoutError is one, too
+            self._close_file()
+            if not new or isinstance(error, FileExistsError):
+                raise
+            self._stop(_reason(error))
+            return
+        except BaseException:
+            self._close_file()
+            raise
+        self._thread = threading.Thread(target=self._work, name="run-log", daemon=True)
+        self._thread.start()
+
+    def _prepare(self, new: bool) -> None:
+        if new:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()):
+                raise FileExistsError(
+                    f"{self.folder} is not empty: give each run a folder of its own, or continue this one with `codeact resume`."
+                )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
+        descriptor = os.open(self.folder / EVENTS, flags, 0o600)
+        try:
+            lock(descriptor, self.folder)
+            if self._found is not None and os.fstat(descriptor).st_size != self._found:
+                raise LogLocked(f"{self.folder} has just been written by another process: try again.")  # noqa: TRY301
+            # A full disk must still take the event that says so.
+            reserve = self.folder / RESERVE
+            if not reserve.exists():
+                reserve.write_bytes(bytes(RESERVE_BYTES))
+            if not new:
+                os.ftruncate(descriptor, self._size)
+            _sync_folder(self.folder)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    # On the event loop
+
+    def put(self, event: Event | MakeEvent, *, sync: bool = False) -> None:
+        """Append an event, without waiting for it.
+
+        Args:
+            event: The event; its `seq` is set here. What takes long to make is given as a function.
+            sync: Whether it and all before it are to be flushed to the disk.
+        """
+        if self.stopped is None and not self._ended:
+            self._count += 1
+            self._waiting.put(_Item(event, sync))
+
+    async def write(self, event: Event | MakeEvent, *, sync: bool = False) -> None:
+        """Append an event, and wait until it is written, or until the log has ended.
+
+        Args:
+            event: The event.
+            sync: Whether to wait until it and all before it are on the disk.
+        """
+        if self.stopped is None and not self._ended:
+            self._count += 1
+            done = asyncio.get_running_loop().create_future()
+            self._waiting.put(_Item(event, sync, done))
+            await self._wait(done)
+
+    async def keep_up(self) -> None:
+        """Wait for the disk if many events are waiting to be written."""
+        if self._count > MAX_WAITING and self.stopped is None and not self._ended:
+            done = asyncio.get_running_loop().create_future()
+            self._waiting.put(_Item(None, False, done))
+            await self._wait(done)
+
+    async def close(self) -> None:
+        """Write what waits, and end; further events are dropped."""
+        if self._ended or self._thread is None:
+            self._ended = True
+            return
+        self._ended = True
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.put(_Item(None, self.stopped is None, done))
+        self._waiting.put(None)
+        await self._wait(done)
+        if self.stopped is None:
+            await asyncio.to_thread(self._thread.join, DEADLINE_S)
+
+    async def _wait(self, done: asyncio.Future[None]) -> None:
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await done
+        except TimeoutError:
+            self._stop(f"the disk did not answer within {DEADLINE_S:g} s")
+
+    def _stop(self, reason: str) -> None:
+        self.stopped = self.stopped or reason
+        if not self._warned:
+            self._warned = True
+            logger.warning("the run goes on without a log in %s: %s", self.folder, reason)
+
+    # In the thread
+
+    def _work(self) -> None:
+        ended = False
+        while not ended:
+            batch = [self._waiting.get()]
+            while len(batch) < BATCH and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            ended = batch[-1] is None
+            items = [item for item in batch if item is not None]
+            try:
+                if self.stopped is None:
+                    self._write(items)
+            except Exception as error:
+                if not isinstance(error, OSError):
+                    logger.exception("an event could not be written")
+                self._stop(_reason(error))
+            if self.stopped is not None:
+                self._write_stopped()
+            for item in items:
+                self._count -= item.event is not None
+                item.resolve()
+        with suppress(OSError):
+            (self.folder / RESERVE).unlink(missing_ok=True)
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, items: list[_Item]) -> None:
+        lines = [self._line(item.event) for item in items if item.event is not None]
+        if lines:
+            self._append(b"".join(lines))
+        if any(item.sync for item in items):
+            os.fdatasync(self._descriptor)
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        self._size += len(data)
+
+    def _line(self, event: Event | MakeEvent) -> bytes:
+        if not isinstance(event, Event):
+            event = event(self.files)
+        self._seq += 1
+        event.seq = self._seq
+        self._count_up(event)
+        try:
+            line = event.model_dump_json().encode()
+        except PydanticSerializationError:  # lone surrogates, and objects that are no JSON
+            line = to_json(_well_formed(event.model_dump()), inf_nan_mode="constants", fallback=_described)
+        line = self.redaction.line(line)
+        if self.redaction.has_function or len(line) > LARGE_LINE:
+            line = self._rewritten(line)
+        return line + b"\n"
+
+    def _count_up(self, event: Event) -> None:
+        if isinstance(event, BlockStarted):
+            self.totals["blocks"] += 1
+        elif isinstance(event, ModelCallFinished) and event.result is not None:
+            self.totals["model_calls"] += 1
+            for name in ("prompt_tokens", "completion_tokens"):
+                self.totals[name] += (event.result.get("usage") or {}).get(name) or 0
+
+    def _rewritten(self, line: bytes) -> bytes:
+        """Apply the caller's function to the strings of an event, and move large values into files."""
+        value: dict[str, Any] = from_json(line, allow_inf_nan=True)
+        if self.redaction.has_function:
+            value = self.redaction.event(value)
+        if len(line) > LARGE_LINE:
+            moved = move_large(value, self.files)
+            value["stored"] = {pointer: file.model_dump() for pointer, file in moved.items()}
+        return to_json(value, inf_nan_mode="constants")
+
+    def _write_stopped(self) -> None:
+        """Cut off what was written of a line, and say why the log ends."""
+        if self._descriptor < 0:
+            return
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, self._size)
+            (self.folder / RESERVE).unlink(missing_ok=True)
+            self._append(self._line(LogStopped(reason=self.stopped or "")))
+            os.fdatasync(self._descriptor)
+        self._close_file()
+
+
+class _Item:
+    """An event that waits to be written, and who waits for it."""
+
+    def __init__(self, event: Event | MakeEvent | None, sync: bool, done: asyncio.Future[None] | None = None) -> None:
+        self.event = event
+        self.sync = sync
+        self._done = done
+
+    def resolve(self) -> None:
+        """Wake up who waits."""
+        if self._done is not None:
+            with suppress(RuntimeError):  # its event loop has been closed
+                self._done.get_loop().call_soon_threadsafe(_set, self._done)
+
+
+def _set(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
+def lock(descriptor: int, folder: Path) -> None:
+    """Take the lock that the one writer of a log holds until it ends, however it ends.
+
+    Raises:
+        LogLocked: Another writer holds it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.") from None
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"the disk did not answer within {DEADLINE_S:g} s"
+    return f"{type(error).__name__}: {error}"
+
+
+def _described(value: object) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def _well_formed(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case dict():
+            return {_well_formed(key): _well_formed(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_well_formed(each) for each in value]
+    return value

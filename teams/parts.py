@@ -1,0 +1,72 @@
+"""The agents, teams, executors and models that an agent or a team is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import BaseTool, Workbench
+
+from autogen_codeact.agents.run_options import RunOptions
+from autogen_codeact.executors import ObservedExecutor, ToolPolicy
+from autogen_codeact.teams.speakers import Speakers
+
+HOLDERS = (ChatAgent, BaseTeam, BaseTool, Workbench, RunOptions, ToolPolicy, Speakers)
+"""What is looked into for further parts."""
+
+# AutoGen's classes have no public names for most of their parts.
+ATTRIBUTES = (
+    *("_participants", "participants", "speakers", "_team", "_wrapped_agent", "_task_runner"),
+    *("_model_client", "model_client", "_client", "_code_executor", "code_executor", "_executor"),
+    *("_workbench", "_tools", "tools", "_options", "approve_tool"),
+)
+
+
+def agents_of(agent_or_team: object) -> list[ChatAgent]:
+    """Return an agent, or the agents of a team, with all that are nested: in teams, in agents, and in tools such as `AgentTool`.
+
+    Args:
+        agent_or_team: AutoGen's or ours.
+
+    Returns:
+        Each agent once, an outer one before those inside, else in the order of the participants.
+    """
+    return [part for part in _parts(agent_or_team) if isinstance(part, ChatAgent)]
+
+
+def teams_of(agent_or_team: object) -> list[BaseTeam]:
+    """Return the teams that there are, in the order of `agents_of`."""
+    return [part for part in _parts(agent_or_team) if isinstance(part, BaseTeam)]
+
+
+def executors_of(agent_or_team: object) -> list[object]:
+    """Return the executors of code of all agents and of their tools, each once, by identity."""
+    return [part for part in _parts(agent_or_team) if isinstance(part, CodeExecutor | ObservedExecutor)]
+
+
+def models_of(agent_or_team: object) -> list[ChatCompletionClient]:
+    """Return the model clients of all agents, of teams that let a model choose, and of approval policies, each once."""
+    return [part for part in _parts(agent_or_team) if isinstance(part, ChatCompletionClient)]
+
+
+def _parts(root: object) -> list[object]:
+    """Return everything that is found inside, each once, the outer ones first."""
+    seen: dict[int, object] = {}
+    waiting = [root]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen[id(part)] = part
+        waiting.extend(reversed(list(_inside(part))))
+    return list(seen.values())
+
+
+def _inside(part: object) -> Iterator[object]:
+    if isinstance(part, HOLDERS):
+        for name in ATTRIBUTES:
+            found = getattr(part, name, None)
+            yield from found if isinstance(found, list | tuple) else () if found is None else (found,)

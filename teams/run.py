@@ -1,0 +1,205 @@
+"""One run of a team: what it yields, what it has used, and how it is ended early."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent, Response, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.messages import BaseChatMessage, MessageFactory, ModelClientStreamingChunkEvent
+from autogen_core import CancellationToken
+from pydantic import BaseModel, Field
+
+from autogen_codeact.teams.budget import Meter, Used
+from autogen_codeact.teams.messages import Message, unknown_type
+from autogen_codeact.teams.speakers import Position
+
+
+class SavedRun(BaseModel):
+    """A run between two turns, as part of a team's state.
+
+    Args:
+        messages: What it has yielded: the id of a message that is in the team's thread, or the message itself.
+        batches: How many messages of the thread's end the termination condition was given, call by call.
+        used: What it has used.
+    """
+
+    messages: list[str | dict[str, Any]] = Field(default_factory=list)
+    batches: list[int] = Field(default_factory=list)
+    used: Used = Field(default_factory=Used)
+
+
+class Run:
+    """One run; whoever ends it first determines how it ends.
+
+    Args:
+        meter: Measures what it uses.
+        known: The types of messages that the team can save and load.
+        messages: What it has yielded before, if it goes on.
+        batches: What the termination condition was given before, call by call, if it goes on.
+    """
+
+    def __init__(
+        self,
+        meter: Meter,
+        known: MessageFactory,
+        messages: Sequence[Message] = (),
+        batches: Sequence[Sequence[Message]] = (),
+    ) -> None:
+        self.meter = meter
+        self._known = known
+        self.messages = list(messages)
+        self.batches = list(batches)
+        self.events: asyncio.Queue[Message | None] = asyncio.Queue()  # None is the end
+        self.error: BaseException | None = None
+        self.reason: str | None = None
+        self.is_over = False
+        self.is_interrupted = False
+        # The turns under way: theirs is everything below, and it is undone if the run is interrupted.
+        self.token = CancellationToken()
+        self.turns: dict[str, asyncio.Task[None]] = {}
+        self.before: dict[str, Mapping[str, Any] | None] = {}
+        self.position_before: Position | None = None
+        self.answers: dict[str, tuple[list[Message], list[BaseChatMessage]]] = {}
+
+    def stop(self, error: BaseException | None = None, reason: str | None = None) -> None:
+        """End the run in the middle of what it does.
+
+        Args:
+            error: What the run raises. Default: nothing, its reader has left, or there is a reason.
+            reason: Why the run stops, for its result.
+        """
+        if not self.is_over:
+            self.is_interrupted = True
+            self.error = error
+            self.finish(reason)
+
+    def finish(self, reason: str | None) -> None:
+        """End the run, which is between two turns."""
+        if not self.is_over:
+            self.is_over = True
+            self.reason = reason
+            self.events.put_nowait(None)
+
+    def driven(self, driver: asyncio.Task[str | None]) -> None:
+        """End the run as the loop ended."""
+        if driver.cancelled():
+            self.stop(asyncio.CancelledError("The run was cancelled from inside."))
+        elif error := driver.exception():
+            self.stop(error)
+        else:
+            self.finish(driver.result())
+
+    def stop_with(self, token: CancellationToken) -> None:
+        """Stop the run when a token is cancelled, in any thread.
+
+        A token keeps its callbacks for as long as it lives, and holds its lock while it calls them. So this callback references
+        the run weakly, only schedules the rest, and ignores a closed event loop.
+        """
+        loop, run = asyncio.get_running_loop(), weakref.ref(self)
+
+        def stop() -> None:
+            if (live := run()) is not None:
+                live.stop(asyncio.CancelledError("The cancellation token was cancelled."))
+
+        def stop_on_loop() -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(stop)
+
+        token.add_callback(stop_on_loop)
+
+    def emit(self, message: Message) -> None:
+        """Yield a message, unless the run is over."""
+        if self.is_over:
+            return
+        self.events.put_nowait(message)
+        if not isinstance(message, ModelClientStreamingChunkEvent):
+            self.messages.append(message)
+
+    def take(self, participant: ChatAgent | BaseTeam, item: Any, *, counted: bool) -> None:
+        """Take what a participant yields in its turn, and stop the run if that uses up its budget.
+
+        Args:
+            participant: The participant.
+            item: A message, or what a turn ends with.
+            counted: Whether the participant counts in this run's meter by itself.
+        """
+        name, ends = participant.name, isinstance(item, Response | TaskResult)
+        if isinstance(item, Response):
+            said, told = [*(item.inner_messages or ()), item.chat_message], [item.chat_message]
+        else:
+            said = list(item.messages) if isinstance(item, TaskResult) else [item]
+            told = [message for message in said if isinstance(message, BaseChatMessage)]
+        if unknown := [message for message in said if not self._known.is_registered(type(message))]:
+            self.stop(unknown_type(f"{name!r} produced", unknown[0]))
+        if self.is_over:
+            return
+        if ends:
+            self.answers[name] = said, told
+        if not isinstance(item, TaskResult):
+            self.emit(said[-1])
+        if not counted:
+            self.meter.add(None if isinstance(item, TaskResult) else said[-1].models_usage, turns=int(ends))
+        # A whole turn stays, and a nested team ends by itself where it is between two turns of its own.
+        whole = ends and len(self.answers) == len(self.turns)
+        if not whole and (ends or not counted) and (reason := self.meter.spent()) is not None:
+            self.stop(reason=reason)
+
+    def answered(self, participant: ChatAgent | BaseTeam) -> None:
+        """Stop the run if a participant's stream ended without an answer."""
+        if participant.name not in self.answers:
+            final = "TaskResult" if isinstance(participant, BaseTeam) else "Response"
+            self.stop(RuntimeError(f"{participant.name!r} ended its turn without a {final}."))
+
+    @property
+    def said(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
+        """For each speaker, in their order: everything that was said, and what the others are told."""
+        return {name: self.answers[name] for name in self.turns}
+
+    def commit(self) -> dict[str, tuple[list[Message], list[BaseChatMessage]]]:
+        """Make the turns under way part of the run; return what was `said`."""
+        turns = self.said
+        self.batches.append([message for said, _ in turns.values() for message in said])
+        self.position_before = None
+        self.turns, self.before, self.answers = {}, {}, {}
+        return turns
+
+    def limit_seconds(self, nested: Callable[[], bool], grace_s: float) -> asyncio.TimerHandle | None:
+        """Stop the run when its time is used up.
+
+        Args:
+            nested: Whether only nested teams have their turn, which end by themselves.
+            grace_s: Seconds that these have.
+
+        Returns:
+            The timer; None without a limit.
+        """
+        if (seconds := self.meter.seconds_left) == math.inf:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            self.stop(reason=self.meter.spent())
+
+        def time_is_up() -> None:
+            if self.meter.spent() is None:  # a timer can be a little early
+                loop.call_later(0.001, time_is_up)
+            elif nested():
+                loop.call_later(grace_s, stop)
+            else:
+                stop()
+
+        return loop.call_later(seconds, time_is_up)
+
+    def saved(self, thread: Sequence[Message]) -> dict[str, Any]:
+        """Return what the run needs to go on."""
+        known = {message.id for message in thread}
+        messages = [each.id if each.id in known else dict(each.dump()) for each in self.messages]
+        return SavedRun(
+            messages=messages, batches=[len(batch) for batch in self.batches], used=self.meter.used
+        ).model_dump()

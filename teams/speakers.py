@@ -1,0 +1,153 @@
+"""Who speaks next: the interface of speaker policies, and the round robin."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Self, TypeVar
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.messages import BaseChatMessage
+from autogen_core import Component, ComponentBase
+from autogen_core.models import RequestUsage
+from pydantic import BaseModel, ConfigDict
+
+from autogen_codeact.teams.messages import Message
+
+
+class Position(BaseModel):
+    """Where a conversation is, as far as the choice of speakers depends on it; part of the team's saved state."""
+
+    type: str
+    version: str = "1.0.0"
+
+
+P = TypeVar("P", bound=Position)
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What a policy may look at.
+
+    Args:
+        participants: Agents and teams, in the team's order.
+        thread: Everything that was said in the team, events included.
+        count: Takes the usage of a model call that the policy made, so that it counts in the team's budget.
+    """
+
+    participants: Sequence[ChatAgent | BaseTeam]
+    thread: Sequence[Message]
+    count: Callable[[RequestUsage], None]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the participants."""
+        return [participant.name for participant in self.participants]
+
+
+class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
+    """Chooses the next speakers of a team.
+
+    A policy is configuration only. What changes during a conversation is in a `Position` that the team keeps, saves with its
+    state, and puts back if a turn is interrupted.
+    """
+
+    component_type = "speakers"
+    position: type[P]
+    manager_name: ClassVar[str]
+    """The key in a saved state, and the source of events: those of AutoGen's class, so that it can read the state."""
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        if "component_provider_override" not in cls.__dict__:
+            cls.component_provider_override = None  # inherited, it would dump a subclass as this class
+
+    def check(self, participants: Sequence[ChatAgent | BaseTeam], *, bounded: bool) -> None:
+        """Refuse a team for which this policy can't work.
+
+        Args:
+            participants: The team's.
+            bounded: Whether the team has a termination condition, a maximum of turns or a budget.
+
+        Raises:
+            SpeakerError: The policy can't work; the message says what to change.
+        """
+
+    def check_position(self, position: P, names: Sequence[str]) -> None:
+        """Refuse a saved position that is not of a team with these participants.
+
+        Raises:
+            ValueError: It is not.
+        """
+
+    def check_task(self, conversation: Conversation, task: Sequence[BaseChatMessage]) -> None:
+        """Refuse a task before it is part of the conversation.
+
+        Raises:
+            SpeakerError: Nobody could speak after it.
+        """
+
+    @abstractmethod
+    def start(self, names: Sequence[str]) -> P:
+        """Return the position at the beginning of a conversation."""
+
+    @abstractmethod
+    async def next(self, position: P, conversation: Conversation) -> list[str]:
+        """Return the names of those who speak next, at once if there are several, and change the position accordingly.
+
+        Raises:
+            SpeakerError: There is nobody; the message says what to change.
+        """
+
+    def heard(self, position: P, speaker: str, messages: Sequence[Message]) -> None:
+        """Take note of a whole turn: change the position accordingly."""
+
+    def complete(self, position: P, names: Sequence[str]) -> str | None:
+        """Return why nobody is to speak any more, and change the position to that of a new task; else None."""
+        return None
+
+
+class RoundRobinPosition(Position):
+    """Who is next, as a number; the fields of AutoGen's `RoundRobinManagerState`."""
+
+    type: str = "RoundRobinManagerState"
+    next_speaker_index: int = 0
+
+
+class RoundRobinConfig(BaseModel):
+    """The configuration of a `RoundRobin`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class RoundRobin(Speakers[RoundRobinPosition], Component[RoundRobinConfig]):
+    """Everybody speaks in turn, in the order of the participants."""
+
+    component_config_schema = RoundRobinConfig
+    component_provider_override: ClassVar[str | None] = "autogen_codeact.teams.RoundRobin"
+    position = RoundRobinPosition
+    manager_name = "RoundRobinGroupChatManager"
+
+    def check_position(self, position: RoundRobinPosition, names: Sequence[str]) -> None:
+        """Refuse an index that no participant has."""
+        if not 0 <= position.next_speaker_index < len(names):
+            raise ValueError(f"next_speaker_index is {position.next_speaker_index}, of {len(names)} participants.")
+
+    def start(self, names: Sequence[str]) -> RoundRobinPosition:
+        """Return the position of the first participant."""
+        return RoundRobinPosition()
+
+    async def next(self, position: RoundRobinPosition, conversation: Conversation) -> list[str]:
+        """Return who is next in the order."""
+        index = position.next_speaker_index
+        position.next_speaker_index = (index + 1) % len(conversation.participants)
+        return [conversation.names[index]]
+
+    def _to_config(self) -> RoundRobinConfig:
+        return RoundRobinConfig()
+
+    @classmethod
+    def _from_config(cls, config: RoundRobinConfig) -> Self:
+        return cls()

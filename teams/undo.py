@@ -1,0 +1,198 @@
+"""Undoes interrupted turns of participants, also of those that ignore their cancellation and go on for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent, TerminationCondition
+from autogen_agentchat.base import Team as BaseTeam
+
+logger = logging.getLogger(__name__)
+
+# asyncio itself holds tasks weakly; one that nobody awaits any longer must not be garbage-collected.
+_left: set[asyncio.Task[Any]] = set()
+
+
+async def end_tasks(tasks: Mapping[str, asyncio.Task[Any]], grace_s: float) -> None:
+    """Wait for the end of tasks that were cancelled, within bounds.
+
+    Args:
+        tasks: The tasks, by what the warning calls one that does not end; it then runs on by itself.
+        grace_s: Seconds that they have.
+    """
+    if tasks:
+        await asyncio.wait(tasks.values(), timeout=grace_s)
+    for what, task in tasks.items():
+        if not task.done():
+            logger.warning(
+                "%s did not end within %.1f s of being cancelled. It is left running, unheard.", what, grace_s
+            )
+            _left.add(task)
+            task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()  # else asyncio reports it as never retrieved
+
+
+async def snapshot(participant: ChatAgent | BaseTeam) -> Mapping[str, Any] | None:
+    """Return a copy of a participant's state; None where it can't save one."""
+    try:
+        # A copy: some agents return the very lists to which they append later.
+        return copy.deepcopy(await participant.save_state())
+    except Exception:  # an agent need not be able to save its state; then its turn can't be undone
+        logger.debug("%r can't save its state.", participant.name, exc_info=True)
+        return None
+
+
+class Claim:
+    """Sees to it that a team does one thing at a time."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._ending: asyncio.Future[None] | None = None
+
+    async def is_free(self) -> bool:
+        """Wait for a run whose reader has left; return whether the team does nothing now."""
+        for _ in range(3):
+            if not self._is_held:
+                return True
+            # A stream that its reader left by `break` is closed by the event loop, a step or two later.
+            await asyncio.sleep(0)
+        if self._ending is not None:
+            await asyncio.wait({self._ending})
+        return not self._is_held
+
+    @asynccontextmanager
+    async def hold(self, refusal: Exception) -> AsyncIterator[None]:
+        """Claim the team, or raise the refusal."""
+        if not await self.is_free():
+            raise refusal
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Have others wait, because the claim ends soon."""
+        ending = self._ending = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            self._ending = None
+            ending.set_result(None)
+
+
+class Undo:
+    """What is still to be undone between two runs.
+
+    Args:
+        participants: The team's.
+        condition: Its termination condition.
+        grace_s: Seconds that each of them has to go back.
+        busy_s: Seconds to wait for a turn that ignores its cancellation.
+    """
+
+    def __init__(
+        self,
+        participants: Sequence[ChatAgent | BaseTeam],
+        condition: TerminationCondition | None,
+        grace_s: float,
+        busy_s: float,
+    ) -> None:
+        self._participants = {participant.name: participant for participant in participants}
+        self._condition = condition
+        self._grace_s = grace_s
+        self._busy_s = busy_s
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._states: dict[str, Mapping[str, Any]] = {}
+        self._reset_is_due = False
+
+    def add(self, turns: Mapping[str, asyncio.Task[None]], before: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Note an interrupted run.
+
+        Args:
+            turns: Its turns under way.
+            before: The states of their participants before them, None for one that can't be put back.
+        """
+        # A turn that waits for an earlier one does not take its place.
+        self._busy.update({name: task for name, task in turns.items() if not self._is_busy(name)})
+        self._states.update({name: state for name, state in before.items() if state is not None})
+        self._reset_is_due = True
+
+    def _is_busy(self, name: str) -> bool:
+        task = self._busy.get(name)
+        if task is not None and (task.done() or task.get_loop().is_closed()):
+            del self._busy[name]
+        return name in self._busy
+
+    async def undo(self) -> None:
+        """Reset the termination condition, and put back whoever is not busy any more."""
+        if self._reset_is_due:
+            if self._condition is not None:
+                await self._within_grace(self._condition.reset(), "Resetting the termination condition")
+            self._reset_is_due = False
+        for name in [name for name in self._states if not self._is_busy(name)]:
+            await self._restore(name)
+
+    async def _restore(self, name: str) -> None:
+        loading = self._participants[name].load_state(self._states[name])
+        await self._within_grace(loading, f"Restoring {name!r} to before its turn")
+        self._states.pop(name, None)  # only now: whoever cancels this leaves it to the next run
+
+    async def _within_grace(self, work: Any, what: str) -> None:
+        """Do what may hang or fail; that is logged, not raised, because the reason why the run ended matters more."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait({task}, timeout=self._grace_s)
+        if not task.done():
+            task.cancel()
+            await end_tasks({what: task}, 0)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("%s failed.", what, exc_info=error)
+
+    async def wait(self, name: str) -> None:
+        """Wait until a participant's turn that ignored its cancellation has ended, and undo it.
+
+        Raises:
+            RuntimeError: It still runs.
+        """
+        if self._is_busy(name):
+            self._busy[name].cancel()
+            await asyncio.wait({self._busy[name]}, timeout=self._busy_s)
+            if self._is_busy(name):
+                raise RuntimeError(
+                    f"{name!r} is still busy with a turn that was cancelled before: it ignores its cancellation. "
+                    "Wait until it has ended, or make it let asyncio.CancelledError through."
+                )
+        if name in self._states:
+            await self._restore(name)
+
+    async def state(self, name: str) -> Mapping[str, Any]:
+        """Return a participant's state, or that from before a turn that ignores its cancellation."""
+        if self._is_busy(name) and name in self._states:
+            return self._states[name]
+        return await self._participants[name].save_state()
+
+    async def state_or_nothing(self, name: str) -> Mapping[str, Any]:
+        """Return a participant's state; nothing where it can't save one."""
+        try:
+            return await self.state(name)
+        except Exception:  # as in `snapshot`
+            logger.debug("%r can't save its state.", name, exc_info=True)
+            return {}
+
+    async def set_state(self, name: str, state: Mapping[str, Any]) -> None:
+        """Load a state into a participant; after a turn that ignores its cancellation, when that has ended."""
+        if self._is_busy(name):
+            self._states[name] = state
+        else:
+            await self._participants[name].load_state(state)

@@ -1,0 +1,162 @@
+"""Spans of blocks of code, of host tools, and of sandboxes that start and stop."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.trace import Span
+
+from autogen_codeact.sandbox.observers import (
+    BlockFinished,
+    BlockId,
+    BlockStarted,
+    CallFinished,
+    CallIntent,
+    SandboxStarted,
+    SandboxStopped,
+)
+from autogen_codeact.sandbox.result import Result
+from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans, short
+
+EXECUTE_CODE = "execute_code"
+BLOCK = "codeact.block"
+LANGUAGE = "codeact.language"
+OUTCOME = "codeact.outcome"
+STATE = "codeact.state"
+SANDBOX = "codeact.sandbox"
+BACKEND = "codeact.backend"
+EXIT_CODE = "process.exit.code"
+NONZERO_EXIT = "nonzero_exit"
+"""The error of code that ended itself with an exit code, without an exception."""
+NS = 1_000_000_000
+
+
+@dataclass
+class _Open:
+    """A block that runs: its span, and what makes the span before it the current one again."""
+
+    span: Span
+    token: Any
+
+
+class SpanObserver:
+    """Makes spans of what a sandbox reports. An `Observer`.
+
+    Events come in the task that runs the block, or in that of the call; there the span is made the current one, so that
+    what a host tool does is inside the span of its call.
+
+    Args:
+        spans: Makes the spans.
+    """
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+        self._blocks: dict[int, _Open] = {}
+        self._calls: dict[tuple[BlockId, int], Span] = {}
+
+    def sandbox_started(self, event: SandboxStarted) -> None:
+        """Make a span of a start that is over."""
+        self._past("codeact.sandbox.start", {SANDBOX: event.sandbox, BACKEND: event.backend}, event.duration_s).end()
+
+    def sandbox_stopped(self, event: SandboxStopped) -> None:
+        """Make a span of a stop that is over; if the sandbox had broken, it has an error."""
+        span = self._past("codeact.sandbox.stop", {SANDBOX: event.sandbox}, event.duration_s)
+        if event.error is not None:
+            self._spans.fail(span, "SandboxDied", event.error)
+        span.end()
+
+    def block_started(self, event: BlockStarted) -> None:
+        """Begin the span of a block."""
+        attributes = {
+            OPERATION: "execute_tool",
+            TOOL_NAME: EXECUTE_CODE,
+            TOOL_TYPE: "function",
+            LANGUAGE: short(event.language),
+            BLOCK: event.block,
+            SANDBOX: event.sandbox,
+        }
+        span = self._spans.start(f"execute_tool {EXECUTE_CODE}", attributes)
+        if self._spans.content is not None and span.is_recording():
+            span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value({"code": event.code}))
+        self._blocks[id(event)] = _Open(span, otel_context.attach(trace.set_span_in_context(span)))
+
+    def block_finished(self, event: BlockFinished) -> None:
+        """End the span of a block, with what became of it."""
+        opened = self._blocks.pop(id(event.started), None)
+        if opened is None:
+            return
+        otel_context.detach(opened.token)
+        if event.result is not None:
+            self._note_result(opened.span, event.result)
+        else:
+            kind, _, message = (event.error or "").partition(": ")
+            self._spans.fail(opened.span, kind or "SandboxError", message)
+        opened.span.end()
+
+    def _note_result(self, span: Span, result: Result) -> None:
+        span.set_attributes({EXIT_CODE: result.exit_code, OUTCOME: result.outcome, STATE: result.state})
+        if self._spans.content is not None and span.is_recording():
+            span.set_attribute(TOOL_RESULT, self._spans.content.value(result.output))
+        if result.outcome == "ok" and result.exit_code == 0:
+            return
+        error = result.error
+        kind = (
+            result.outcome
+            if result.outcome not in ("ok", "error")
+            else error.type
+            if error is not None
+            else NONZERO_EXIT
+        )
+        self._spans.fail(span, kind, error.message if error is not None else "")
+
+    def call_started(self, event: CallIntent) -> None:
+        """Begin the span of a call to a host tool, and make it the current one of the call's task, which ends with the call."""
+        span = self._spans.start(f"execute_tool {short(event.name)}", _call_attributes(event))
+        self._note_arguments(span, event)
+        self._calls[event.block, event.number] = span
+        otel_context.attach(trace.set_span_in_context(span))
+
+    def call_finished(self, event: CallFinished) -> None:
+        """End the span of a call; one that never started gets a span, too."""
+        call = event.call
+        span = self._calls.pop((event.intent.block, event.intent.number), None)
+        if span is None:
+            span = self._past(f"execute_tool {short(call.name)}", _call_attributes(event.intent), call.duration_s)
+            self._note_arguments(span, event.intent)
+        span.set_attribute(OUTCOME, call.outcome)
+        if call.outcome == "ok":
+            if self._spans.content is not None and span.is_recording():
+                span.set_attribute(TOOL_RESULT, self._spans.content.value(call.result))
+        else:
+            kind = call.error.type if call.error is not None and call.outcome in ("error", "refused") else call.outcome
+            self._spans.fail(span, kind, call.error.message if call.error is not None else "")
+        span.end()
+
+    def close(self) -> None:
+        """End the spans of what still runs, of which no more will be reported."""
+        for opened in list(self._blocks.values()):
+            opened.span.end()
+        for span in list(self._calls.values()):
+            span.end()
+        self._blocks.clear()
+        self._calls.clear()
+
+    def _note_arguments(self, span: Span, intent: CallIntent) -> None:
+        if self._spans.content is not None and span.is_recording():
+            span.set_attribute(TOOL_ARGUMENTS, self._spans.content.value(intent.arguments))
+
+    def _past(self, name: str, attributes: dict[str, Any], duration_s: float) -> Span:
+        return self._spans.start(name, attributes, start_time_ns=time.time_ns() - int(duration_s * NS))
+
+
+def _call_attributes(intent: CallIntent) -> dict[str, Any]:
+    return {
+        OPERATION: "execute_tool",
+        TOOL_NAME: short(intent.name),
+        TOOL_TYPE: "function",
+        "gen_ai.tool.call.id": f"{intent.block.sandbox}/{intent.block.block}/{intent.number}",
+    }

@@ -1,0 +1,144 @@
+"""Starting and ending spans, and running code with a span as the current one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any, TypeVar
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+
+from autogen_codeact import __version__
+from autogen_codeact.telemetry.content import Content, Redact, encodable
+
+T = TypeVar("T")
+
+# Names of OpenTelemetry's conventions for generative AI. They may still change there, and are no part of its API package.
+OPERATION = "gen_ai.operation.name"
+ERROR_TYPE = "error.type"
+AGENT_NAME = "gen_ai.agent.name"
+AGENT_DESCRIPTION = "gen_ai.agent.description"
+WORKFLOW_NAME = "gen_ai.workflow.name"
+TOOL_NAME = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
+TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+TOOL_RESULT = "gen_ai.tool.call.result"
+
+MAX_NAME = 200
+
+
+def short(name: str) -> str:
+    """Return a name that code in a sandbox or a model has chosen, of limited length, and one that exporters can encode."""
+    return encodable(name[:MAX_NAME])
+
+
+class Spans:
+    """Makes the spans of one instrumentation.
+
+    Args:
+        provider: Where the spans go; None for the global one.
+        content: Whether the spans contain what was said.
+        redact: Applied to all content; None for none.
+    """
+
+    def __init__(self, provider: TracerProvider | None, *, content: bool, redact: Redact | None) -> None:
+        self._tracer = trace.get_tracer("autogen_codeact", __version__, tracer_provider=provider)
+        self.content = Content(redact) if content else None
+        """Writes content for attributes; None if the spans have none."""
+
+    def start(
+        self,
+        name: str,
+        attributes: Mapping[str, Any],
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
+        parent: Context | None = None,
+        start_time_ns: int | None = None,
+    ) -> Span:
+        """Start a span.
+
+        Args:
+            name: Its name.
+            attributes: Its attributes.
+            kind: Whether something outside this process does the work.
+            parent: The context that has the parent span. By default the current one.
+            start_time_ns: When it began, if that was earlier: nanoseconds since 1970.
+        """
+        return self._tracer.start_span(name, parent, kind, dict(attributes), start_time=start_time_ns)
+
+    @contextmanager
+    def current(
+        self, name: str, attributes: Mapping[str, Any], *, kind: SpanKind = SpanKind.INTERNAL
+    ) -> Iterator[Span]:
+        """Run a part of one function with a new span as the current one."""
+        span = self.start(name, attributes, kind=kind)
+        token = otel_context.attach(trace.set_span_in_context(span))
+        try:
+            yield span
+        except BaseException as error:
+            self.fail(span, type(error).__qualname__, str(error))
+            raise
+        finally:
+            otel_context.detach(token)
+            span.end()
+
+    async def stream(self, span: Span, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """Yield what a stream yields; its code runs with the span as the current one, and the span ends with it.
+
+        The reader's own context stays what it is: a generator that attaches a span to it and yields would make that span the
+        current one of its reader, too.
+        """
+        try:
+            async with aclosing(_within(trace.set_span_in_context(span), items)) as inside:
+                async for item in inside:
+                    yield item
+        except GeneratorExit:
+            raise  # the reader has enough, which is no error
+        except BaseException as error:
+            self.fail(span, type(error).__qualname__, str(error))
+            raise
+        finally:
+            span.end()
+
+    def fail(self, span: Span, kind: str, message: str = "") -> None:
+        """Mark a span as failed.
+
+        Args:
+            span: The span.
+            kind: Name of the exception or another short name of the error.
+            message: What it says; shown only with content.
+        """
+        span.set_attribute(ERROR_TYPE, short(kind))
+        described = self.content.value(message) if self.content is not None and message else None
+        span.set_status(Status(StatusCode.ERROR, described))
+
+
+async def apart(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Yield what a stream yields, and keep what it makes the current span from its reader."""
+    async with aclosing(_within(otel_context.get_current(), items)) as inside:
+        async for item in inside:
+            yield item
+
+
+async def _within(inside: Context, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Run each step of a stream in its own OpenTelemetry context, which it may change for its next steps."""
+    try:
+        while True:
+            token = otel_context.attach(inside)
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                return
+            finally:
+                inside = otel_context.get_current()
+                otel_context.detach(token)
+            yield item
+    finally:
+        token = otel_context.attach(inside)
+        try:
+            await items.aclose()
+        finally:
+            otel_context.detach(token)

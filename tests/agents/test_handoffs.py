@@ -1,0 +1,352 @@
+"""Handoffs: code calls a function, and when its block has ended the agent's answer is a message that hands the task over."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.conditions import HandoffTermination, TextMentionTermination
+from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, HandoffMessage, TextMessage
+from autogen_agentchat.teams import Swarm
+from autogen_core import FunctionCall
+from autogen_core.code_executor import CodeExecutor
+from autogen_core.models import (
+    AssistantMessage,
+    CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    LLMMessage,
+    ModelInfo,
+    RequestUsage,
+    UserMessage,
+)
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.codeact_prompt import HANDOFFS
+from autogen_codeact.agents.handoffs import Transfer
+from autogen_codeact.agents.run_events import AnswerGiven
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    ExecutionResult,
+    SandboxCodeExecutor,
+    SandboxPool,
+)
+from autogen_codeact.teams import Handoff as HandoffSpeakers
+from autogen_codeact.teams import Team, load_component
+from tests.agents.codeact import me, python, seen
+from tests.agents.support import said, scripted, told
+
+DEFAULT = "Transferred to bob, adopting the role of bob immediately."
+SILENT = (
+    "The script ran but produced no output to console. The POSIX exit code was: 0. "
+    "If you were expecting output, consider revising the script to ensure content is printed to stdout."
+)
+DONE = "The task was handed over to bob."
+
+
+def actor(executor: CodeExecutor, *answers: Any, handoffs: Any = ("bob", "carol"), **options: Any) -> CodeActAgent:
+    return CodeActAgent("actor", executor, model_client=scripted(*answers), handoffs=handoffs, **options)
+
+
+def handed_over(
+    content: str, target: str = "bob", *, step: int = 1, context: Sequence[LLMMessage] = (), name: str = ""
+) -> HandoffMessage:
+    metadata = {"steps": str(step), "answered_by": name or f"transfer_to_{target}"}
+    return HandoffMessage(content=content, target=target, source="actor", context=list(context), metadata=metadata)
+
+
+def last_told(agent: CodeActAgent) -> LLMMessage:
+    return told(agent.model_client)[-1][-1]  # type: ignore[arg-type]
+
+
+def results(messages: Any) -> list[ExecutionResult]:
+    return [message.result for message in messages if isinstance(message, CodeExecutionEvent)]
+
+
+@pytest.mark.parametrize(
+    ("call", "content"),
+    [
+        ("transfer_to_bob()", DEFAULT),
+        ("transfer_to_bob('Please check x.')", "Please check x."),
+        ("transfer_to_bob(message=6 * 7)", "42"),
+        ("transfer_to_bob(' ')", DEFAULT),
+    ],
+)
+async def test_transfer_takes_effect_when_its_block_ends(session: SandboxCodeExecutor, call: str, content: str) -> None:
+    agent = actor(session, python(f"{call}\nx = 5"), python("print(x)"), "5.")
+    result = await agent.run(task="Go.")
+    assert seen(result.messages[-1:]) == seen([handed_over(content)])
+    assert (await agent.model_context.get_messages())[-1] == me(f"{SILENT}\n\n{DONE}")
+    assert HandoffMessage in agent.produced_message_types
+    # What stands behind the call has run, and the next turn goes on.
+    assert (await agent.run(task="And x?")).messages[-1].to_text() == "5."
+
+
+async def test_blocks_after_a_transfer_do_not_run(session: SandboxCodeExecutor) -> None:
+    agent = actor(session, f"{python('transfer_to_bob()')}\n{python('print(1)')}\n{python('print(2)')}")
+    result = await agent.run(task="Go.")
+    assert isinstance(result.messages[-1], HandoffMessage)
+    assert (await agent.model_context.get_messages())[-1] == me(
+        f"{SILENT}\n\n{DONE}\nNot run: 2 blocks after the one that handed the task over."
+    )
+
+
+async def test_first_of_two_transfers_counts_and_the_model_is_told(session: SandboxCodeExecutor) -> None:
+    agent = actor(session, python("transfer_to_bob('one')\ntransfer_to_carol('two')\ntransfer_to_bob('three')"))
+    result = await agent.run(task="Go.")
+    assert seen(result.messages[-1:]) == seen([handed_over("one")])
+    assert results(result.messages)[0].notes == (
+        DONE,
+        "Only the first transfer of a block counts; transfer_to_carol had no effect.",
+    )
+
+
+async def test_block_that_fails_hands_nothing_over(session: SandboxCodeExecutor) -> None:
+    agent = actor(session, python("transfer_to_bob()\n1 / 0"), python("transfer_to_carol('Now.')"))
+    result = await agent.run(task="Go.")
+    assert seen(result.messages[-1:]) == seen([handed_over("Now.", "carol", step=2)])
+    assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
+
+
+async def test_block_that_breaks_its_sandbox_hands_nothing_over(session: SandboxCodeExecutor) -> None:
+    breaks = python("import os, signal\ntransfer_to_bob()\nos.kill(os.getppid(), signal.SIGKILL)\nos._exit(1)")
+    agent = actor(session, breaks, python("transfer_to_bob('Now.')"))
+    result = await agent.run(task="Go.")
+    assert seen(result.messages[-1:]) == seen([handed_over("Now.", step=2)])
+    assert [each.outcome for each in results(result.messages)] == ["crashed", "ok"]
+    assert str(last_told(agent).content).endswith("The code failed, so the task was not handed over to bob.")
+
+
+async def test_transfer_comes_again_from_the_record_of_its_block(session: SandboxCodeExecutor) -> None:
+    """As in a run that is continued after its process has ended."""
+    agent = actor(
+        session, python("transfer_to_bob('one')\ntransfer_to_carol()"), python("transfer_to_bob()\n1 / 0"), "No."
+    )
+    first = results((await agent.run(task="Go.")).messages)[0]
+    failed = results((await agent.run(task="Go.")).messages)[0]
+    events = [event async for event in agent._runner.repeat(first)]
+    assert [event.answer for event in events if isinstance(event, AnswerGiven)] == [
+        Transfer("transfer_to_bob", "bob", "one")
+    ]
+    assert not [event async for event in agent._runner.repeat(failed) if isinstance(event, AnswerGiven)]
+
+
+async def test_answer_and_transfer_in_one_block_exclude_each_other(session: SandboxCodeExecutor) -> None:
+    both = "transfer_to_bob()\nfinal_answer(1)"
+    late = "try:\n    final_answer(2)\nfinally:\n    transfer_to_bob()"
+    agent = actor(session, python(both), python(late))
+    result = await agent.run(task="Go.")
+    assert isinstance(result.messages[-1], TextMessage)
+    assert result.messages[-1].content == "2"
+    assert "ValueError: transfer_to_bob has been called, and the turn ends with that transfer" in str(
+        last_told(agent).content
+    )
+    assert "ValueError: final_answer has been called before" in results(result.messages)[1].output
+
+
+async def test_wrong_arguments_are_errors_in_the_code(session: SandboxCodeExecutor) -> None:
+    direct = "transfer_to_bob.__globals__['_call']('transfer_to_bob', {'message': 1})"
+    agent = actor(session, python(direct), python("transfer_to_bob('a', 'b')"), "Sorry.")
+    result = await agent.run(task="Go.")
+    assert result.messages[-1].to_text() == "Sorry."
+    assert "TypeError: transfer_to_bob takes one argument at most, the message" in results(result.messages)[0].output
+    assert "TypeError: transfer_to_bob() takes" in results(result.messages)[1].output
+
+
+async def test_next_agent_gets_what_the_code_printed_as_context(session: SandboxCodeExecutor) -> None:
+    prints = python("print('x is 5')\ntransfer_to_bob('Check it.')")
+    agent = actor(session, said(prints, thought="Bob checks."))
+    result = await agent.run(task="Go.")
+    context = [
+        AssistantMessage(content=prints, thought="Bob checks.", source="actor"),
+        me(f"x is 5\n\n{DONE}"),
+    ]
+    assert seen(result.messages[-1:]) == seen([handed_over("Check it.", context=context)])
+    # As AutoGen's AssistantAgent: a transfer alone passes on the thought, if there is one.
+    alone = actor(session, said(python("transfer_to_bob()"), thought="Bob can."), python("transfer_to_bob()"))
+    thought = [AssistantMessage(content="Bob can.", source="actor")]
+    assert seen((await alone.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT, context=thought)])
+    assert seen((await alone.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT)])
+
+
+async def test_prompt_describes_each_handoff(session: SandboxCodeExecutor) -> None:
+    to_bob = Handoff(target="Bob", description="Bob knows about taxes.", message="Your turn.", name="ask_bob")
+    agent = actor(session, python("ask_bob()"), handoffs=[to_bob, "carol"])
+    result = await agent.run(task="Go.")
+    assert seen(result.messages[-1:]) == seen([handed_over("Your turn.", "Bob", name="ask_bob")])
+    carol = "'Transferred to carol, adopting the role of carol immediately.'"
+    expected = (
+        f"{HANDOFFS}\n```python\n"
+        "def ask_bob(message: str = 'Your turn.'):\n"
+        '    """Bob knows about taxes."""\n\n'
+        f"def transfer_to_carol(message: str = {carol}):\n"
+        '    """Handoff to carol."""\n```'
+    )
+    assert expected in str(told(agent.model_client)[0][0].content)  # type: ignore[arg-type]
+
+
+async def test_agents_of_one_session_have_their_own_handoffs(session: SandboxCodeExecutor) -> None:
+    mine = Handoff(target="bob", message="From actor.")
+    one = actor(session, python("transfer_to_bob()"), handoffs=[mine])
+    two = actor(session, python("transfer_to_carol()"), python("transfer_to_bob()"), handoffs=["bob"])
+    three = actor(session, python("transfer_to_carol()"), handoffs=["carol"])
+    assert (await one.run(task="Go.")).messages[-1].to_text() == "From actor."
+    result = await two.run(task="Go.")
+    assert result.messages[-1].to_text() == DEFAULT
+    assert "ValueError: the agent that runs this code can't hand over to carol" in results(result.messages)[0].output
+    assert seen((await three.run(task="Go.")).messages[-1:]) == seen(
+        [handed_over("Transferred to carol, adopting the role of carol immediately.", "carol")]
+    )
+
+
+def transfer_to_bob() -> str:
+    """A tool."""
+    return "no"
+
+
+def bubblewrap_executor(**options: Any) -> BubblewrapCommandLineCodeExecutor:
+    return BubblewrapCommandLineCodeExecutor(mode="session", **options)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["agent", "executor"])
+def test_handoff_with_the_name_of_a_tool_is_refused(own: bool, bubblewrap: None) -> None:
+    executor = bubblewrap_executor() if own else bubblewrap_executor(tools=[transfer_to_bob])
+    message = r"^The handoff to bob and a host tool are both called `transfer_to_bob`: rename the tool, or use Handoff\(target="
+    with pytest.raises(ValueError, match=message):
+        actor(executor, tools=[transfer_to_bob] if own else [])
+
+
+@pytest.mark.parametrize(
+    ("handoffs", "error", "message"),
+    [
+        (["tax office"], ValueError, "can't be a function called `transfer_to_tax office`"),
+        ([Handoff(target="bob", name="print")], ValueError, "can't be a function called `print`"),
+        ([Handoff(target="bob", name="_bob")], ValueError, "can't be a function called `_bob`"),
+        ([Handoff(target="bob", name="final_answer")], ValueError, "both called `final_answer`"),
+        ([""], ValueError, "A handoff needs a target, the name of an agent."),
+        (["bob", "Bob"], ValueError, r"Two handoffs have the same name \(transfer_to_bob\)"),
+        ("bob", TypeError, "handoffs must be a list, not 'bob'"),
+        ([7], TypeError, "handoffs must hold names of agents and Handoff objects, not a int"),
+    ],
+    ids=str,
+)
+def test_handoffs_that_can_not_be_are_refused(
+    handoffs: Any, error: type[Exception], message: str, bubblewrap: None
+) -> None:
+    with pytest.raises(error, match=message):
+        actor(bubblewrap_executor(), handoffs=handoffs)
+
+
+async def test_executor_without_host_tools_has_no_handoffs(executor: CodeExecutor) -> None:
+    with pytest.raises(ValueError, match=r"can't call host tools: .* or omit tools, approve_tool and handoffs"):
+        actor(executor)
+
+
+def test_config_keeps_handoffs_also_from_untrusted_text(bubblewrap: None) -> None:
+    handoffs = [Handoff(target="bob", message="Your turn."), "carol"]
+    agent = actor(bubblewrap_executor(), handoffs=handoffs)
+    text = agent.dump_component().model_dump_json(exclude_none=True)
+    assert json.loads(text)["config"]["handoffs"] == [
+        Handoff(target=name, message=message).model_dump() for name, message in (("bob", "Your turn."), ("carol", ""))
+    ]
+    assert CodeActAgent.load_component(json.loads(text)).dump_component().model_dump_json(exclude_none=True) == text
+    assert "handoffs" not in actor(bubblewrap_executor(), handoffs=[]).dump_component().config
+    executor = bubblewrap_executor()
+    safe = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([]), handoffs=handoffs)
+    loaded = load_component(safe.dump_component().model_dump_json(exclude_none=True))
+    assert loaded.dump_component() == safe.dump_component()
+
+
+async def test_state_after_a_transfer_rebuilds_the_session_without_handing_over(session: SandboxCodeExecutor) -> None:
+    agent = actor(session, python("x = 5\ntransfer_to_bob()"))
+    await agent.run(task="Go.")
+    state = await agent.save_state()
+    async with bubblewrap_executor(timeout=20) as other:
+        twin = actor(other, python("print(x)"), "5.")
+        await twin.load_state(json.loads(json.dumps(state)))
+        result = await twin.run(task="And x?")
+    assert [message.result.output for message in result.messages if isinstance(message, CodeExecutionEvent)][
+        -1
+    ] == "5\n"
+    assert result.messages[-1].to_text() == "5."
+
+
+@pytest.mark.parametrize("kind", [Swarm, partial(Team, speakers=HandoffSpeakers())], ids=["Swarm", "Team"])
+async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, kind: Any) -> None:
+    work = python("x = 40\nprint('x is there')\ntransfer_to_checker('Is x right?')")
+    back = python("print(x)\nx += 2\ntransfer_to_worker('Add it up.')")
+    worker = CodeActAgent(
+        "worker", session, model_client=scripted(work, python("final_answer(x)")), handoffs=["checker"]
+    )
+    checker = CodeActAgent("checker", session, model_client=scripted(back), handoffs=["worker"])
+    team = kind([worker, checker], termination_condition=TextMentionTermination("42"))
+
+    result = await team.run(task="Count.")
+
+    spoken = [message for message in result.messages if isinstance(message, BaseChatMessage)]
+    assert [(message.source, type(message), message.to_text()) for message in spoken] == [
+        ("user", TextMessage, "Count."),
+        ("worker", HandoffMessage, "Is x right?"),
+        ("checker", HandoffMessage, "Add it up."),
+        ("worker", TextMessage, "42"),
+    ]
+    assert told(checker.model_client)[0][1:] == [  # type: ignore[arg-type]
+        UserMessage(content="Count.", source="user"),
+        AssistantMessage(content=work, source="worker"),
+        UserMessage(content="x is there\n\nThe task was handed over to checker.", source="worker"),
+        UserMessage(content="Is x right?", source="worker"),
+    ]
+
+
+async def test_agent_with_a_sandbox_of_a_pool_hands_over(bubblewrap: None) -> None:
+    async with SandboxPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
+        agent = actor(executor, python("transfer_to_bob()"))
+        assert seen((await agent.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT)])
+
+
+async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: SandboxCodeExecutor) -> None:
+    worker = CodeActAgent(
+        "worker",
+        session,
+        model_client=scripted(python("transfer_to_user('Which year?')"), "2026 it is."),
+        handoffs=["user"],
+    )
+    team = Swarm([worker], termination_condition=HandoffTermination("user") | TextMentionTermination("it is"))
+    asked = await team.run(task="Count.")
+    assert isinstance(asked.messages[-1], HandoffMessage)
+    assert asked.messages[-1].target == "user"
+    answer = HandoffMessage(source="user", target="worker", content="2026")
+    assert (await team.run(task=answer)).messages[-1].to_text() == "2026 it is."
+
+
+def price(name: str) -> float:
+    """The price of something."""
+    return 4.5
+
+
+async def test_assistant_of_autogen_hands_over_with_the_results_of_its_tools(session: SandboxCodeExecutor) -> None:
+    calls = [
+        FunctionCall(id="1", name="price", arguments='{"name": "tea"}'),
+        FunctionCall(id="2", name="transfer_to_actor", arguments="{}"),
+    ]
+    answer = CreateResult(finish_reason="function_calls", content=calls, usage=RequestUsage(0, 0), cached=False)
+    info = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+    first = AssistantAgent("first", ReplayChatCompletionClient([answer], info), handoffs=["actor"], tools=[price])
+    agent = actor(session, python("final_answer('done')"))
+    result = await Swarm([first, agent], termination_condition=TextMentionTermination("done")).run(task="Go.")
+    assert result.messages[-1].to_text() == "done"
+    assert (
+        told(agent.model_client)[0][1:]
+        == [  # type: ignore[arg-type]
+            UserMessage(content="Go.", source="user"),
+            AssistantMessage(content=calls[:1], source="first"),
+            FunctionExecutionResultMessage(
+                content=[FunctionExecutionResult(content="4.5", name="price", call_id="1", is_error=False)]
+            ),
+            UserMessage(content="Transferred to actor, adopting the role of actor immediately.", source="first"),
+        ]
+    )

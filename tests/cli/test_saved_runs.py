@@ -1,0 +1,210 @@
+"""`codeact run --save`, and the commands that read what it keeps: runs, show and export."""
+
+import hashlib
+import json
+import re
+
+import pytest
+
+from tests.cli.support import code, codeact, decision, on_terminal, replay
+from tests.openai_server import OpenAIServer, Reply
+from tests.runs.logs import lines, started, text, whole_run, write_log
+
+FAILS = "First try.\n" + code("print('one')", "1 / 0")
+WORKS = "Second try.\n" + code("print(6 * 7)")
+RETRIED = (FAILS, decision(True), WORKS, "It is **42**.")
+STEPS = ("I look first.\n" + code("x = 6", "1 / 0"), "", code("x * 7"), code("final_answer(x * 7)"))
+TEAM = (WORKS, "It is 42.\n\nTERMINATE")
+
+
+# A run that is kept
+
+
+@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.parametrize(
+    ("options", "answers"),
+    [([], RETRIED), (["--stream"], RETRIED), (["--act"], STEPS), (["--team"], TEAM), (["--json"], RETRIED)],
+    ids=["agent", "stream", "act", "team", "json"],
+)
+def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
+    folder = tmp_path / "runs" / "42"
+    done = codeact("run", "What is 6*7?", *options, "--model", replay(tmp_path, *answers), "--save", folder)
+    assert (done.status, done.err) == (0, "")
+    shown = codeact("show", folder, *[each for each in options if each == "--json"])
+    assert (shown.status, shown.err) == (0, "")
+    assert shown.objects == done.objects if options == ["--json"] else shown.out == done.out
+    (run,) = codeact("runs", folder.parent, "--json").objects
+    assert (run["task"], run["outcome"], run["error"], run["gaps"]) == ("What is 6*7?", "completed", None, 0)
+    assert run["steps"] == {"--act": 3, "--team": 1}.get("".join(options), 2)
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
+    writes = "open('out/a.txt', 'w').write('{}')"
+    first = code(
+        "import os", "os.mkdir('out')", writes.format("old"), "open('big', 'wb').write(bytes(70_000_000))", "1 / 0"
+    )
+    model = replay(tmp_path, first, decision(True), code(writes.format("new")), "It is done.")
+    done = codeact("run", "Write.", "--model", model, "--save", "run", cwd=tmp_path)
+    assert done.status == 0
+    assert done.err == (
+        "codeact: kept in run: out/a.txt. `codeact export run --files FOLDER` writes them under their names.\n"
+        "codeact: gone with the sandbox: big. --work-dir FOLDER keeps files.\n"
+    )
+    shown = codeact("show", "run", cwd=tmp_path)
+    assert shown.out == done.out
+    name = hashlib.sha256(b"new").hexdigest()
+    assert shown.err == f"codeact: the file out/a.txt is run/files/{name}\n"
+    assert codeact("export", "run", "--files", "out", cwd=tmp_path).status == 0
+    assert [(each.name, each.read_text()) for each in (tmp_path / "out" / "out").iterdir()] == [("a.txt", "new")]
+    again = codeact("export", "run", "--files", "out", cwd=tmp_path)
+    assert (again.status, again.err) == (2, "codeact: out is not empty: give a new folder.\n")
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_a_run_that_fails_is_kept_up_to_its_error_and_without_the_key(tmp_path):
+    secret = "sk-1234567890-of-the-tests"
+    server = OpenAIServer([Reply(code("print(1)")), Reply(f"bad key {secret}", status=400)]).start()
+    folder = tmp_path / "run"
+    options = ["--model", "gpt-4o", "--base-url", server.base_url, "--save", folder]
+    try:
+        done = codeact("run", "What is 1?", *options, env={"OPENAI_API_KEY": secret})
+    finally:
+        server.stop()
+    assert done.status == 2
+    shown = codeact("show", folder)
+    assert (shown.status, shown.out) == (0, done.out)
+    assert shown.err.startswith("codeact: The run failed. BadRequestError: ")
+    assert codeact("runs", folder, "--json").objects[0]["outcome"] == "failed"
+    kept = b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
+    assert b"What is 1?" in kept
+    assert secret.encode() not in kept
+
+
+def test_a_run_is_not_saved_over_something(tmp_path):
+    (tmp_path / "file").touch()
+    model = replay(tmp_path, "Hm.")
+    for path, words in (
+        (tmp_path, f"--save needs a new folder for each run, and {tmp_path} is not empty: give another path."),
+        (tmp_path / "file", f"--save needs a folder for this run, and {tmp_path}/file is a file: give another path."),
+    ):
+        done = codeact("run", "What?", "--model", model, "--save", path)
+        assert (done.status, done.out, done.err) == (2, "", f"codeact: {words}\n")
+
+
+# Reading
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Return a folder with three runs: a whole one, one cut off with a damaged line, and one that can't be read."""
+    folder = tmp_path / "runs"
+    whole = whole_run()
+    write_log(folder / "whole", lines(whole))
+    hostile = lines([started("Bad \x1b[2Jtask\nof two lines"), *whole[1:7]])
+    write_log(folder / "cut", [*hostile[:2], b"\x1b[2J\n", *hostile[3:], b'{"type": "mess'])
+    write_log(folder / "broken", [b"\x1b[2J\n"])
+    (folder / "empty").mkdir()
+    (folder / "latest").symlink_to(folder / "whole")
+    return folder
+
+
+BROKEN = (
+    "codeact: {}/broken can't be read: its log does not begin with the start of a run "
+    "(line 1: the line is damaged: it is not JSON).\n"
+)
+
+
+def test_runs_are_listed_with_the_latest_first(runs):
+    done = codeact("runs", runs)
+    assert (done.status, done.err) == (1, BROKEN.format(runs))
+    header, *rows = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "<time>", line) for line in done.out.splitlines()]
+    assert header.split() == ["RUN", "STARTED", "(UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK"]
+    assert [re.split(r"\s{2,}", row) for row in rows] == [
+        ["cut", "<time>", "unfinished, 1 gap", "1", "0", "6.00 s", "Bad \\x1b[2Jtask of two lines"],
+        ["whole", "<time>", "completed", "1", "42", "9.00 s", "What is 6*7?"],
+    ]
+    one = codeact("runs", runs / "whole")
+    assert (one.status, one.err, len(one.out.splitlines())) == (0, "", 2)
+
+
+def test_runs_as_json_have_all_fields(runs):
+    done = codeact("runs", runs, "--json")
+    cut, whole, broken = done.objects
+    assert [each["outcome"] for each in done.objects] == ["unfinished", "completed", "unreadable"]
+    assert whole | {"started": ""} == {
+        "path": str(runs / "whole"),
+        "run": "r1",
+        "name": "coder",
+        "started": "",
+        "task": "What is 6*7?",
+        "outcome": "completed",
+        "steps": 1,
+        "tokens": 42,
+        "seconds": 9.0,
+        "error": None,
+        "gaps": 0,
+    }
+    assert cut["task"] == "Bad \x1b[2Jtask\nof two lines"
+    assert broken.keys() == {"outcome", "path", "reason"}
+
+
+def test_folders_without_runs(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = codeact("runs", "empty", cwd=tmp_path)
+    assert (done.status, done.out) == (0, "")
+    assert done.err == "codeact: no runs in empty: `codeact run --save empty/NAME` keeps one\n"
+    done = codeact("runs", cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "codeact: runs does not exist. `codeact run --save runs/NAME` keeps a run in it.\n"
+
+
+def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(runs):
+    done = codeact("show", runs / "cut")
+    assert done.status == 0
+    assert done.out.startswith("== Task ==\n")
+    assert "[gap in the log, line 3: the line is damaged: it is not JSON]\n" in done.out
+    assert done.out.endswith("[gap in the log, line 8: the last line is incomplete]\n")
+    assert done.err == "codeact: the log ends before the run: it is still running, or was interrupted\n"
+    terminal = on_terminal("show", runs / "cut")
+    assert "\x1b[2J" not in done.out + terminal
+
+
+def test_a_run_that_can_not_be_read_is_status_2(runs):
+    done = codeact("show", runs / "broken")
+    assert (done.status, done.out, done.err) == (2, "", BROKEN.format(runs))
+
+
+def test_a_message_of_an_unknown_type_is_shown_as_text(tmp_path):
+    message = {"type": "StructuredMessage[Price]", "source": "coder", "content": {"euros": 5}, "metadata": {}}
+    event = text("")
+    events = [*whole_run()[:2], event.model_copy(update={"message": message}), whole_run()[-1]]
+    folder = write_log(tmp_path / "run", [*lines(events), b'{"type": "newer", "seq": 5, "schema_version": 1}\n'])
+    done = codeact("show", folder)
+    assert done.out.endswith('== The model\'s answer ==\n{"euros": 5}\n\n')
+    assert done.err.startswith("codeact: 1 event of types that this version does not know: not shown\n")
+
+
+# Export
+
+
+def test_export_writes_json_with_all_events(runs, tmp_path):
+    file = tmp_path / "run.json"
+    done = codeact("export", runs / "cut", "--json", file)
+    assert (done.status, done.out, done.err) == (0, "", "")
+    exported = json.loads(file.read_text())
+    assert exported["schema_version"] == 1
+    types = ["run_started", "message", "gap", "message", "block_started", "block_finished", "message", "gap"]
+    assert [event["type"] for event in exported["events"]] == types
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
+    missing = tmp_path / "none" / "run.json"
+    for options, words in (
+        ([], "Say what to write: --ipynb FILE, --json FILE or --files FOLDER."),
+        (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
+        (["--json", missing], f"{missing} can't be written: No such file or directory."),
+    ):
+        done = codeact("export", runs / "whole", *options)
+        assert (done.status, done.out, done.err) == (2, "", f"codeact: {words}\n")

@@ -1,0 +1,188 @@
+"""Recorders and observers that are attached to an executor and detached again, while it works."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    ObservedExecutor,
+    SandboxPool,
+    capabilities_of,
+)
+from autogen_codeact.sandbox import Sandbox
+
+from .pooled import until
+from .sandboxes import out, run
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+
+class Watcher:
+    """An observer; what it gets is noted with its name.
+
+    Args:
+        name: Its name.
+        events: Where it notes.
+        fails: Which method raises.
+    """
+
+    def __init__(self, name: str, events: list[str], fails: str = "") -> None:
+        self.name, self.events, self.fails = name, events, fails
+
+    def __getattr__(self, method: str) -> Any:
+        return lambda _: self.events.append(f"{self.name}: {method}")
+
+
+class Recorder(Watcher):
+    """A recorder."""
+
+    async def call_starting(self, intent: Any) -> None:
+        await asyncio.sleep(0.01)
+        self.events.append(f"{self.name}: starting {intent.name}")
+        if self.fails == "call_starting":
+            raise OSError("the disk is full")
+
+    async def call_finished(self, finished: Any) -> None:
+        await asyncio.sleep(0.01)
+        self.events.append(f"{self.name}: finished {finished.call.outcome}")
+        if self.fails == "call_finished":
+            raise OSError("the disk is full")
+
+
+EVENTS: list[str] = []
+GATE: list[asyncio.Event] = []
+
+
+async def add(a: int, b: int) -> int:
+    """Add."""
+    EVENTS.append("add runs")
+    return a + b
+
+
+async def wait() -> None:
+    """Wait for the test."""
+    EVENTS.append("wait runs")
+    await GATE[-1].wait()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_executor() -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
+    executor = BubblewrapCommandLineCodeExecutor(mode="session", tools=[add, wait])
+    yield executor
+    await executor.stop()
+
+
+@pytest.fixture
+def executor(module_executor: BubblewrapCommandLineCodeExecutor) -> BubblewrapCommandLineCodeExecutor:
+    EVENTS.clear()
+    GATE.append(asyncio.Event())
+    return module_executor
+
+
+async def test_an_executor_says_that_it_can_be_observed(executor: BubblewrapCommandLineCodeExecutor) -> None:
+    assert isinstance(executor, ObservedExecutor)
+    assert capabilities_of(executor).observed is executor
+    assert capabilities_of(object()).observed is None
+
+
+async def test_several_recorders_are_awaited_in_the_order_in_which_they_were_attached(
+    executor: BubblewrapCommandLineCodeExecutor,
+) -> None:
+    detach = [executor.attach(recorder=Recorder(name, EVENTS)) for name in ("first", "second")]
+    assert await out(executor, "print(add(40, 2))") == "42\n"
+    intents = ["first: starting add", "second: starting add"]
+    assert [*intents, "add runs", "first: finished ok", "second: finished ok"] == EVENTS
+    detach[0]()
+    detach[0]()
+    EVENTS.clear()
+    assert await out(executor, "print(add(40, 2))") == "42\n"
+    assert EVENTS == ["second: starting add", "add runs", "second: finished ok"]
+    detach[1]()
+    EVENTS.clear()
+    assert await out(executor, "print(add(40, 2))") == "42\n"
+    assert EVENTS == ["add runs"]
+
+
+@pytest.mark.parametrize("method", ["call_starting", "call_finished"])
+async def test_a_recorder_that_fails_lets_the_others_know_how_the_call_ended(
+    executor: BubblewrapCommandLineCodeExecutor, method: str
+) -> None:
+    names = {"first": "", "failing": method, "last": ""}
+    detach = [executor.attach(recorder=Recorder(name, EVENTS, fails)) for name, fails in names.items()]
+    code = "try:\n    add(40, 2)\nexcept Exception as error:\n    print(type(error).__name__)"
+    if method == "call_starting":
+        assert await out(executor, code) == "ToolRefused\n"
+        begun = ["first: starting add", "failing: starting add"]
+        assert [*begun, *(f"{name}: finished refused" for name in names)] == EVENTS
+    else:
+        assert await out(executor, code) == "RuntimeError\n"
+        begun = [f"{name}: starting add" for name in names]
+        ended = ["first: finished ok", "failing: finished ok", "last: finished error"]
+        assert [*begun, "add runs", *ended] == EVENTS
+    for each in detach:
+        each()
+
+
+async def test_what_is_attached_during_a_block_gets_the_next_one_and_what_is_detached_gets_nothing_more(
+    executor: BubblewrapCommandLineCodeExecutor,
+) -> None:
+    detach_early = executor.attach(recorder=Recorder("early", EVENTS), observers=[Watcher("early", EVENTS)])
+    running = asyncio.ensure_future(run(executor, "wait()"))
+    await until(lambda: "wait runs" in EVENTS)
+    detach_early()
+    detach_late = executor.attach(observers=[Watcher("late", EVENTS)])
+    GATE[-1].set()
+    assert (await running).output == ""
+    await out(executor, "1")
+    detach_late()
+    assert [event for event in EVENTS if "sandbox" not in event] == [
+        *("early: block_started", "early: starting wait", "early: call_started", "wait runs"),
+        *("late: block_started", "late: block_finished"),
+    ]
+
+
+async def test_observers_stay_attached_across_a_restart_and_a_stop(executor: BubblewrapCommandLineCodeExecutor) -> None:
+    await executor.stop()
+    detach = executor.attach(observers=[Watcher("seen", EVENTS)])
+    await executor.start()
+    await executor.restart()
+    await executor.stop()
+    detach()
+    await executor.start()
+    assert [f"seen: sandbox_{what}" for what in ("started", "stopped", "started", "stopped")] == EVENTS
+
+
+async def test_observers_stay_attached_from_one_lease_of_a_pool_to_the_next() -> None:
+    EVENTS.clear()
+    async with SandboxPool(1, sandbox="bubblewrap", tools=[add], mode="session") as pool:
+        leasing, other = pool.executor(), pool.executor()
+        detach = leasing.attach(recorder=Recorder("seen", EVENTS), observers=[Watcher("seen", EVENTS)])
+        for executor in (leasing, other, leasing):
+            await executor.start()
+            assert await out(executor, "print(add(1, 2))") == "3\n"
+            await executor.stop()
+        detach()
+    lease = [
+        *("seen: sandbox_started", "seen: block_started", "seen: starting add", "seen: call_started", "add runs"),
+        *("seen: finished ok", "seen: call_finished", "seen: block_finished", "seen: sandbox_stopped"),
+    ]
+    assert [*lease, "add runs", *lease] == EVENTS
+
+
+def test_any_thread_can_attach_to_a_sandbox_that_waits() -> None:
+    EVENTS.clear()
+    with Sandbox("bubblewrap") as box:
+        detach: list[Any] = []
+        watcher = Watcher("seen", EVENTS)
+        other = threading.Thread(target=lambda: detach.append(box.attach(observers=[watcher])))
+        other.start()
+        other.join()
+        box.run("1")
+        detach[0]()
+        box.run("1")
+    assert EVENTS == ["seen: block_started", "seen: block_finished"]

@@ -1,0 +1,14 @@
+"""Fixtures for tests of run logs."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
+
+
+@pytest.fixture
+async def session(bubblewrap: None) -> AsyncIterator[SandboxCodeExecutor]:
+    """A real sandbox with one interpreter that lives on."""
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20) as executor:
+        yield executor

@@ -1,0 +1,104 @@
+"""Calls that the model of AutoGen's `AssistantAgent` makes itself: logged, and never made again when a run is continued."""
+
+import json
+import shutil
+
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import ToolCallExecutionEvent
+from autogen_agentchat.tools import AgentTool
+from autogen_core import FunctionCall
+from autogen_core.models import CreateResult, ModelFamily, ModelInfo, RequestUsage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_codeact.runs import load_run, recorded, resumed
+from autogen_codeact.runs.recorded_workbench import UNKNOWN
+
+from .support import events_of, types_of
+
+INFO = ModelInfo(
+    vision=False, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
+)
+
+
+def calls(*arguments, name="pay"):
+    made = [FunctionCall(id=str(at), name=name, arguments=json.dumps(each)) for at, each in enumerate(arguments)]
+    return CreateResult(finish_reason="function_calls", content=made, usage=RequestUsage(1, 1), cached=False)
+
+
+ANSWERS = [calls({"amount": 1}, {"amount": 2}), calls({"amount": 3}), "Paid."]
+
+
+def make_agent(paid, answers=ANSWERS):
+    async def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    model = ReplayChatCompletionClient(list(answers), INFO)
+    return AssistantAgent("clerk", model, tools=[pay], max_tool_iterations=3)
+
+
+async def run(agent, path):
+    return [item async for item in recorded(agent, task="Pay.", path=path)]
+
+
+async def test_calls_of_a_model_are_logged(tmp_path):
+    paid = []
+    agent = make_agent(paid)
+    benches = agent._workbench
+    await run(agent, tmp_path / "run")
+    assert paid == [1, 2, 3]
+    assert agent._workbench is benches
+    shown = [each for each in types_of(tmp_path / "run") if each.startswith(("model", "host"))]
+    assert shown == [
+        "model_call_started clerk 1",
+        "model_call_finished clerk 1",
+        "host_call_started clerk 0 1",
+        "host_call_started clerk 0 2",
+        *sorted(shown[4:6]),
+        "model_call_started clerk 2",
+        "model_call_finished clerk 2",
+        "host_call_started clerk 0 3",
+        "host_call_finished clerk 0 3",
+        "model_call_started clerk 3",
+        "model_call_finished clerk 3",
+    ]
+    finished = [event for event in events_of(tmp_path / "run") if event.type == "host_call_finished"]
+    assert [each.record.result["result"][0]["content"] for each in finished if each.call == 3] == ["paid 3"]
+
+
+async def test_completed_calls_are_never_made_again(tmp_path):
+    before = []
+    await run(make_agent(before), tmp_path / "run")
+    lines = (tmp_path / "run" / "events.jsonl").read_bytes().splitlines(keepends=True)
+    for number in range(2, len(lines)):
+        folder = tmp_path / f"run-{number}"
+        shutil.copytree(tmp_path / "run", folder)
+        (folder / "events.jsonl").write_bytes(b"".join(lines[:number]))
+        events = list(load_run(folder))
+        started = [event.arguments["amount"] for event in events if event.type == "host_call_started"]
+        answered = sum(event.type == "model_call_finished" for event in events)
+        paid = []
+        items = [item async for item in resumed(folder, agent=make_agent(paid, ANSWERS[answered:]))]
+        assert isinstance(items[-1], TaskResult)
+        assert items[-1].messages[-1].to_text() == "Paid."
+        assert sorted(started + paid) == [1, 2, 3], number
+        results = [
+            each for item in items[-1].messages if isinstance(item, ToolCallExecutionEvent) for each in item.content
+        ]
+        ended = sum(event.type == "host_call_finished" for event in events)
+        assert [each.content for each in results].count(UNKNOWN) == len(started) - ended
+
+
+async def test_tool_that_runs_an_agent_is_run_again_and_the_agent_answers_from_the_log(tmp_path):
+    def make(outer, inner):
+        helper = AssistantAgent("helper", ReplayChatCompletionClient(inner, INFO), description="Helps.")
+        return AssistantAgent("boss", ReplayChatCompletionClient(outer, INFO), tools=[AgentTool(helper)])
+
+    await run(make([calls({"task": "Help."}, name="helper")], ["Helped."]), tmp_path / "run")
+    lines = (tmp_path / "run" / "events.jsonl").read_bytes().splitlines(keepends=True)
+    assert not [each for each in types_of(tmp_path / "run") if each.startswith("host_call")]
+    (tmp_path / "run" / "events.jsonl").write_bytes(b"".join(lines[:-3]))
+    items = [item async for item in resumed(tmp_path / "run", agent=make([], []))]
+    assert "Helped." in items[-1].messages[-1].to_text()

@@ -1,0 +1,209 @@
+"""Logs of whole runs: what is written, in which order, and what never ends the run or stays behind."""
+
+import asyncio
+import errno
+import logging
+import os
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_core import CancellationToken
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.runs import recorded
+from autogen_codeact.runs.messages import dump_message
+from autogen_codeact.sandbox import HostTool
+from tests.agents.codeact import python
+from tests.agents.support import scripted
+
+from .support import events_of, types_of
+
+
+def add(a: int, b: int) -> int:
+    """Add two whole numbers."""
+    return a + b
+
+
+def fail(name: str) -> None:
+    """Fail."""
+    raise KeyError(name)
+
+
+async def run(agent, path, **options):
+    return [item async for item in recorded(agent, task="Add.", path=path, **options)]
+
+
+def host_calls(folder):
+    return [each for each in types_of(folder) if each.startswith("host_call")]
+
+
+async def test_intent_and_result_of_each_host_call_are_logged(session, tmp_path):
+    code = python("x = add(1, 2)\ntry:\n    fail('k')\nexcept KeyError:\n    pass\nadd('a', 2)")
+    agent = CodeActAgent("actor", session, model_client=scripted(code, "3."), tools=[add, fail])
+    items = await run(agent, tmp_path / "run")
+    assert isinstance(items[-1], TaskResult)
+    events = events_of(tmp_path / "run")
+    started = [event for event in events if event.type == "host_call_started"]
+    finished = [event for event in events if event.type == "host_call_finished"]
+    assert [(each.call, each.name, each.arguments) for each in started] == [
+        (1, "add", {"a": 1, "b": 2}),
+        (2, "fail", {"name": "k"}),
+        (3, "add", {"a": "a", "b": 2}),
+    ]
+    records = [(each.call, each.record.outcome, each.record.result) for each in finished]
+    assert records == [(1, "ok", 3), (2, "error", None), (3, "error", None)]
+    assert [each.record.error.type for each in finished[1:]] == ["KeyError", "TypeError"]
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_intent_is_on_disk_before_the_tool_runs_and_its_result_before_the_code_sees_it(session, tmp_path):
+    found = []
+
+    def look() -> int:
+        """Look at the log."""
+        found.append(host_calls(tmp_path / "run"))
+        return len(found)
+
+    agent = CodeActAgent("actor", session, model_client=scripted(python("look()\nlook()"), "Done."), tools=[look])
+    await run(agent, tmp_path / "run")
+    names = [name.split()[0] for name in host_calls(tmp_path / "run")]
+    assert names == ["host_call_started", "host_call_finished"] * 2
+    assert [len(each) for each in found] == [1, 3]
+
+
+async def test_calls_of_idempotent_tools_wait_for_no_disk(session, tmp_path, monkeypatch):
+    synced = []
+    flush = os.fdatasync
+    monkeypatch.setattr("os.fdatasync", lambda descriptor: (synced.append(descriptor), flush(descriptor)))
+    counts = []
+
+    def count() -> int:
+        """Count."""
+        counts.append(len(synced))
+        return 0
+
+    tools = [HostTool(count, idempotent=True)]
+    code = python("for _ in range(5): count()")
+    agent = CodeActAgent("actor", session, model_client=scripted(code, "Done."), tools=tools)
+    await run(agent, tmp_path / "run")
+    assert len(set(counts)) == 1
+    events = [event for event in events_of(tmp_path / "run") if event.type == "host_call_started"]
+    assert [event.idempotent for event in events] == [True] * 5
+
+
+async def test_run_yields_what_run_stream_yields_and_the_log_has_it(session, tmp_path):
+    model = scripted(python("print(1)"), "One.", python("print(1)"), "One.")
+    agent = CodeActAgent("actor", session, model_client=model, stream_output=True)
+    items = await run(agent, tmp_path / "run")
+    expected = [item async for item in agent.run_stream(task="Add.")]
+    assert without_chunks(items) == without_chunks(expected)
+    logged = [event for event in events_of(tmp_path / "run") if event.type in ("message", "chunk")]
+    assert [event.message for event in logged] == [dump_message(item)[0] for item in items[:-1]]
+    chunks = [event for event in logged if event.type == "chunk"]
+    assert "".join(event.message["content"] for event in chunks) in ("1\n", "")  # short output may come with the result
+    assert all(event.time and event.monotonic for event in logged)
+
+
+def without_chunks(items):
+    return [type(item) for item in items if not isinstance(item, ModelClientStreamingChunkEvent)]
+
+
+async def test_first_events_describe_the_run(session, tmp_path):
+    model = scripted("3.")
+    agent = CodeActAgent("actor", session, model_client=model, tools=[add], redact=lambda name, value: value)
+    await run(agent, tmp_path / "run")
+    started, boundary, *_, last = events_of(tmp_path / "run")
+    assert (started.kind, started.name, started.task[0]["content"]) == ("agent", "actor", "Add.")
+    assert started.component["provider"] == "autogen_codeact.agents.CodeActAgent"
+    assert started.component["config"]["tools"] == []
+    (info,) = started.agents
+    assert (info.name, info.kind, info.tools, info.functions) == ("actor", "CodeActAgent", ["add"], ["redact"])
+    assert info.executor == "BubblewrapCommandLineCodeExecutor"
+    assert started.process.pid == os.getpid()
+    assert started.process.versions["autogen-agentchat"].startswith("0.7")
+    assert (boundary.at, boundary.state["type"]) == ("start", "CodeActAgentState")
+    assert (last.type, last.outcome, last.error) == ("run_finished", "completed", None)
+
+
+# Ends
+
+
+async def test_failed_run_raises_the_error_and_logs_it(session, tmp_path):
+    agent = CodeActAgent("actor", session, model_client=scripted())
+    with pytest.raises(ValueError, match="No more mock responses available"):
+        await run(agent, tmp_path / "run")
+    last = events_of(tmp_path / "run")[-1]
+    assert (last.outcome, last.error.type) == ("failed", "ValueError")
+
+
+@pytest.mark.parametrize("how", ["token", "task", "close"])
+async def test_cancelled_run_is_logged_as_cancelled(session, tmp_path, how):
+    token = CancellationToken()
+    agent = CodeActAgent("actor", session, model_client=scripted(python("while True: print('x')")), stream_output=True)
+    stream = recorded(agent, task="Loop.", path=tmp_path / "run", cancellation_token=token)
+
+    async def read():
+        async for item in stream:
+            if isinstance(item, ModelClientStreamingChunkEvent):
+                if how == "close":
+                    await stream.aclose()
+                    return
+                token.cancel() if how == "token" else asyncio.current_task().cancel()
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.wait({reading})
+    assert reading.cancelled() == (how != "close")
+    assert events_of(tmp_path / "run")[-1].outcome == "cancelled"
+    assert (
+        await session.run_blocks([type("Block", (), {"code": "1+1", "language": "python"})()], CancellationToken())
+    ).value == "2"
+
+
+async def test_folder_that_is_not_empty_is_refused_before_the_run(session, tmp_path):
+    (tmp_path / "x").touch()
+    model = scripted("3.")
+    agent = CodeActAgent("actor", session, model_client=model)
+    with pytest.raises(FileExistsError):
+        await run(agent, tmp_path)
+    assert model.create_calls == []
+
+
+async def test_run_goes_on_without_a_log_where_nothing_can_be_written(session, tmp_path, caplog):
+    caplog.set_level(logging.WARNING, "autogen_codeact")
+    (tmp_path / "file").touch()
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(add(1, 2))"), "3."), tools=[add])
+    items = await run(agent, tmp_path / "file" / "run")
+    assert items[-1].messages[-1].content == "3."
+    assert len(caplog.records) == 1
+    assert "the run goes on without a log" in caplog.records[0].message
+
+
+async def test_run_goes_on_when_the_disk_becomes_full(session, tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.WARNING, "autogen_codeact")
+    write, folder = os.write, tmp_path / "run"
+
+    def full(descriptor, data):
+        if b"host_call_started" in bytes(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr("os.write", full)
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(add(1, 2))"), "3."), tools=[add])
+    items = await run(agent, folder)
+    assert items[-1].messages[-1].content == "3."
+    assert items[-1].messages[2].result.output == "3\n"
+    last = events_of(folder)[-1]
+    assert (last.type, last.reason) == ("log_stopped", "OSError: [Errno 28] No space left on device")
+    assert [record.message for record in caplog.records] == [
+        f"the run goes on without a log in {folder}: OSError: [Errno 28] No space left on device"
+    ]
+
+
+async def test_nothing_stays_attached_after_a_run(session, tmp_path):
+    model = scripted(*[python("add(1, 2)"), "3."] * 2)
+    agent = CodeActAgent("actor", session, model_client=model, tools=[add])
+    await run(agent, tmp_path / "run")
+    before = (tmp_path / "run" / "events.jsonl").read_bytes()
+    await agent.run(task="Again.")
+    assert (tmp_path / "run" / "events.jsonl").read_bytes() == before

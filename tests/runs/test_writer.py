@@ -1,0 +1,346 @@
+"""The log of a run: whole lines in order, large values in files, and disks that fail."""
+
+import json
+import logging
+import os
+import subprocess
+import threading
+
+import pytest
+from autogen_agentchat.messages import TextMessage
+from autogen_core.code_executor import CodeResult
+from autogen_ext.code_executors._common import CommandLineCodeResult
+from pydantic import SecretStr
+
+from autogen_codeact.executors import (
+    Artifact,
+    Display,
+    ErrorInfo,
+    ExecutionResult,
+    NetworkConnection,
+    ToolCall,
+)
+from autogen_codeact.runs.errors import RunFileError
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    BlockStarted,
+    CodeText,
+    HostCallFinished,
+    LogStopped,
+    MessageLogged,
+    RunFinished,
+    parse_event,
+)
+from autogen_codeact.runs.files import FileStore, restore_large, result_record
+from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.messages import dump_message, load_message
+from autogen_codeact.runs.redaction import Redaction, known_secrets
+from autogen_codeact.runs.results import CallRecord, ResultRecord
+from autogen_codeact.runs.writer import LogLocked, LogWriter
+from autogen_codeact.sandbox.tools.tool import Picture
+
+
+def message(text):
+    return MessageLogged(message={"type": "TextMessage", "content": text, "source": "user"})
+
+
+def lines_of(folder):
+    data = (folder / "events.jsonl").read_bytes()
+    assert data.endswith(b"\n")
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def events_of(folder):
+    return [parse_event(line) for line in lines_of(folder)]
+
+
+async def test_events_are_whole_lines_in_the_order_written(tmp_path):
+    writer = await LogWriter.create(tmp_path / "runs" / "42", Redaction())
+    for number in range(300):
+        writer.put(message(f"{number}"))
+    await writer.write(message("last"), sync=True)
+    assert len(lines_of(writer.folder)) == 301
+    writer.put(RunFinished(outcome="completed"))
+    await writer.close()
+    events = events_of(writer.folder)
+    assert [event.seq for event in events] == list(range(1, 303))
+    assert [event.message["content"] for event in events[:-1]] == [*map(str, range(300)), "last"]
+    assert events[-1].type == "run_finished"
+    assert sorted(path.name for path in writer.folder.iterdir()) == ["events.jsonl"]
+    assert (writer.folder / "events.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+async def test_folder_with_content_is_refused(tmp_path):
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not empty: give each run a folder of its own, or continue"):
+        await LogWriter.create(tmp_path, Redaction())
+    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+
+
+async def test_one_process_at_a_time_writes_a_log(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction())
+    await writer.write(message("one"))
+    size = (writer.folder / "events.jsonl").stat().st_size
+    with pytest.raises(LogLocked, match="is being written by another process: wait until that run has ended"):
+        await LogWriter.extend(writer.folder, Redaction(), last=1, size=size)
+    await writer.close()
+    with (writer.folder / "events.jsonl").open("ab") as file:
+        file.write(b'{"half of a li')
+    second = await LogWriter.extend(writer.folder, Redaction(), last=1, size=size)
+    await second.write(message("two"))
+    await second.close()
+    assert [event.message["content"] for event in events_of(writer.folder)] == ["one", "two"]
+    assert [event.seq for event in events_of(writer.folder)] == [1, 2]
+
+
+async def test_large_values_are_moved_into_files_and_come_back(tmp_path):
+    long = "x" * 100_000
+    parts = {f"part {number}/~": "y" * 1000 for number in range(100)}
+    writer = await LogWriter.create(tmp_path / "run", Redaction())
+    await writer.write(MessageLogged(message={"content": long, "parts": parts, "nan": float("nan")}))
+    await writer.close()
+    (line,) = lines_of(writer.folder)
+    assert line["message"] is None
+    assert len((writer.folder / "events.jsonl").read_bytes()) < 2000
+    assert set(line["stored"]) == {"/message", "/message/content"}
+    stored = parse_event(json.dumps({**line, "message": {}}).encode()).stored
+    restore_large(line, stored, RunFolder(writer.folder).read_file)
+    assert line["message"]["content"] == long
+    assert line["message"]["parts"] == parts
+    assert line["message"]["nan"] != line["message"]["nan"]
+
+
+async def test_results_with_pictures_calls_and_files_round_trip(tmp_path):
+    image = b"\x89PNG\r\n" + bytes(range(256))
+    call = ToolCall(
+        "search",
+        {"query": "a"},
+        "error",
+        None,
+        ErrorInfo("KeyError", "'x'", 3),
+        0.5,
+        (Picture("image/png", image, (2, 2)),),
+        ("LookupError",),
+    )
+    plot = tmp_path / "plot.png"
+    plot.write_bytes(image)
+    result = ExecutionResult(
+        exit_code=1,
+        output="a\nb",
+        code_file="/x/tmp.py",
+        outcome="error",
+        stdout="a",
+        stderr="b",
+        value="3",
+        error=ErrorInfo("ValueError", "no", 2),
+        duration_s=1.5,
+        truncated=7,
+        artifacts=(
+            Artifact("plot.png", len(image), "image/png", plot),
+            Artifact("big", 10**9, "text/plain", None, "large"),
+        ),
+        tool_calls=(call,),
+        state="restored",
+        connections=(NetworkConnection("example.org", 443, True, 1, 2, None),),
+        notes=("a note",),
+        number=4,
+        restored_before=4,
+        displays=(Display("figure-1.png", {"image/png": image, "text/plain": "<Figure>"}, {"a": 1}, plot),),
+        files_before={"plot.png": "3:0"},
+    )
+    folder = tmp_path / "run"
+    writer = await LogWriter.create(folder, Redaction())
+
+    def finished(files: FileStore) -> BlockFinished:
+        record = ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
+        return BlockFinished(agent="coder", number=1, result=record)
+
+    await writer.write(finished)
+    await writer.close()
+    (event,) = events_of(folder)
+
+    def read(file):
+        return RunFolder(folder).read_file(file)
+
+    again = event.result.result(read)
+    assert again == result
+    assert (again.number, again.files_before) == (4, {"plot.png": "3:0"})
+    assert read(event.result.artifacts[0].file) == image
+    assert event.result.artifacts[1].file is None
+    assert len(list((folder / "files").iterdir())) == 1
+
+
+@pytest.mark.parametrize("result", [CodeResult(1, "x"), CommandLineCodeResult(0, "x", None)])
+def test_results_of_other_executors_round_trip(result):
+    record = ResultRecord.of(result, lambda data: None, lambda each: None)
+    again = ResultRecord.model_validate_json(record.model_dump_json()).result(lambda file: b"")
+    assert again == result
+    assert type(again) is type(result)
+
+
+def test_files_that_are_too_large_or_no_files_are_left_out(tmp_path):
+    store = FileStore(tmp_path, bytes, max_file=10, max_all=15)
+    first = store.put(b"0123456789")
+    assert store.put(b"0123456789") == first
+    assert store.put(b"01234567890").note == "a run's folder keeps files of up to 10 bytes"
+    assert store.put(b"abcdefghij").note == "the files of a run's folder may have 15 bytes together"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    assert store.put_file(tmp_path / "pipe") is None
+    assert store.put_file(tmp_path / "link") is None
+    assert store.put_file(tmp_path / "missing") is None
+    with pytest.raises(RunFileError, match="was left out: the files of a run's folder may have 15 bytes together"):
+        RunFolder(tmp_path).read_file(store.put(b"abcdefghij"))
+    (tmp_path / "files" / first.sha256).write_bytes(b"9876543210")
+    with pytest.raises(RunFileError, match="is not what the run has written"):
+        RunFolder(tmp_path).read_file(first)
+
+
+# Secrets
+
+
+async def test_known_secrets_and_what_redact_removes_are_not_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOP_API_KEY", 'env-"secret"-1')
+    config = {"api_key": SecretStr("sk-of-the-model"), "default_headers": {"Authorization": "Bearer abcdefghij"}}
+    secrets = known_secrets(config)
+    assert {"sk-of-the-model", "abcdefghij", 'env-"secret"-1'} <= secrets
+
+    def redact(text):
+        return text.replace("Alice", "A.")
+
+    writer = await LogWriter.create(tmp_path / "run", Redaction(redact, secrets))
+    text = 'sk-of-the-model abcdefghij env-"secret"-1 Alice'
+    await writer.write(MessageLogged(message={text: [text, {"deep": text * 5000}]}))
+    await writer.write(lambda files: HostCallFinished(agent="a", block=1, call=1, record=call_record(files, text)))
+    await writer.close()
+    whole = b"".join(path.read_bytes() for path in writer.folder.rglob("*") if path.is_file())
+    assert b"[secret] [secret] [secret] A." in whole
+    for hidden in (b"sk-of", b"abcdefghij", b"env-", b"Alice"):
+        assert hidden not in whole
+    assert len(list((writer.folder / "files").iterdir())) == 2
+
+
+def call_record(files, text):
+    picture = Picture("image/png", b"\xff\xfe" + text.encode())
+    return CallRecord.of(ToolCall("tool", {"a": text}, "ok", text, images=(picture,)), files.put)
+
+
+async def test_known_secrets_are_in_no_file_of_large_values(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction(secrets=["sk-of-the-model"]))
+    await writer.write(
+        MessageLogged(message={"long": "sk-of-the-model " * 10_000, "many": ["sk-of-the-model"] * 10_000})
+    )
+    await writer.close()
+    files = [path.read_bytes() for path in writer.folder.rglob("*") if path.is_file()]
+    assert len(files) == 3
+    assert not [data for data in files if b"sk-of" in data]
+    assert sum(data.count(b"[secret]") for data in files) == 20_000
+
+
+async def test_text_is_withheld_where_redact_fails(tmp_path, caplog):
+    def redact(text):
+        raise KeyError(text)
+
+    writer = await LogWriter.create(tmp_path / "run", Redaction(redact))
+    await writer.write(message("private"))
+    await writer.close()
+    assert "private" not in (writer.folder / "events.jsonl").read_text()
+    assert [line["type"] for line in lines_of(writer.folder)] == ["message"]
+    assert [record.message for record in caplog.records] == [
+        "redact failed: what it failed on is not written into the run's folder"
+    ]
+
+
+async def test_redact_leaves_events_readable(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction(lambda text: "#"))
+    result = ExecutionResult(0, "a", tool_calls=(ToolCall("t", {"key of mine": "a"}, "ok", {"b": ["c"]}),))
+    dumped = dump_message(TextMessage(content="hello", source="user"))[0]
+    await writer.write(MessageLogged(message=dumped))
+    await writer.write(lambda files: BlockFinished(agent="a", number=1, result=result_record(result, files)))
+    await writer.close()
+    first, second = lines_of(writer.folder)
+    again = load_message(parse_event(first).message)
+    assert (again.content, again.id, again.created_at.isoformat()) == (
+        "#",
+        dumped["id"],
+        dumped["created_at"].replace("Z", "+00:00"),
+    )
+    assert second["result"]["output"] == "#"
+    assert second["result"]["tool_calls"][0]["arguments"] == {"#": "#"}
+    assert second["result"]["tool_calls"][0]["result"] == {"#": ["#"]}
+
+
+async def test_lone_surrogates_and_objects_are_written(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction())
+    await writer.write(MessageLogged(message={"a": "\ud83d", "b": object(), "c": [b"x", ("\udc00",)]}))
+    await writer.close()
+    (line,) = lines_of(writer.folder)
+    assert line["message"] == {"a": "�", "b": "<object>", "c": ["x", ["�"]]}
+
+
+# Disks that fail
+
+
+@pytest.fixture
+def disk(tmp_path, request):
+    """A file system of its own, with the options of the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", folder]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can't be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("disk", ["size=256k"], indirect=True)
+async def test_full_disk_ends_the_log_once_with_the_reason(disk, caplog):
+    caplog.set_level(logging.WARNING)
+    writer = await LogWriter.create(disk / "run", Redaction())
+    for number in range(100):
+        await writer.write(message(f"{number}" * 5000), sync=True)
+    await writer.close()
+    *events, last = events_of(disk / "run")
+    assert 5 < len(events) < 100
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert isinstance(last, LogStopped)
+    assert last.reason == "OSError: [Errno 28] No space left on device"
+    assert [record.message for record in caplog.records] == [
+        f"the run goes on without a log in {disk}/run: OSError: [Errno 28] No space left on device"
+    ]
+
+
+@pytest.mark.parametrize("disk", ["ro,size=64k"], indirect=True)
+async def test_read_only_folder_is_said_once(disk, caplog):
+    writer = await LogWriter.create(disk / "run", Redaction())
+    await writer.write(message("a"), sync=True)
+    writer.put(message("b"))
+    await writer.close()
+    assert writer.stopped == f"OSError: [Errno 30] Read-only file system: '{disk}/run'"
+    assert [record.message for record in caplog.records] == [
+        f"the run goes on without a log in {disk}/run: {writer.stopped}"
+    ]
+
+
+async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("autogen_codeact.runs.writer.DEADLINE_S", 0.05)
+    free = threading.Event()
+    writer = await LogWriter.create(tmp_path / "run", Redaction())
+
+    def slow(files):
+        free.wait(10)
+        return message("slow")
+
+    await writer.write(slow)
+    assert writer.stopped == "the disk did not answer within 0.05 s"
+    await writer.write(message("dropped"))
+    free.set()
+    await writer.close()
+    writer._thread.join(10)
+    assert [event.type for event in events_of(writer.folder)][-1] == "log_stopped"
+    assert len(caplog.records) == 1
+
+
+def test_code_with_several_blocks_is_one_event():
+    event = BlockStarted(agent="a", number=1, blocks=[CodeText(code="1", language="python")])
+    assert parse_event(event.model_dump_json().encode()) == event

@@ -1,0 +1,169 @@
+"""A budget ends a run in mid-turn, nested teams included."""
+
+import asyncio
+import json
+
+import pytest
+from autogen_agentchat.agents import SocietyOfMindAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import ThoughtEvent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import RequestUsage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import ValidationError
+
+from autogen_codeact.teams import Budget, Selector, Team
+
+from .support import Deaf, Parrot, Talker, coder, others, said
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+def thought(tokens, text="hm"):
+    usage = RequestUsage(prompt_tokens=tokens - 1, completion_tokens=1)
+    return ThoughtEvent(content=text, source="talker", models_usage=usage)
+
+
+class Sleeper(Talker):
+    """Sleeps after its thoughts, until its turn is cancelled; a second turn is a good one."""
+
+    async def on_messages(self, messages, cancellation_token):
+        if len(self.heard) == 0 and not getattr(self, "slept", False):
+            self.slept = True
+            await asyncio.sleep(3600)
+        return await super().on_messages(messages, cancellation_token)
+
+
+async def test_tokens_end_a_run_in_mid_turn_and_the_turn_has_not_happened():
+    talker, parrot = Sleeper([thought(60), thought(50, "enough")]), Parrot()
+    condition = MaxMessageTermination(20)
+    team = Team([parrot, talker], budget=Budget(max_tokens=100), termination_condition=condition)
+    result = await team.run(task="go")
+    assert said(result) == [("user", "go"), ("parrot", "heard 1"), ("talker", "hm"), ("talker", "enough")]
+    assert result.stop_reason == "The budget of 100 tokens is used up (110)."
+    assert talker.heard == []
+    assert others() == set()
+    talker.script = [thought(30)]  # a new run has a new budget
+    stream = team.run_stream()
+    assert [(await anext(stream)).to_text() for _ in range(2)] == ["hm", "heard 2"]
+    await stream.aclose()
+
+
+async def test_a_turn_that_uses_up_the_budget_with_its_answer_has_happened():
+    model = ReplayChatCompletionClient(["one two three", "four"])
+    parrot = Parrot()
+    team = Team([coder(model), parrot], budget=Budget(max_tokens=1))
+    result = await team.run(task="go")
+    assert said(result) == [("user", "go"), ("coder", "one two three")]
+    assert result.stop_reason.startswith("The budget of 1 tokens is used up (")
+    assert said(await team.run())[0] == ("parrot", "heard 2")
+
+
+async def test_a_termination_condition_comes_before_the_budget():
+    team = Team([Parrot()], budget=Budget(max_turns=1), termination_condition=MaxMessageTermination(2))
+    assert (await team.run(task="go")).stop_reason.startswith("Maximum number of messages 2 reached")
+
+
+async def test_seconds_end_a_run_in_mid_turn():
+    deaf = Deaf()
+    team = Team([deaf], budget=Budget(max_seconds=0.1))
+    result = await team.run(task="go")
+    assert said(result) == [("user", "go")]
+    assert result.stop_reason == "The budget of 0.1 s is used up."
+    assert others() == set()
+    assert not deaf.finished
+    assert deaf.heard == []
+
+
+async def test_turns_are_answers_of_agents():
+    team = Team([Parrot("a"), Parrot("b")], budget=Budget(max_turns=3))
+    result = await team.run(task="go")
+    assert [source for source, _ in said(result)] == ["user", "a", "b", "a"]
+    assert result.stop_reason == "The budget of 3 turns is used up."
+
+
+async def test_turns_of_nested_teams_count_and_only_their_next_turn_does_not_happen():
+    inner = Team([Parrot("x"), Parrot("y")], name="inner", max_turns=10)
+    outer = Team([Parrot("a"), Team([inner], name="middle", max_turns=1), Parrot("b")], budget=Budget(max_turns=4))
+    result = await outer.run(task="go")
+    assert [source for source, _ in said(result)] == ["user", "a", "x", "y", "x"]
+    assert result.stop_reason == "The budget of 4 turns is used up."
+    assert said(await outer.run())[0] == ("b", "heard 5")
+
+
+async def test_tokens_of_a_nested_team_count_in_mid_turn_and_undo_its_turn_only():
+    talker, x = Sleeper([thought(60), thought(50)]), Parrot("x")
+    inner = Team([x, talker], name="inner", max_turns=10)
+    outer = Team([Parrot("a"), inner], budget=Budget(max_tokens=100))
+    result = await outer.run(task="go")
+    assert said(result)[1:] == [("a", "heard 1"), ("x", "heard 2"), ("talker", "hm"), ("talker", "hm")]
+    assert result.stop_reason == "The budget of 100 tokens is used up (110)."
+    assert (x.heard, talker.heard) == ([["go", "heard 1"]], [])
+    assert others() == set()
+
+
+async def test_seconds_end_a_nested_team_and_undo_its_turn_only():
+    deaf, x = Deaf(), Parrot("x")
+    outer = Team([Team([x, deaf], name="inner", max_turns=2)], budget=Budget(max_seconds=0.5))
+    result = await outer.run(task="go")
+    assert said(result) == [("user", "go"), ("x", "heard 1")]
+    assert result.stop_reason == "The budget of 0.5 s is used up."
+    assert x.heard == [["go"]]
+    assert others() == set()
+
+
+async def test_a_nested_teams_own_budget_ends_only_the_nested_run():
+    inner = Team([Parrot("x")], name="inner", budget=Budget(max_turns=2))
+    outer = Team([inner, Parrot("a")], max_turns=2)
+    result = await outer.run(task="go")
+    assert [source for source, _ in said(result)] == ["user", "x", "x", "a"]
+    assert result.stop_reason == "Maximum number of turns 2 reached."
+
+
+@pytest.mark.parametrize("kind", ["autogen", "society"])
+async def test_tokens_of_autogens_nested_teams_count_in_mid_turn(kind):
+    inner = RoundRobinGroupChat([Talker([thought(60), thought(50)]), Parrot("x")], name="inner", max_turns=2)
+    if kind == "society":
+        inner = SocietyOfMindAgent("mind", team=inner, model_client=ReplayChatCompletionClient(["never said"]))
+    result = await Team([inner], budget=Budget(max_tokens=100)).run(task="go")
+    assert result.stop_reason == "The budget of 100 tokens is used up (110)."
+    assert ("x", "heard 2") not in said(result)
+
+
+async def test_what_a_selector_uses_counts_in_the_outer_budget_too():
+    selector = ReplayChatCompletionClient(["x", "y", "x"])
+    inner = Team([Parrot("x"), Parrot("y")], name="inner", speakers=Selector(selector), max_turns=3)
+    result = await Team([inner], budget=Budget(max_tokens=1)).run(task="go")
+    assert [source for source, _ in said(result)] == ["user", "x"]
+    assert len(selector.create_calls) == 1
+
+
+async def test_what_a_run_has_used_counts_when_it_goes_on():
+    states = []
+
+    async def keep(state):
+        states.append(json.dumps(state))
+
+    team = Team([Parrot("a"), Parrot("b")], budget=Budget(max_turns=3))
+    team.on_boundary = keep
+    await team.run(task="go")
+    fresh = Team([Parrot("a"), Parrot("b")], budget=Budget(max_turns=3))
+    events = [event async for event in fresh.continue_stream(json.loads(states[2]))]
+    assert [event.source for event in events[:-1]] == ["a"]
+    assert events[-1].stop_reason == "The budget of 3 turns is used up."
+
+
+def test_it_is_part_of_the_configuration():
+    model = ReplayChatCompletionClient([])
+    team = Team([coder(model)], budget=Budget(max_tokens=5, max_seconds=2.5))
+    loaded = BaseTeam.load_component(team.dump_component())
+    assert loaded.dump_component().config["budget"] == {"max_tokens": 5, "max_seconds": 2.5}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_tokens": 0}, {"max_seconds": -1}, {"max_seconds": float("nan")}, {"tokens": 3}]
+)
+def test_a_budget_that_is_none_is_refused(wrong):
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        Budget(**wrong)

@@ -1,0 +1,337 @@
+"""Edges determine who speaks: as in AutoGen's `GraphFlow`, and where it differs."""
+
+import asyncio
+import json
+
+import pytest
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
+from autogen_agentchat.teams import DiGraph, DiGraphBuilder, GraphFlow
+from autogen_agentchat.teams._group_chat._graph._digraph_group_chat import DiGraphEdge, DiGraphNode
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_codeact.teams import Budget, Graph, GraphError, Team
+
+from .compare import agents, bare, models, received
+from .support import Deaf, NoQuotaLeft, Parrot, ScriptedModel, Talker, cancelled, coder, others, said
+
+NAMES = ("a", "b", "c", "d")
+
+
+def graph(*edges, start=None, **nodes):
+    """A graph from "a -> b" or "a -yes-> b"; keyword arguments of an edge come from `group=` and `join=` of a tuple."""
+    made = {name: DiGraphNode(name=name) for name in NAMES}
+    for edge in edges:
+        text, options = (edge, {}) if isinstance(edge, str) else edge
+        source, _, target = text.partition(" -")
+        condition, _, target = target.partition("> ")
+        made[source].edges.append(DiGraphEdge(target=target, condition=condition.rstrip("-") or None, **options))
+    used = {edge.target for node in made.values() for edge in node.edges} | {n for n in made if made[n].edges}
+    return DiGraph(nodes={name: node for name, node in made.items() if name in used}, default_start_node=start)
+
+
+ANY = {"activation_condition": "any"}
+GRAPHS = {
+    "chain": (graph("a -> b", "b -> c"), {}),
+    "fan out and join of all": (graph("a -> b", "a -> c", "b -> d", "c -> d"), {}),
+    "fan out and join of any": (graph("a -> b", "a -> c", ("b -> d", ANY), ("c -> d", ANY)), {}),
+    "two starts": (graph("a -> c", "b -> c", "c -> d"), {}),
+    "branch": (graph("a -yes-> b", "a -no-> c"), {"a": ["no", "yes"]}),
+    "branch without a match": (graph("a -yes-> b", "a -no-> c"), {"a": ["perhaps", "yes"]}),
+    "cycle": (
+        graph("a -> b", ("b -again-> a", {"activation_group": "back"}), "b -done-> c", start="a"),
+        {"b": ["again", "again", "done", "done"]},
+    ),
+    "cycle through a join": (
+        graph(
+            "a -> b",
+            ("b -> c", {"activation_group": "first"}),
+            ("c -again-> b", {"activation_group": "back", "activation_condition": "any"}),
+            "c -done-> d",
+            start="a",
+        ),
+        {"c": ["again", "again", "done", "done"]},
+    ),
+    "fan out that ends": (graph("a -> b", "a -> c", "a -> d"), {}),
+}
+
+
+def scripts(changed):
+    return {name: changed.get(name, [f"{name}{number}" for number in range(1, 5)]) for name in NAMES}
+
+
+TOGETHER = {
+    "two starts": "ab",
+    "fan out that ends": "bcd",
+    **dict.fromkeys(GRAPHS.keys() & {"fan out and join of all", "fan out and join of any"}, "bc"),
+}
+"""Who speaks at the same time, in any order."""
+
+
+def sets(messages, together=""):
+    """The messages in order, those of one fan-out in the order of their speakers."""
+    ordered, group = [], []
+    for message in [*messages, {"source": ""}]:
+        if message["source"] in tuple(together):
+            group.append(message)
+        else:
+            ordered += [*sorted(group, key=lambda each: each["source"]), message]
+            group = []
+    return ordered
+
+
+def received_sets(clients):
+    return {
+        name: [sorted(str(message) for message in call) for call in calls] for name, calls in received(clients).items()
+    }
+
+
+async def outcome(make, changed, tasks, together=""):
+    clients = models(**scripts(changed))
+    team = make(agents(clients, *NAMES))
+    results = [await team.run(task=task) for task in tasks]
+    return (
+        [sets(bare(result), together) for result in results],
+        [r.stop_reason for r in results],
+        received_sets(clients),
+    )
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+async def test_it_says_what_autogens_graph_says(name):
+    plan, changed = GRAPHS[name]
+    tasks = ["go", "go on"] if "cycle" not in name else ["go"]
+    stop = MaxMessageTermination(30)
+
+    def ours(participants):
+        return Team(participants, speakers=Graph(plan), termination_condition=stop)
+
+    def theirs(participants):
+        return GraphFlow(participants, plan, termination_condition=stop)
+
+    together = TOGETHER.get(name, "")
+    mine = await outcome(ours, changed, tasks, together)
+    assert mine == await outcome(theirs, changed, tasks, together)
+    assert mine[1] == ["Digraph execution is complete"] * len(tasks)
+
+
+@pytest.mark.parametrize("most", [2, 3])
+async def test_a_graph_that_was_stopped_goes_on_where_it_was(most):
+    plan, _ = GRAPHS["chain"]
+    ours = await outcome(lambda team: Team(team, speakers=Graph(plan), max_turns=most), {}, ["go", None])
+    theirs = await outcome(lambda team: GraphFlow(team, plan, max_turns=most), {}, ["go", None])
+    assert ours == theirs
+
+
+async def test_participants_of_a_fan_out_speak_at_the_same_time():
+    both = asyncio.Barrier(2)
+
+    class Waiting(Parrot):
+        async def on_messages(self, messages, cancellation_token):
+            await both.wait()
+            return await super().on_messages(messages, cancellation_token)
+
+    team = Team(
+        [Parrot("a"), Waiting("b"), Waiting("c"), Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0])
+    )
+    async with asyncio.timeout(20):
+        result = await team.run(task="go")
+    assert said(result)[-1] == ("d", "heard 4")
+
+
+async def test_the_order_of_a_fan_out_is_that_of_the_graph_however_long_each_takes():
+    first = asyncio.Event()
+
+    class Last(Parrot):
+        async def on_messages(self, messages, cancellation_token):
+            await first.wait()
+            return await super().on_messages(messages, cancellation_token)
+
+    class First(Parrot):
+        async def on_messages(self, messages, cancellation_token):
+            first.set()
+            return await super().on_messages(messages, cancellation_token)
+
+    d = Parrot("d")
+    team = Team([Parrot("a"), Last("b"), First("c"), d], speakers=Graph(GRAPHS["fan out and join of all"][0]))
+    assert [source for source, _ in said(await team.run(task="go"))] == ["user", "a", "c", "b", "d"]
+    assert d.heard == [["go", "heard 1", "heard 2", "heard 2"]]
+    state = await team.save_state()
+    sources = [message["source"] for message in state["agent_states"]["GraphManager"]["message_thread"]]
+    assert sources == ["user", "a", "b", "c", "d"]
+
+
+async def test_the_termination_condition_sees_all_of_a_fan_out():
+    team = Team(
+        [Parrot("a"), Talker([], "b"), Deaf("c"), Parrot("d")],
+        speakers=Graph(GRAPHS["fan out and join of all"][0]),
+        termination_condition=MaxMessageTermination(4),
+    )
+    team.participants[2].begun.set()  # then it does not wait
+    result = await team.run(task="go")
+    assert len(result.messages) == 4
+    assert result.stop_reason.startswith("Maximum number of messages 4 reached")
+
+
+async def test_a_failure_in_a_fan_out_ends_the_others_and_the_whole_fan_out_has_not_happened(tidy):
+    error = NoQuotaLeft("none left")
+    deaf, talker = Deaf("b"), Talker([error], "c")
+    team = Team([Parrot("a"), deaf, talker, Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0]))
+    with pytest.raises(NoQuotaLeft) as caught:
+        await team.run(task="go")
+    assert caught.value is error
+    assert others() == set()
+    assert deaf.heard == talker.heard == []
+    assert sorted(said(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
+
+
+async def test_a_cancelled_fan_out_is_repeated_as_a_whole(tidy):
+    deaf, quick = Deaf("b"), Parrot("c")
+    team = Team([Parrot("a"), deaf, quick, Parrot("d")], speakers=Graph(GRAPHS["fan out and join of all"][0]))
+    run = asyncio.create_task(team.run(task="go"))
+    await deaf.begun.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert quick.heard == [["go", "heard 1"]]
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert quick.heard == []
+    assert sorted(said(await team.run())) == [("b", "heard 2"), ("c", "heard 2"), ("d", "heard 4")]
+
+
+async def test_a_condition_that_raises_ends_the_run_and_the_turn_is_repeated(tidy):
+    broken = [NoQuotaLeft("no judge")]
+
+    def judge(message):
+        if broken:
+            raise broken.pop()
+        return True
+
+    plan = graph("a -> b")
+    plan.nodes["a"].edges[0] = DiGraphEdge(target="b", condition=judge)
+    a = Parrot("a")
+    team = Team([a, Parrot("b")], speakers=Graph(plan))
+    with pytest.raises(NoQuotaLeft, match="no judge"):
+        await team.run(task="go")
+    assert a.heard == []
+    assert said(await team.run()) == [("a", "heard 1"), ("b", "heard 2")]
+    with pytest.raises(ValueError, match=r"The condition of the edge a -> b can't be dumped"):
+        Team([coder(ScriptedModel([]), "a"), coder(ScriptedModel([]), "b")], speakers=Graph(plan)).dump_component()
+
+
+async def test_a_node_can_be_a_team():
+    inner = Team([Parrot("x"), Parrot("y")], name="b", max_turns=2)
+    plan = graph("a -> b", "b -heard 3-> c", "b -other-> d")
+    result = await Team([Parrot("a"), inner, Parrot("c"), Parrot("d")], speakers=Graph(plan)).run(task="go")
+    assert [source for source, _ in said(result)] == ["user", "a", "x", "y", "c"]
+
+
+async def test_a_node_that_two_groups_make_ready_speaks_twice_in_a_row():
+    plan = graph(
+        *("a -> b", "a -> c"),
+        *(("b -> d", {"activation_group": "one"}), ("c -> d", {"activation_group": "two"})),
+    )
+    team = Team([Parrot(name) for name in NAMES], speakers=Graph(plan))
+    result = await team.run(task="go")
+    assert sorted(said(result)[2:4]) == [("b", "heard 2"), ("c", "heard 2")]
+    assert said(result)[4:] == [("d", "heard 4"), ("d", "heard 0")]
+
+
+# State and configuration
+
+
+@pytest.mark.parametrize("name", ["fan out and join of all", "cycle", "cycle through a join"])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_a_saved_state_goes_on_as_the_team_itself_does(name, turns):
+    plan, changed = GRAPHS[name]
+
+    def make():
+        return Team(agents(models(**scripts(changed)), *NAMES), speakers=Graph(plan), max_turns=turns)
+
+    team, other = make(), make()
+    first = await team.run(task="go")
+    if first.stop_reason == "Digraph execution is complete":
+        return
+    await other.load_state(json.loads(json.dumps(await team.save_state())))
+    for mine, others_ in zip(team.participants, other.participants, strict=True):
+        others_._model_client._current_index = mine._model_client._current_index
+    together = TOGETHER.get(name, "")
+    assert sets(bare(await other.run()), together) == sets(bare(await team.run()), together)
+
+
+async def test_a_state_goes_on_in_autogens_graph_and_back():
+    plan, _ = GRAPHS["chain"]
+    team = Team([Parrot(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
+    flow = GraphFlow([Parrot(name) for name in NAMES], plan, max_turns=1)
+    await team.run(task="go")
+    await flow.run(task="go")
+    second = GraphFlow([Parrot(name) for name in NAMES], plan, max_turns=1)
+    third = Team([Parrot(name) for name in NAMES], speakers=Graph(plan), max_turns=1)
+    await second.load_state(json.loads(json.dumps(await team.save_state())))
+    await third.load_state(await flow.save_state())
+    assert said(await second.run()) == said(await third.run()) == [("b", "heard 2")]
+
+
+async def test_the_state_of_another_graph_is_refused():
+    one = Team([Parrot(name) for name in NAMES], speakers=Graph(GRAPHS["chain"][0]))
+    two = Team([Parrot(name) for name in NAMES], speakers=Graph(GRAPHS["cycle"][0]), max_turns=9)
+    with pytest.raises(ValueError, match=r"agent_states\.GraphManager: it is the position of another graph"):
+        await two.load_state(await one.save_state())
+    with pytest.raises(ValueError, match="there is no GraphManager: the state is of a team with other speakers"):
+        await two.load_state(await Team([Parrot(name) for name in NAMES]).save_state())
+
+
+def test_it_is_dumped_and_loaded():
+    plan, _ = GRAPHS["cycle through a join"]
+    team = Team(
+        [coder(ReplayChatCompletionClient([]), name) for name in NAMES],
+        speakers=Graph(plan),
+        budget=Budget(max_turns=9),
+    )
+    text = team.dump_component().model_dump_json()
+    loaded = BaseTeam.load_component(json.loads(text))
+    assert loaded.dump_component().model_dump_json() == text
+    assert type(loaded.speakers) is Graph
+
+
+# Bad input
+
+
+def test_autogens_builder_makes_the_graph():
+    a, b = Parrot("a"), Parrot("b")
+    builder = DiGraphBuilder()
+    builder.add_node(a).add_node(b).add_edge(a, b)
+    Team([a, b], speakers=Graph(builder.build()))
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (DiGraph(nodes={}), "no nodes"),
+        (graph("a -> b", "b -> a"), "start node.*default_start_node"),
+        (graph("a -> b", "b -> a", start="a"), "leaf node.*Add a node without outgoing edges"),
+        (
+            graph("a -> b", "b -> a", "c -> d", start="a"),
+            "Cycle detected without exit condition: a -> b -> a.*each cycle",
+        ),
+        (graph("a -> b", "a -yes-> c"), "mix of conditional and unconditional.*all conditions or none"),
+        (DiGraph(nodes={"a": DiGraphNode(name="a", edges=[DiGraphEdge(target="z")])}), "a -> z leads to no node"),
+    ],
+)
+def test_a_graph_that_cannot_work_is_a_typed_error_that_says_what_to_change(plan, words):
+    with pytest.raises(GraphError, match=words):
+        Graph(plan)
+
+
+def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():
+    with pytest.raises(GraphError, match="No participant is called 'c'"):
+        Team([Parrot("a"), Parrot("b")], speakers=Graph(GRAPHS["chain"][0]))
+    cycle = Graph(GRAPHS["cycle"][0])
+    participants = [Parrot(name) for name in NAMES]
+    with pytest.raises(GraphError, match=r"cycle, .* termination_condition, max_turns or a budget"):
+        Team(participants, speakers=cycle)
+    for bound in (
+        {"max_turns": 3},
+        {"budget": Budget(max_tokens=3)},
+        {"termination_condition": TextMentionTermination("x")},
+    ):
+        Team(participants, speakers=cycle, **bound)

@@ -1,0 +1,183 @@
+"""What a team gives at the boundary between two turns, and going on from there in another process."""
+
+import asyncio
+import json
+
+import pytest
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import ThoughtEvent
+from autogen_agentchat.teams import RoundRobinGroupChat
+
+from autogen_codeact.teams import Team
+
+from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Talker, cancelled, listen, others, said
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+class Noting(MaxMessageTermination):
+    """Notes in which batches it was given the messages."""
+
+    def __init__(self, most: int = 5) -> None:
+        super().__init__(most)
+        self.batches: list[list[str]] = []
+
+    async def __call__(self, messages):
+        self.batches.append([message.to_text() for message in messages])
+        return await super().__call__(messages)
+
+
+def trio(**kwargs):
+    thought = ThoughtEvent(content="hm", source="talker")
+    condition = Noting()
+    inner = Team([Parrot("deep")], name="inner", max_turns=2)
+    participants = [Parrot(), Talker([thought]), inner]
+    return Team(participants, termination_condition=condition, emit_team_events=True, **kwargs), condition
+
+
+def noting(team, path):
+    """Keep what is given at the boundaries as JSON, as a log does."""
+
+    async def keep(state):
+        path.append(json.dumps(state))
+
+    team.on_boundary = keep
+
+
+async def test_a_boundary_is_before_each_turn_and_after_what_was_read():
+    order = []
+    team, _ = trio()
+
+    async def keep(state):
+        order.append("boundary")
+
+    team.on_boundary = keep
+    async for event in team.run_stream(task="go"):
+        await asyncio.sleep(0)
+        order.append(event.source if not isinstance(event, TaskResult) else "result")
+    manager = "RoundRobinGroupChatManager"
+    assert order == [
+        "user",
+        *("boundary", manager, "parrot"),
+        *("boundary", manager, "talker", "talker"),
+        *("boundary", manager, "deep", "deep"),
+        "result",
+    ]
+
+
+@pytest.mark.parametrize("boundary", range(3))
+async def test_a_run_goes_on_from_each_boundary_with_the_same_messages_and_batches(boundary):
+    states = []
+    team, condition = trio()
+    noting(team, states)
+    whole = await team.run(task="go")
+
+    again, other = trio()
+    if boundary == 2:
+        again.participants[1].script.clear()  # it was said before
+    later = []
+    noting(again, later)
+    events = [event async for event in again.continue_stream(json.loads(states[boundary]))]
+    result = events[-1]
+
+    assert said(result) == said(whole)
+    assert result.stop_reason == whole.stop_reason
+    assert other.batches == condition.batches
+    assert said(TaskResult(messages=events[:-1])) == said(whole)[-len(events[:-1]) :]
+    assert len(events[:-1]) == [8, 6, 3][boundary]
+    assert len(later) == len(states) - boundary
+    assert said(await again.run()) == said(await team.run())
+
+
+async def test_turns_and_budget_used_are_part_of_a_boundary():
+    states = []
+    team = Team([Parrot("a"), Parrot("b")], max_turns=3)
+    noting(team, states)
+    await team.run(task="go")
+    seen = [json.loads(state) for state in states]
+    assert [state["agent_states"]["RoundRobinGroupChatManager"]["current_turn"] for state in seen] == [0, 1, 2]
+    assert [state["agent_states"]["RoundRobinGroupChatManager"]["next_speaker_index"] for state in seen] == [0, 1, 0]
+    assert [state["run"]["used"]["turns"] for state in seen] == [0, 1, 2]
+    fresh = Team([Parrot("a"), Parrot("b")], max_turns=3)
+    assert said([event async for event in fresh.continue_stream(seen[2])][-1]) == [
+        ("user", "go"),
+        ("a", "heard 1"),
+        ("b", "heard 2"),
+        ("a", "heard 1"),
+    ]
+
+
+async def test_autogens_team_loads_the_state_of_a_boundary():
+    states = []
+    team = Team([Parrot("a"), Parrot("b")], max_turns=2)
+    noting(team, states)
+    await team.run(task="go")
+    theirs = RoundRobinGroupChat([Parrot("a"), Parrot("b")], max_turns=2)
+    await theirs.load_state(json.loads(states[1]))
+    assert said(await theirs.run()) == [("b", "heard 2")]
+
+
+async def test_a_participant_that_cannot_save_its_state_does_not_end_the_run():
+    states = []
+    team = Team([Stateless(), Parrot()], max_turns=2)
+    team.participants[0].begun.set()  # then it does not wait
+    noting(team, states)
+    assert said(await team.run(task="go")) == [("user", "go"), ("deaf", "heard 1"), ("parrot", "heard 2")]
+    assert json.loads(states[1])["agent_states"]["deaf"]["agent_state"] == {}
+
+
+async def test_what_a_boundary_raises_ends_the_run_and_the_turn_has_not_begun():
+    parrot = Parrot()
+    team = Team([parrot], max_turns=1)
+
+    async def fails(state):
+        raise NoQuotaLeft("no space")
+
+    team.on_boundary = fails
+    with pytest.raises(NoQuotaLeft, match="no space"):
+        await team.run(task="go")
+    assert parrot.heard == []
+    team.on_boundary = None
+    assert said(await team.run()) == [("parrot", "heard 1")]
+
+
+async def test_going_on_is_cancelled_like_a_run():
+    deaf = Deaf()
+    states = []
+    team = Team([Parrot(), deaf], max_turns=2)
+    noting(team, states)
+    run = asyncio.create_task(team.run(task="go"))
+    await deaf.begun.wait()
+    await cancelled(run)
+
+    fresh = Deaf()
+    other = Team([Parrot(), fresh], max_turns=2)
+    run = asyncio.create_task(listen(other.continue_stream(json.loads(states[1])), []))
+    await fresh.begun.wait()
+    with pytest.raises(ValueError, match="already running"):
+        await anext(other.continue_stream(json.loads(states[1])))
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert others() == set()
+    assert said(await other.run()) == [("deaf", "heard 2"), ("parrot", "heard 1")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"run": {"batches": [7]}}, "run: batches has more messages than the thread"),
+        ({"run": {"batches": [-1]}}, "run: batches has more messages than the thread"),
+        ({"run": {"messages": ["nobody's id"]}}, "run: there is no .nobody's id"),
+        ({"run": {"messages": [{"type": "NoSuchMessage"}]}}, "run: "),
+        ({"run": {"used": {"tokens": -1}}}, "run: used.tokens: "),
+    ],
+)
+async def test_an_invalid_boundary_is_refused_and_nothing_has_changed(change, words):
+    states = []
+    team = Team([Parrot()], max_turns=1)
+    noting(team, states)
+    await team.run(task="go")
+    before = await team.save_state()
+    with pytest.raises(ValueError, match=words):
+        await anext(team.continue_stream({**json.loads(states[0]), **change}))
+    assert await team.save_state() == before

@@ -1,0 +1,405 @@
+"""The exact spans of agents, retries, timeouts and teams."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.messages import CodeGenerationEvent
+from autogen_agentchat.teams import DiGraphBuilder, RoundRobinGroupChat
+from opentelemetry import trace
+from opentelemetry.trace import StatusCode
+
+from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
+from autogen_codeact.sandbox import AsyncSandbox, Sandbox
+from autogen_codeact.teams import Graph, Selector, Team
+from autogen_codeact.telemetry import instrument
+from tests.agents.codeact import python
+from tests.agents.support import FAILS, WORKS, decision, said, scripted
+from tests.executors.pooled import until
+
+from .trees import Exported, attributes
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+
+def look(name: str) -> str:
+    """Look something up; opens a span of its own."""
+    with trace.get_tracer("test").start_as_current_span(f"database {name}"):
+        return name.upper()
+
+
+BEGUN: list[asyncio.Event] = []
+
+
+async def wait() -> None:
+    """Wait."""
+    BEGUN[-1].set()
+    await asyncio.sleep(60)
+
+
+async def broken() -> None:
+    """Raise."""
+    raise LookupError("the secret is 12345")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def executor() -> AsyncIterator[BubblewrapCommandLineCodeExecutor]:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", tools=[look, broken, wait]) as executor:
+        yield executor
+
+
+Executor = BubblewrapCommandLineCodeExecutor
+CHAT = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "replay",
+    "gen_ai.response.finish_reasons": ("stop",),
+    "gen_ai.usage.input_tokens": 0,
+    "gen_ai.usage.output_tokens": 1,
+}
+
+
+def block(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "execute_code",
+        "gen_ai.tool.type": "function",
+        "codeact.language": "python",
+        "codeact.block": number,
+        "process.exit.code": 0,
+        "codeact.outcome": "ok",
+        "codeact.state": "kept",
+        **more,
+    }
+
+
+async def test_one_agent_whose_code_calls_host_tools(executor: Executor, exported: Exported) -> None:
+    code = "x = look('a')\ntry:\n    broken()\nexcept LookupError:\n    pass\nprint(x)"
+    agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It is A."), stream_output=True)
+    with instrument(agent, tracer_provider=exported.provider):
+        await agent.run(task="Look it up.")
+    database = ["        database a"] if exported.provider is None else []
+    assert exported.tree() == [
+        "invoke_agent actor",
+        "  chat",
+        "  execute_tool execute_code",
+        "    execute_tool look",
+        *([line.replace("        ", "      ") for line in database]),
+        "    execute_tool broken !LookupError",
+        "  chat",
+    ]
+    spans = exported.spans
+    assert attributes(spans[1]) == CHAT
+    assert attributes(exported.one("execute_tool execute_code")) == block(executor.sandbox.blocks)
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.type": "function"}
+    looked, failed = exported.one("execute_tool look"), exported.one("execute_tool broken")
+    assert attributes(looked) == {**tool, "gen_ai.tool.name": "look", "codeact.outcome": "ok"}
+    assert attributes(failed) == {
+        **tool,
+        "gen_ai.tool.name": "broken",
+        "codeact.outcome": "error",
+        "error.type": "LookupError",
+    }
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
+    assert len({span.context.trace_id for span in spans}) == 1
+
+
+async def test_nothing_is_reported_after_the_end(executor: Executor, exported: Exported) -> None:
+    agent = CodeActAgent("actor", executor, model_client=scripted(python("look('a')"), "A.", "B."))
+    parts = (agent, agent.model_client, executor)
+    first = instrument(agent, tracer_provider=exported.provider)
+    second = instrument(agent, tracer_provider=exported.provider)
+    first.uninstrument()
+    first.uninstrument()
+    await agent.run(task="Go.")
+    assert [line.strip() for line in exported.tree()].count("execute_tool execute_code") == 1
+    second.uninstrument()
+    patched = {"_codeact_telemetry", "create", "create_stream", "on_messages", "on_messages_stream", "run_stream"}
+    assert [patched & vars(part).keys() for part in parts] == [set(), set(), set()]
+    exported.exporter.clear()
+    await agent.run(task="Again.")
+    assert exported.tree() == (["invoke_agent actor"] if exported.provider is None else [])
+
+
+async def test_a_retry(executor: Executor, exported: Exported) -> None:
+    answers = FAILS, decision(True), WORKS, "It is 42."
+    agent = CodeExecutorAgent("coder", executor, model_client=scripted(*answers), max_retries_on_error=1)
+    with instrument(agent, tracer_provider=exported.provider):
+        await agent.run(task="Print 42.")
+    assert exported.tree() == [
+        "invoke_agent coder",
+        "  chat",
+        "  execute_tool execute_code !nonzero_exit",
+        "  chat",
+        "  chat",
+        "  execute_tool execute_code",
+        "  chat",
+    ]
+    first, second = (span for span in exported.spans if span.name == "execute_tool execute_code")
+    failed = {"process.exit.code": 3, "codeact.outcome": "error", "error.type": "nonzero_exit"}
+    assert attributes(first) == block(executor.sandbox.blocks - 1, **failed)
+    assert attributes(second) == block(executor.sandbox.blocks)
+
+
+async def test_a_timeout(exported: Exported) -> None:
+    code = "print('begun')\nwhile True: pass"
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=0.5) as executor:
+        agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
+        with instrument(agent, tracer_provider=exported.provider):
+            await agent.run(task="Go.")
+    assert exported.tree() == ["invoke_agent actor", "  chat", "  execute_tool execute_code !timeout", "  chat"]
+    timed_out = exported.one("execute_tool execute_code")
+    error = {"process.exit.code": 124, "codeact.outcome": "timeout", "error.type": "timeout"}
+    assert attributes(timed_out) == block(1, **error, **{"codeact.state": attributes(timed_out)["codeact.state"]})
+    assert timed_out.status.status_code == StatusCode.ERROR
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_team_with_a_nested_team(executor: Executor, exported: Exported, stream: bool) -> None:
+    coder = AssistantAgent("coder", scripted(python("print(6 * 7)")), model_client_stream=stream)
+    runner = CodeExecutorAgent("runner", executor)
+    inner = Team([coder, runner], name="inner", max_turns=2)
+    reviewer = AssistantAgent("reviewer", scripted("Good."), model_client_stream=stream)
+    team = Team([inner, reviewer], name="outer", max_turns=2)
+    with instrument(team, tracer_provider=exported.provider):
+        if stream:
+            assert [item async for item in team.run_stream(task="Write code.")]
+            assert trace.get_current_span() is trace.INVALID_SPAN
+        else:
+            await team.run(task="Write code.")
+    assert exported.tree() == [
+        "invoke_workflow outer",
+        "  invoke_workflow inner",
+        "    invoke_agent coder",
+        "      chat",
+        "    invoke_agent runner",
+        "      execute_tool execute_code",
+        "  invoke_agent reviewer",
+        "    chat",
+    ]
+    workflow = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "inner"}
+    assert attributes(exported.one("invoke_workflow inner")) == workflow
+    assert len({span.context.trace_id for span in exported.spans}) == 1
+
+
+async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.")) for name in ("ann", "bob")]
+    team = Team(agents, speakers=Selector(scripted("bob", "ann"), allow_repeated=True), max_turns=2)
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Talk.")
+    assert exported.tree() == [
+        "invoke_workflow Team",
+        *("  chat", "  invoke_agent bob", "    chat", "  chat", "  invoke_agent ann", "    chat"),
+    ]
+
+
+async def test_agents_of_a_team_that_take_turns_at_the_same_time(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
+    builder = DiGraphBuilder()
+    for agent in agents:
+        builder.add_node(agent)
+    builder.add_edge(agents[0], agents[1]).add_edge(agents[0], agents[2])
+    team = Team(agents, speakers=Graph(builder.build()), name="fan")
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Talk.")
+    turns = [f"  invoke_agent {name}" for name in ("first", "left", "right")]
+    assert exported.tree() == ["invoke_workflow fan", *(line for turn in turns for line in (turn, "    chat"))]
+
+
+async def test_streams_that_are_read_in_turns_have_their_own_parents(executor: Executor, exported: Exported) -> None:
+    agents = [CodeActAgent(name, executor, model_client=scripted(python("1"), "Yes.")) for name in ("a", "b")]
+    with instrument(*agents, tracer_provider=exported.provider):
+        streams = [agent.run_stream(task="Go.") for agent in agents]
+        waiting = list(streams)
+        while waiting:
+            for stream in list(waiting):
+                if await anext(stream, None) is None:
+                    waiting.remove(stream)
+                assert trace.get_current_span() is trace.INVALID_SPAN
+    turn = ["  chat", "  execute_tool execute_code", "  chat"]
+    assert exported.tree() == ["invoke_agent a", *turn, "invoke_agent b", *turn]
+
+
+async def test_a_stream_that_is_left_early_ends_its_spans(executor: Executor, exported: Exported) -> None:
+    agent = CodeActAgent("actor", executor, model_client=scripted(python("1"), "Yes."))
+    with instrument(agent, tracer_provider=exported.provider):
+        async with aclosing(agent.run_stream(task="Go.")) as stream:
+            async for item in stream:
+                if isinstance(item, CodeGenerationEvent):
+                    break
+    # AutoGen's `run_stream` does not close the stream inside it; the event loop does that when it is collected.
+    await until(lambda: exported.tree()[:2] == ["invoke_agent actor", "  chat"])
+    assert exported.one("invoke_agent actor").status.status_code == StatusCode.UNSET
+
+
+async def test_a_team_of_autogen(executor: Executor, exported: Exported) -> None:
+    team = RoundRobinGroupChat(
+        [AssistantAgent("coder", scripted(python("print(42)"))), CodeExecutorAgent("runner", executor)],
+        termination_condition=MaxMessageTermination(3),
+    )
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Write code.")
+    assert exported.tree() == [
+        f"invoke_workflow {team.name}",
+        "  invoke_agent coder",
+        "    chat",
+        "  invoke_agent runner",
+        "    execute_tool execute_code",
+    ]
+
+
+async def test_agents_that_run_at_the_same_time_have_their_own_parents(executor: Executor, exported: Exported) -> None:
+    names = ["first", "second", "third"]
+    agents = [
+        CodeActAgent(name, executor, model_client=scripted(python(f"print(look('{name}'))"), name)) for name in names
+    ]
+    with instrument(*agents, tracer_provider=exported.provider):
+        await asyncio.gather(*(agent.run(task="Go.") for agent in agents))
+    database = {name: [f"      database {name}"] if exported.provider is None else [] for name in names}
+    lines, trees = exported.tree(), {}
+    starts = [index for index, line in enumerate(lines) if line.startswith("invoke_agent")]
+    for begin, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        trees[lines[begin]] = lines[begin + 1 : end]
+    assert trees == {
+        f"invoke_agent {name}": [
+            *("  chat", "  execute_tool execute_code", "    execute_tool look", *database[name], "  chat"),
+        ]
+        for name in names
+    }
+    assert len({span.context.trace_id for span in exported.spans}) == 3
+
+
+async def test_start_and_stop_of_a_sandbox(exported: Exported) -> None:
+    executor = BubblewrapCommandLineCodeExecutor(mode="session")
+    with instrument(executor, tracer_provider=exported.provider):
+        await executor.start()
+        assert executor.sandbox.client is not None
+        await executor.sandbox.client.stop()
+        await executor.restart()
+        await executor.stop()
+    started, died, restarted, stopped = exported.spans
+    assert exported.tree() == [
+        *("codeact.sandbox.start", "codeact.sandbox.stop !SandboxDied"),
+        *("codeact.sandbox.start", "codeact.sandbox.stop"),
+    ]
+    assert attributes(started) == attributes(restarted) == {"codeact.backend": "bubblewrap"}
+    assert died.attributes is not None
+    assert stopped.attributes is not None
+    assert died.attributes["codeact.sandbox"] != stopped.attributes["codeact.sandbox"]
+    assert started.end_time > started.start_time  # type: ignore[operator]
+
+
+def test_a_sandbox_without_an_event_loop_reports_inside_the_span_of_its_caller(exported: Exported) -> None:
+    with Sandbox("bubblewrap", tools=[look]) as box, instrument(box, tracer_provider=exported.provider):
+        with (exported.provider or trace).get_tracer("test").start_as_current_span("mine"):
+            assert box.run("look('a')").exit_code == 0
+        list(box.stream("1 / 0"))
+    database = ["      database a"] if exported.provider is None else []
+    assert exported.tree() == [
+        *("mine", "  execute_tool execute_code", "    execute_tool look", *database),
+        "execute_tool execute_code !ZeroDivisionError",
+    ]
+
+
+async def test_blocks_at_the_same_time_in_process_mode_have_their_own_parents(exported: Exported) -> None:
+    tracer = (exported.provider or trace).get_tracer("test")
+
+    async def run(name: str) -> None:
+        with tracer.start_as_current_span(name):
+            await box.run(f"look('{name}')")
+
+    async with AsyncSandbox("bubblewrap", mode="process", tools=[look]) as box:
+        with instrument(box, tracer_provider=exported.provider):
+            await asyncio.gather(*map(run, ("a", "b", "c")))
+    lines = [line for line in exported.tree() if "database" not in line]
+    tree = ["  execute_tool execute_code", "    execute_tool look"]
+    assert sorted(lines[index : index + 3] for index in (0, 3, 6)) == [[name, *tree] for name in ("a", "b", "c")]
+
+
+async def test_the_end_of_an_instrumentation_ends_the_spans_of_what_runs(
+    executor: Executor, exported: Exported
+) -> None:
+    begun = BEGUN[-1:] = [asyncio.Event()]
+    instrumentation = instrument(executor, tracer_provider=exported.provider)
+    running = asyncio.ensure_future(executor.sandbox.run("wait()"))
+    await begun[0].wait()
+    instrumentation.uninstrument()
+    assert exported.tree() == ["execute_tool execute_code", "  execute_tool wait"]
+    running.cancel()
+    await asyncio.wait({running})
+    assert len(exported.spans) == 2
+
+
+async def test_calls_that_are_refused_time_out_or_are_called_off(exported: Exported) -> None:
+    async def approve(request: Any) -> ToolApproval:
+        return ToolApproval(request.name != "look", "no")
+
+    BEGUN.append(asyncio.Event())
+    code = "try:\n    look('a')\nexcept PermissionError:\n    pass\nwait()"
+    async with BubblewrapCommandLineCodeExecutor(
+        mode="session", tools=[look, wait], approve_tool=approve, timeout=1
+    ) as executor:
+        agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "No."))
+        with instrument(agent, tracer_provider=exported.provider):
+            await agent.run(task="Go.")
+    assert exported.tree()[2:5] == [
+        "  execute_tool execute_code !timeout",
+        "    execute_tool look !ToolRefused",
+        "    execute_tool wait !cancelled",
+    ]
+
+
+async def test_a_model_that_fails_ends_its_spans_with_the_error(executor: Executor, exported: Exported) -> None:
+    agent = CodeActAgent("actor", executor, model_client=scripted())
+    with instrument(agent, tracer_provider=exported.provider), pytest.raises(ValueError, match="No more"):
+        await agent.run(task="Go.")
+    assert exported.tree() == ["invoke_agent actor !ValueError", "  chat !ValueError"]
+
+
+async def test_a_cancelled_run_ends_all_its_spans(executor: Executor, exported: Exported) -> None:
+    begun = BEGUN[-1:] = [asyncio.Event()]
+    agent = CodeActAgent("actor", executor, model_client=scripted(python("wait()")))
+    with instrument(agent, tracer_provider=exported.provider):
+        run = asyncio.ensure_future(agent.run(task="Go."))
+        await begun[0].wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    kind = "" if exported.provider is None else " !CancelledError"  # AutoGen's own span does not count that as an error
+    assert exported.tree() == [
+        f"invoke_agent actor{kind}",
+        "  chat",
+        "  execute_tool execute_code !CancelledError",
+        "    execute_tool wait !cancelled",
+    ]
+
+
+async def test_content_is_shown_only_if_it_is_wanted_and_redacted(executor: Executor, exported: Exported) -> None:
+    code = "print(look('hunter2'))\nbroken()"
+    agent = CodeActAgent("actor", executor, model_client=scripted(said(python(code)), said("HUNTER2.")))
+
+    def redact(text: str) -> str:
+        return text.replace("hunter2", "***").replace("HUNTER2", "***").replace("12345", "***")
+
+    with instrument(agent, tracer_provider=exported.provider, content=True, redact=redact):
+        await agent.run(task="The password is hunter2.")
+    ours = [span for span in exported.spans if not span.name.startswith("database ")]  # that of the tool itself
+    written = "\n".join(span.to_json() for span in ours)
+    for secret in ("hunter2", "HUNTER2", "12345"):
+        assert secret not in written
+    asked = attributes(exported.spans[1])
+    assert (
+        '{"role": "user", "parts": [{"type": "text", "content": "The password is ***."}]}'
+        in (asked["gen_ai.input.messages"])
+    )
+    assert attributes(exported.one("execute_tool look"))["gen_ai.tool.call.arguments"] == '{"name": "***"}'
+    assert attributes(exported.one("execute_tool look"))["gen_ai.tool.call.result"] == "***"
+    ran = exported.one("execute_tool execute_code")
+    assert attributes(ran)["gen_ai.tool.call.arguments"] == '{"code": "print(look(\'***\'))\\nbroken()\\n"}'
+    assert attributes(ran)["gen_ai.tool.call.result"].startswith("***\n")
+    assert ran.status.description == "the secret is ***"
