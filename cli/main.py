@@ -270,12 +270,16 @@ def _export(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
     ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
+    ] = None,
 ) -> None:
     """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
     with clean_exit():
         from autogen_codeact.cli.export_run import export_run
 
-        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file))
+        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file, files=files))
 
 
 @app.command("mcp")

@@ -147,9 +147,27 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
     finally:
         await client.close()
     outcome.complain()
-    if files:
-        say(f"gone with the sandbox: {', '.join(map(printable, sorted(files)))}. --work-dir FOLDER keeps files.")
+    _say_files(files, job.save)
     return outcome.status
+
+
+def _say_files(files: list[str], save: Path | None) -> None:
+    """Tell which of the files that the code has made are gone, and which are in the run's folder."""
+    kept = set(files) & _kept_in(save) if files and save is not None else set()
+    if kept:
+        names = ", ".join(map(printable, sorted(kept)))
+        say(f"kept in {save}: {names}. `codeact export {save} --files FOLDER` writes them under their names.")
+    if gone := sorted(set(files) - kept):
+        say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
+
+
+def _kept_in(save: Path) -> set[str]:
+    from autogen_codeact.runs import RunError, kept_files, load_run  # noqa: PLC0415 - as above
+
+    try:
+        return set(kept_files(load_run(save)))
+    except RunError:  # there is no log, of which the user has been told
+        return set()
 
 
 async def _list_files(executor: CodeExecutor) -> list[str]:

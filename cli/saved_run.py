@@ -9,10 +9,10 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
-from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, load_run
+from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_files, load_run
 from autogen_codeact.runs.events import (
     BlockFinished,
     ChunkLogged,
@@ -45,6 +45,9 @@ def show_run(path: Path, *, as_json: bool) -> int:
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
+    for name, file in kept_files(run).items():
+        if (kept := run.folder.path_of(file)) is not None:
+            say(f"the file {printable(name)} is {kept}")
     if unknown:
         say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
     if finished is None:

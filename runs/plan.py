@@ -35,7 +35,7 @@ INTERRUPTED = "Interrupted"
 INTERRUPTED_MESSAGE = (
     "the process that had started this code ended before it, and it is not known how far the code came"
 )
-NOT_NEEDED = frozenset({"chunk", "file_kept"})
+NOT_NEEDED = frozenset({"chunk"})
 
 
 class RunNotResumableError(RunError):
@@ -246,8 +246,6 @@ class _Reader:
         return self._pasts.setdefault(agent, Past())
 
     def _at_boundary(self, event: Boundary) -> None:
-        if event.at == "end":
-            return
         if event.state is None:
             self._no_state = event.state_error
             return

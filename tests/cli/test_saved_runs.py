@@ -1,5 +1,6 @@
 """`codeact run --save`, and the commands that read what it keeps: runs, show and export."""
 
+import hashlib
 import json
 import re
 
@@ -35,6 +36,29 @@ def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     (run,) = codeact("runs", folder.parent, "--json").objects
     assert (run["task"], run["outcome"], run["error"], run["gaps"]) == ("What is 6*7?", "completed", None, 0)
     assert run["steps"] == {"--act": 3, "--team": 1}.get("".join(options), 2)
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
+    writes = "open('out/a.txt', 'w').write('{}')"
+    first = code(
+        "import os", "os.mkdir('out')", writes.format("old"), "open('big', 'wb').write(bytes(70_000_000))", "1 / 0"
+    )
+    model = replay(tmp_path, first, decision(True), code(writes.format("new")), "It is done.")
+    done = codeact("run", "Write.", "--model", model, "--save", "run", cwd=tmp_path)
+    assert done.status == 0
+    assert done.err == (
+        "codeact: kept in run: out/a.txt. `codeact export run --files FOLDER` writes them under their names.\n"
+        "codeact: gone with the sandbox: big. --work-dir FOLDER keeps files.\n"
+    )
+    shown = codeact("show", "run", cwd=tmp_path)
+    assert shown.out == done.out
+    name = hashlib.sha256(b"new").hexdigest()
+    assert shown.err == f"codeact: the file out/a.txt is run/files/{name}\n"
+    assert codeact("export", "run", "--files", "out", cwd=tmp_path).status == 0
+    assert [(each.name, each.read_text()) for each in (tmp_path / "out" / "out").iterdir()] == [("a.txt", "new")]
+    again = codeact("export", "run", "--files", "out", cwd=tmp_path)
+    assert (again.status, again.err) == (2, "codeact: out is not empty: give a new folder.\n")
 
 
 @pytest.mark.usefixtures("docker_engine")
@@ -178,7 +202,7 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
 def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
     missing = tmp_path / "none" / "run.json"
     for options, words in (
-        ([], "Say what to write: --ipynb FILE, --json FILE, or both."),
+        ([], "Say what to write: --ipynb FILE, --json FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
     ):

@@ -12,6 +12,7 @@ from autogen_codeact.runs import (
     RunFolderError,
     RunVersionError,
     UnknownEvent,
+    export_files,
     load_run,
 )
 from autogen_codeact.runs.events import BlockFinished, MessageLogged
@@ -279,6 +280,29 @@ def test_files_of_a_result_are_the_copies_in_the_folder(tmp_path):
     (folder / "files").rename(tmp_path / "elsewhere")
     (folder / "files").symlink_to(tmp_path / "elsewhere")
     assert [each.path for each in run.result(block.result).artifacts] == [None, None, None]
+
+
+def kept_in(tmp_path, *names):
+    """Return a run whose code has made files with these names, with the content "pixels"."""
+    file = StoredFile(sha256=hashlib.sha256(b"pixels").hexdigest(), size=6)
+    artifacts = [ArtifactRecord(name=name, size=6, media_type="image/png", file=file) for name in names]
+    record = ResultRecord(kind="sandbox", exit_code=0, output="", artifacts=artifacts)
+    folder = write_log(tmp_path / "run", lines([started(), BlockFinished(agent="a", number=1, result=record)]))
+    (folder / "files").mkdir()
+    (folder / "files" / file.sha256).write_bytes(b"pixels")
+    return load_run(folder)
+
+
+def test_files_are_written_under_their_names(tmp_path):
+    assert export_files(kept_in(tmp_path, "a.png", "sub/b.png"), tmp_path / "out") == ["a.png", "sub/b.png"]
+    assert (tmp_path / "out" / "sub" / "b.png").read_bytes() == b"pixels"
+
+
+@pytest.mark.parametrize("name", ["../a.png", "/a.png", "sub/../../a.png", "a\x1b[2J.png"])
+def test_a_name_that_leads_out_of_the_folder_is_not_written(tmp_path, name):
+    with pytest.raises(RunFileError, match=r"^The log names a file that is not written: The file name `"):
+        export_files(kept_in(tmp_path, "good.png", name), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 # Size

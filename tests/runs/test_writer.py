@@ -210,7 +210,7 @@ async def test_known_secrets_and_what_redact_removes_are_not_written(tmp_path, m
 
     writer = await LogWriter.create(tmp_path / "run", Redaction(redact, secrets))
     text = 'sk-of-the-model abcdefghij env-"secret"-1 Alice'
-    await writer.write(MessageLogged(message={text: [text, {"deep": text * 2000}]}))
+    await writer.write(MessageLogged(message={text: [text, {"deep": text * 5000}]}))
     await writer.write(lambda files: HostCallFinished(agent="a", block=1, call=1, record=call_record(files, text)))
     await writer.close()
     whole = b"".join(path.read_bytes() for path in writer.folder.rglob("*") if path.is_file())
@@ -223,6 +223,18 @@ async def test_known_secrets_and_what_redact_removes_are_not_written(tmp_path, m
 def call_record(files, text):
     picture = Picture("image/png", b"\xff\xfe" + text.encode())
     return CallRecord.of(ToolCall("tool", {"a": text}, "ok", text, images=(picture,)), files.put)
+
+
+async def test_known_secrets_are_in_no_file_of_large_values(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction(secrets=["sk-of-the-model"]))
+    await writer.write(
+        MessageLogged(message={"long": "sk-of-the-model " * 10_000, "many": ["sk-of-the-model"] * 10_000})
+    )
+    await writer.close()
+    files = [path.read_bytes() for path in writer.folder.rglob("*") if path.is_file()]
+    assert len(files) == 3
+    assert not [data for data in files if b"sk-of" in data]
+    assert sum(data.count(b"[secret]") for data in files) == 20_000
 
 
 async def test_text_is_withheld_where_redact_fails(tmp_path, caplog):
