@@ -21,13 +21,14 @@ from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
+    RequestUsage,
     SystemMessage,
     UserMessage,
 )
 from pydantic import BaseModel
 
 from autogen_codeact.agents.context_budget import ContextBudget
-from autogen_codeact.agents.model import JsonForm, converse, is_refusal, json_forms, unusable
+from autogen_codeact.agents.model import JsonForm, converse, is_refusal, json_forms, total, unusable
 from autogen_codeact.agents.observation import as_message
 
 SCHEMA = "Give that as one JSON value that fits this schema, and nothing else:\n{schema}"
@@ -159,7 +160,7 @@ class Conversation:
     async def _ask_typed(
         self, messages: list[LLMMessage], token: CancellationToken, emit: Emit, typed: type[BaseModel]
     ) -> CreateResult:
-        begun = False
+        begun, spent = False, RequestUsage(prompt_tokens=0, completion_tokens=0)
 
         async def passing_on(event: BaseAgentEvent) -> None:
             nonlocal begun
@@ -172,14 +173,18 @@ class Conversation:
             if form in self._refused:
                 continue
             try:
-                return await self._ask(messages if form is typed else explained, token, passing_on, form)
+                result = await self._ask(messages if form is typed else explained, token, passing_on, form)
             except Exception as error:
                 # A server may refuse a form that the model's description promises.
-                misfit = unusable(error) is not None
-                if form is None or begun or not (misfit or is_refusal(error)):
+                answered = unusable(error)
+                if form is None or begun or not (answered or is_refusal(error)):
                     raise
-                if not misfit:
+                if answered is None:
                     self._refused.add(form)
+                else:
+                    spent = total(spent, answered.usage)
+            else:
+                return result.model_copy(update={"usage": total(spent, result.usage)})
         raise AssertionError("plain text is never left out")
 
     async def _ask(

@@ -238,6 +238,29 @@ def _show(run: RunArgument, as_json: JsonOption = False) -> None:
         raise typer.Exit(show_run(run, as_json=as_json))
 
 
+@app.command("resume")
+def _resume(
+    run: RunArgument,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
+    ] = True,
+    rebuild_limit: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0, help="Begin with an empty session if rebuilding takes longer."),
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a run that was kept with `codeact run --save`, and was interrupted, at its last completed step."""
+    with clean_exit():
+        from autogen_codeact.cli.resume_run import ResumeJob, resume_run
+
+        job = ResumeJob(run, rebuild=rebuild, rebuild_limit=rebuild_limit, api_key_env=api_key_env)
+        raise typer.Exit(resume_run(job, as_json=as_json))
+
+
 @app.command("export")
 def _export(
     run: RunArgument,
@@ -247,12 +270,16 @@ def _export(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
     ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
+    ] = None,
 ) -> None:
     """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
     with clean_exit():
         from autogen_codeact.cli.export_run import export_run
 
-        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file))
+        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file, files=files))
 
 
 @app.command("mcp")

@@ -136,7 +136,7 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
             async for event in events:
                 await outcome.update(event)
                 if transcript is None:
-                    print_json(_to_object(event))
+                    print_json(to_object(event))
                 elif not isinstance(event, TaskResult):
                     transcript.show(event)
             files = await _list_files(executor) if job.sandbox.work_dir is None else []
@@ -146,15 +146,28 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
         raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
     finally:
         await client.close()
-    if outcome.empty_answer:
-        say("the model's answer is empty")
-    if outcome.cut_off:
-        say("the model's answer ends inside a block of code")
-    elif outcome.not_run:
-        say(f"the model's answer has {' and '.join(outcome.not_run)} code in it that was not run")
-    if files:
-        say(f"gone with the sandbox: {', '.join(map(printable, sorted(files)))}. --work-dir FOLDER keeps files.")
+    outcome.complain()
+    _say_files(files, job.save)
     return outcome.status
+
+
+def _say_files(files: list[str], save: Path | None) -> None:
+    """Tell which of the files that the code has made are gone, and which are in the run's folder."""
+    kept = set(files) & _kept_in(save) if files and save is not None else set()
+    if kept:
+        names = ", ".join(map(printable, sorted(kept)))
+        say(f"kept in {save}: {names}. `codeact export {save} --files FOLDER` writes them under their names.")
+    if gone := sorted(set(files) - kept):
+        say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
+
+
+def _kept_in(save: Path) -> set[str]:
+    from autogen_codeact.runs import RunError, kept_files, load_run  # noqa: PLC0415 - as above
+
+    try:
+        return set(kept_files(load_run(save)))
+    except RunError:  # there is no log, of which the user has been told
+        return set()
 
 
 async def _list_files(executor: CodeExecutor) -> list[str]:
@@ -203,7 +216,8 @@ def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> Cod
     )
 
 
-def _to_object(event: Message | TaskResult) -> dict[str, object]:
+def to_object(event: Message | TaskResult) -> dict[str, object]:
+    """Return what `--json` prints of an event."""
     if isinstance(event, TaskResult):
         return {"type": "TaskResult", "stop_reason": event.stop_reason}
     return dict(event.dump())
@@ -231,6 +245,15 @@ class RunOutcome:
     def status(self) -> int:
         """The exit status."""
         return 0 if self._answered and not (self._failed or self.not_run or self.cut_off) else 1
+
+    def complain(self) -> None:
+        """Say what is wrong with the answer."""
+        if self.empty_answer:
+            say("the model's answer is empty")
+        if self.cut_off:
+            say("the model's answer ends inside a block of code")
+        elif self.not_run:
+            say(f"the model's answer has {' and '.join(self.not_run)} code in it that was not run")
 
     async def update(self, event: Message | TaskResult) -> None:
         """Take the next event into account."""

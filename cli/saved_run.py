@@ -9,10 +9,10 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
-from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
-from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, load_run
+from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_files, load_run
 from autogen_codeact.runs.events import (
     BlockFinished,
     ChunkLogged,
@@ -45,6 +45,9 @@ def show_run(path: Path, *, as_json: bool) -> int:
         unknown += isinstance(event, UnknownEvent)
         finished = event if isinstance(event, RunFinished) else None
         printer.show(event)
+    for name, file in kept_files(run).items():
+        if (kept := run.folder.path_of(file)) is not None:
+            say(f"the file {printable(name)} is {kept}")
     if unknown:
         say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
     if finished is None:
@@ -95,7 +98,7 @@ class _TextPrinter:
         if not isinstance(message, CodeExecutionEvent) or self._last is None or self._last.result is None:
             return message
         try:
-            result = self._last.result.result(self._run.read_file)
+            result = self._run.result(self._last.result)
         except RunFileError:
             return message
         return message.model_copy(update={"result": result}) if _same(result, message.result) else message
@@ -108,8 +111,7 @@ def _same(one: CodeResult, other: CodeResult) -> bool:
 def _as_message(event: MessageLogged | ChunkLogged) -> Message:
     """Return a message of a log as AutoGen's; one that AutoGen can't make is a text message with its content."""
     try:
-        content_type = event.content_type if isinstance(event, MessageLogged) else None
-        return load_message(event.message, content_type)
+        return load_message(event.message)
     except Exception:  # noqa: BLE001 - classes of messages and schemas of contents can raise anything
         content, source = event.message.get("content"), event.message.get("source")
         text = content if isinstance(content, str) else json.dumps(content)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autogen_codeact.runs.continuing import resume, resumed
+    from autogen_codeact.runs.copies import export_files, kept_files
     from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError, RunVersionError
     from autogen_codeact.runs.events import RunEvent
     from autogen_codeact.runs.export import export_json, export_notebook
@@ -35,8 +36,10 @@ _HOME = {
     "RunVersionError": "errors",
     "UnknownEvent": "reader",
     "UnreadableRun": "summary",
+    "export_files": "copies",
     "export_json": "export",
     "export_notebook": "export",
+    "kept_files": "copies",
     "list_runs": "summary",
     "load_message": "messages",
     "load_run": "reader",
@@ -62,8 +65,10 @@ __all__ = [
     "RunVersionError",
     "UnknownEvent",
     "UnreadableRun",
+    "export_files",
     "export_json",
     "export_notebook",
+    "kept_files",
     "list_runs",
     "load_message",
     "load_run",

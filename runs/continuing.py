@@ -53,6 +53,7 @@ async def resumed(
     *,
     agent: ChatAgent | BaseTeam | None = None,
     tools: Sequence[Any] = (),
+    api_key: str | None = None,
     rebuild: bool = True,
     rebuild_limit: float | None = None,
     on_rebuild: OnRebuild | None = None,
@@ -69,6 +70,8 @@ async def resumed(
         path: The run's folder.
         agent: The agent or team, made as for the first time. Default: made from the configuration in the log.
         tools: The functions that the agents had as host tools, if the agents are made from the configuration.
+        api_key: The key of the models, if the agents are made from the configuration, which has none. Default: AutoGen's clients
+            read it from the environment.
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
         rebuild_limit: Seconds that rebuilding a session may take; if it would take longer, it is empty. Default: no limit.
         on_rebuild: Called before a session is rebuilt, with the time that it will take.
@@ -86,13 +89,13 @@ async def resumed(
         BaseException: What the agent or team raises.
     """
     plan = await asyncio.to_thread(make_plan, path)
-    target = agent if agent is not None else load_agents(plan, tools)
+    target = agent if agent is not None else load_agents(plan, tools, api_key)
     check_agents(plan, target)
     token = cancellation_token or CancellationToken()
     redaction = Redaction(redact, secrets_of(target))
     log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
     try:
-        past = RunPast(plan.pasts)
+        past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
         limit = rebuild_limit if rebuild else 0.0
         changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
         await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)

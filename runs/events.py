@@ -311,30 +311,15 @@ class Boundary(Event):
     """A point at which the run can be continued from a state.
 
     Args:
-        at: `start` of the run, after a `turn` of a team, or `end` of the run.
+        at: `start` of the run, or before a `turn` of a team.
         state: State of the agent or team, as `save_state()` gives it; for a turn, what `Team.continue_stream` takes.
         state_error: Why there is no state.
     """
 
     type: Literal["boundary"] = "boundary"
-    at: Literal["start", "turn", "end"]
+    at: Literal["start", "turn"]
     state: dict[str, Any] | None = None
     state_error: str | None = None
-
-
-class FileKept(Event):
-    """A file of the workspace was copied into the run's folder.
-
-    Args:
-        name: Its path in the workspace.
-        file: The copy, or None.
-        note: Why there is no copy.
-    """
-
-    type: Literal["file_kept"] = "file_kept"
-    name: str
-    file: StoredFile | None = None
-    note: str | None = None
 
 
 class RunFinished(Event):
@@ -386,7 +371,6 @@ RunEvent = Annotated[
     | HostCallStarted
     | HostCallFinished
     | Boundary
-    | FileKept
     | RunFinished
     | LogStopped,
     Field(discriminator="type"),

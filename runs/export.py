@@ -16,6 +16,7 @@ from autogen_codeact.runs.notebook import (
     is_name,
     markdown_cell,
     outputs_of,
+    to_json,
     words_beside_code,
     write_notebook,
 )
@@ -54,7 +55,7 @@ def export_json(run: Run, file: TextIO) -> None:
     file.write(f'{{"schema_version": {run.started.schema_version}, "events": [')
     for number, event in enumerate(run):
         separator = ",\n" if number else "\n"
-        file.write(f"{separator}{json.dumps(_to_object(event))}")
+        file.write(f"{separator}{to_json(_to_object(event))}")
     file.write("\n]}\n")
 
 
@@ -115,7 +116,11 @@ class _Cells:
             return
         text = content if isinstance(content, str) else json.dumps(content, indent=1)
         if message.get("type") == "CodeGenerationEvent":
-            text = words_beside_code(text, [str(block.get("code")) for block in message.get("code_blocks", ())])
+            blocks = message.get("code_blocks")
+            codes = (
+                [block.get("code") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
+            )
+            text = words_beside_code(text, [code for code in codes if isinstance(code, str)])
         if text.strip():
             yield markdown_cell(f"**{message.get('source')}**\n\n{text}")
 
@@ -133,10 +138,10 @@ class _Cells:
             error = error or ErrorRecord(type="Interrupted", message="the run ended while this code ran")
             return outputs_of(Result(1, "", outcome="error", error=error.info()), self._count)
         try:
-            result = finished.result.result(self._run.read_file)
+            result = self._run.result(finished.result)
         except RunFileError as problem:
             bare = finished.result.model_copy(update={"displays": [], "tool_calls": []})
-            result = bare.result(self._run.read_file)
+            result = self._run.result(bare)
             result.output += f"\n[{problem}]"
         if not isinstance(result, ExecutionResult):
             result = ExecutionResult(result.exit_code, result.output, outcome="error" if result.exit_code else "ok")

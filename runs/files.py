@@ -123,31 +123,6 @@ def result_record(result: CodeResult, files: FileStore) -> ResultRecord:
     return ResultRecord.of(result, files.put, lambda each: files.put_file(each.path) if each.path else None)
 
 
-def read_stored(folder: Path, file: StoredFile) -> bytes:
-    """Return a stored content.
-
-    Args:
-        folder: The run's folder.
-        file: What the log says about the file.
-
-    Raises:
-        ValueError: It was left out, or is not what the log says.
-        OSError: It can't be read.
-    """
-    if file.sha256 is None:
-        raise ValueError(f"the file is not in the run's folder: {file.note}")
-    path = folder / FILES / file.sha256
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != file.size:
-            raise ValueError(f"{FILES}/{file.sha256} is not the file of {file.size:,} bytes that the log names")
-        data = opened.read(file.size + 1)
-    if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise ValueError(f"{FILES}/{file.sha256} has another content than the log says")
-    return data
-
-
 # Large values of an event
 
 LARGE_LINE = 64 * 1024

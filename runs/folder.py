@@ -107,6 +107,22 @@ class RunFolder:
             raise RunFileError(f"{name} of {self.path} is not what the run has written: it was changed.")
         return data
 
+    def path_of(self, file: StoredFile | None) -> Path | None:
+        """Return the path of a file that the log refers to, or None if the folder does not have it.
+
+        Args:
+            file: What the log says about it. Its content is not read.
+        """
+        if file is None or file.sha256 is None:
+            return None
+        folder = self.path / FILES
+        path = folder / file.sha256
+        try:
+            kinds, size = (folder.lstat().st_mode, path.lstat().st_mode), path.lstat().st_size
+        except OSError:
+            return None
+        return path if stat.S_ISDIR(kinds[0]) and stat.S_ISREG(kinds[1]) and size == file.size else None
+
     @contextmanager
     def _opened(self, name: str, what: str, *, folder: str | None = None) -> Iterator[BinaryIO]:
         descriptors: list[int] = []

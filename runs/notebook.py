@@ -148,6 +148,18 @@ def words_beside_code(text: str, codes: Collection[str]) -> str:
     return "\n".join(lines).strip()
 
 
+def to_json(value: Any) -> str:
+    """Return a value as JSON that every program reads: numbers that are none in JSON, such as NaN, become null.
+
+    Args:
+        value: JSON values, as Python's `json` reads them.
+    """
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None))
+
+
 def _clean(text: str) -> str:
     """Escape control characters, except line ends and tabs; colours are removed."""
     return printable(_COLOURS.sub("", text), keep="\n\t\xa0\u3000\u200c\u200d")
@@ -166,7 +178,7 @@ def write_notebook(cells: Iterable[Cell], file: TextIO) -> int:
     count = 0
     file.write('{\n"cells": [')
     for count, cell in enumerate(_with_ids(cells), 1):
-        file.write(f"{',' if count > 1 else ''}\n{json.dumps(cell, allow_nan=False)}")
+        file.write(f"{',' if count > 1 else ''}\n{to_json(cell)}")
     file.write(f'\n],\n"metadata": {json.dumps(_METADATA)},\n"nbformat": 4,\n"nbformat_minor": 5\n}}\n')
     return count
 

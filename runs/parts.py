@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient
 
@@ -14,13 +15,17 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.recorded_client import recorded_client
+from autogen_codeact.runs.recorded_executor import RecordedExecutor
 from autogen_codeact.runs.recorded_workbench import RecordedWorkbench
 from autogen_codeact.runs.steps import AgentSteps, JournalLog
 from autogen_codeact.runs.writer import LogWriter
-from autogen_codeact.teams.parts import executors_of
+from autogen_codeact.teams.parts import executors_of, teams_of
 
-MODEL_CLIENT, MODEL_CONTEXT, WORKBENCHES = "_model_client", "_model_context", "_workbench"
+MODEL_CLIENT, MODEL_CONTEXT = "_model_client", "_model_context"
+EXECUTOR, WORKBENCHES = "_code_executor", "_workbench"
 """Attributes of AutoGen's agents, which have no public names for these parts."""
+SELECTOR = "{team}.selector"
+"""Name in the log of the model that chooses the speakers of a team. No agent has it: it is no identifier."""
 
 
 def exchange_parts(
@@ -42,6 +47,10 @@ def exchange_parts(
             steps.note = past.notes.get(key)
             steps.is_empty = key in past.emptied
             undo.callback(_exchange(agent, steps))
+        for key, policy in _selectors(agent_or_team):
+            steps = AgentSteps(key, log, JournalLog(-1), past.agents.get(key))
+            client = recorded_client(getattr(policy, MODEL_CLIENT), steps, None)
+            undo.callback(_replace(policy, {MODEL_CLIENT: client}))
         return undo.pop_all().close
 
 
@@ -55,12 +64,27 @@ def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
         steps.begin(agent.journal)
         agent.use_steps(steps, recorded)
         return lambda: agent.use_steps(None, client)
-    if recorded is None:
-        return lambda: None
-    exchanged: dict[str, object] = {MODEL_CLIENT: recorded}
-    workbenches = getattr(agent, WORKBENCHES, None)
-    if isinstance(workbenches, list):
+    exchanged: dict[str, object] = {MODEL_CLIENT: recorded} if recorded is not None else {}
+    if isinstance(executor := getattr(agent, EXECUTOR, None), CodeExecutor):
+        exchanged[EXECUTOR] = RecordedExecutor(executor, steps)
+    if isinstance(workbenches := getattr(agent, WORKBENCHES, None), list):
         exchanged[WORKBENCHES] = [RecordedWorkbench(each, steps) for each in workbenches]
-    before = {name: getattr(agent, name) for name in exchanged}
-    vars(agent).update(exchanged)
-    return lambda: vars(agent).update(before)
+    return _replace(agent, exchanged)
+
+
+def _selectors(agent_or_team: ChatAgent | BaseTeam) -> list[tuple[str, object]]:
+    """Return what chooses the speakers of teams with a model, with names for the log."""
+    found: list[tuple[str, object]] = []
+    for team in teams_of(agent_or_team):
+        policy = getattr(team, "speakers", team)
+        if isinstance(getattr(policy, MODEL_CLIENT, None), ChatCompletionClient):
+            name = SELECTOR.format(team=team.name)
+            count = sum(key.partition("#")[0] == name for key, _ in found)
+            found.append((f"{name}#{count + 1}" if count else name, policy))
+    return found
+
+
+def _replace(owner: object, attributes: dict[str, object]) -> Callable[[], None]:
+    before = {name: getattr(owner, name) for name in attributes}
+    vars(owner).update(attributes)
+    return lambda: vars(owner).update(before)

@@ -127,8 +127,10 @@ class RunPast:
         agents: What each has got already.
         notes: What the model of each agent is to be told about the continuation.
         emptied: The agents whose session was not rebuilt.
+        at_turn: Whether the run continues at a boundary between two turns of a team.
     """
 
     agents: dict[str, Past] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     emptied: set[str] = field(default_factory=set)
+    at_turn: bool = False

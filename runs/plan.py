@@ -35,7 +35,7 @@ INTERRUPTED = "Interrupted"
 INTERRUPTED_MESSAGE = (
     "the process that had started this code ended before it, and it is not known how far the code came"
 )
-NOT_NEEDED = frozenset({"chunk", "file_kept"})
+NOT_NEEDED = frozenset({"chunk"})
 
 
 class RunNotResumableError(RunError):
@@ -246,8 +246,6 @@ class _Reader:
         return self._pasts.setdefault(agent, Past())
 
     def _at_boundary(self, event: Boundary) -> None:
-        if event.at == "end":
-            return
         if event.state is None:
             self._no_state = event.state_error
             return
@@ -290,7 +288,7 @@ class _Reader:
         if finished is None or (finished.result is None and is_last):
             result = interrupted(self._calls(step))
             return StepResult(number, blocks, result, unknown=True)
-        known = finished.result.result(self._run.read_file) if finished.result is not None else None
+        known = self._run.result(finished.result) if finished.result is not None else None
         failed = is_last and self._finished is not None and self._finished.outcome == "failed"
         return StepResult(number, blocks, known, None if failed and known is not None else finished.error)
 

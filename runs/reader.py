@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from autogen_core.code_executor import CodeResult
 from pydantic import ValidationError
 
+from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs.errors import RunFileError, RunFolderError, RunVersionError
 from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, parse_event
 from autogen_codeact.runs.files import restore_large
 from autogen_codeact.runs.folder import Line, NoLine, RunFolder
-from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.results import ResultRecord, StoredFile
+from autogen_codeact.runs.writer import EVENTS, MAX_LINE
 from autogen_codeact.sandbox.files.filenames import printable
 
-MAX_LINE = 8 * 1024 * 1024
-"""Bytes of the longest line that is read; the writer moves large values into files, so that its lines are much shorter."""
 _MAX_REASON = 200
 KNOWN = frozenset(get_args(kind.model_fields["type"].annotation)[0] for kind in get_args(get_args(RunEvent)[0]))
 """The types of events that this version knows."""
@@ -175,6 +175,24 @@ class Run:
             RunFileError: It was left out, is missing, or was changed.
         """
         return self.folder.read_file(file)
+
+    def result(self, record: ResultRecord) -> CodeResult:
+        """Return a result of code. The paths of its files are those of the copies in the run's folder.
+
+        Args:
+            record: The result in the log. The paths in it are not used: who wrote the log could have named any file.
+
+        Raises:
+            RunFileError: A form of a display, or a picture of a tool, is missing or was changed.
+        """
+        result = record.result(self.read_file)
+        if isinstance(result, ExecutionResult):
+            paths = [self.folder.path_of(each.file) for each in record.artifacts]
+            result.artifacts = tuple(
+                replace(each, path=path) for each, path in zip(result.artifacts, paths, strict=True)
+            )
+            result.displays = tuple(replace(each, path=None) for each in result.displays)
+        return result
 
     def _read_value(self, file: StoredFile) -> bytes:
         if file.sha256 is None and file.format == "text":

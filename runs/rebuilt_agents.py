@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent
@@ -14,12 +15,13 @@ from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 
 
-def load_agents(plan: Plan, tools: Sequence[Any]) -> ChatAgent | BaseTeam:
+def load_agents(plan: Plan, tools: Sequence[Any], api_key: str | None = None) -> ChatAgent | BaseTeam:
     """Make the agent or team of a run from the configuration in its log.
 
     Args:
         plan: The run.
         tools: The functions that the configuration can't have.
+        api_key: The key of its models, which the log does not have. Default: AutoGen's clients read it from the environment.
 
     Raises:
         RunNotResumableError: Something is missing; the message names it.
@@ -39,7 +41,10 @@ def load_agents(plan: Plan, tools: Sequence[Any]) -> ChatAgent | BaseTeam:
     needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
-        loaded = ComponentLoader.load_component(started.component)
+        component = deepcopy(started.component)
+        for pointer in started.secrets if api_key is not None else ():
+            _put(component, pointer, api_key)
+        loaded = ComponentLoader.load_component(component)
     except Exception as error:  # whatever a component of somebody else raises
         raise RunNotResumableError(
             f"The {started.kind} {started.name!r} of {path} can't be made from its configuration: "
@@ -61,6 +66,14 @@ def load_agents(plan: Plan, tools: Sequence[Any]) -> ChatAgent | BaseTeam:
         if own and executor is not None:
             executor.add_tools(own)
     return loaded
+
+
+def _put(component: Any, pointer: str, key: str | None) -> None:
+    *parents, name = pointer.split("/")[1:]
+    for parent in parents:
+        component = component[int(parent) if isinstance(component, list) else parent]
+    if name == "api_key" and isinstance(component, dict):
+        component[name] = key
 
 
 def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:

@@ -62,8 +62,10 @@ async def recorded(
     log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team)))
     try:
         given = task_messages(task)
-        await write_start(log, agent_or_team, given)
+        log.put(_started(agent_or_team, given))
         with recording(agent_or_team, log):
+            # Not earlier: AutoGen's teams take their parts when they first save or run.
+            await log.write(await _boundary("start", agent_or_team), sync=True)
             stream = agent_or_team.run_stream(
                 task=task if given is None else given, cancellation_token=cancellation_token
             )
@@ -85,10 +87,9 @@ def task_messages(task: object) -> list[BaseChatMessage] | None:
     return None
 
 
-async def write_start(log: LogWriter, agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None) -> None:
-    """Write the first events of a log: what runs, and its state."""
+def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None) -> RunStarted:
     component, problem, secrets = configuration(agent_or_team)
-    started = RunStarted(
+    return RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
         name=agent_or_team.name,
@@ -99,8 +100,6 @@ async def write_start(log: LogWriter, agent_or_team: ChatAgent | BaseTeam, task:
         agents=describe_agents(agent_or_team),
         process=process_info(),
     )
-    log.put(started)
-    await log.write(await _boundary("start", agent_or_team), sync=True)
 
 
 async def _boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
@@ -128,16 +127,19 @@ def recording(agent_or_team: ChatAgent | BaseTeam, log: LogWriter, past: RunPast
             if observed is not None:
                 attached.callback(observed.attach(recorder=recorder))
         if hasattr(agent_or_team, "on_boundary"):
-            attached.enter_context(_boundaries(agent_or_team, log))
+            attached.enter_context(_boundaries(agent_or_team, log, known=past is not None and past.at_turn))
         yield
 
 
 @contextmanager
-def _boundaries(team: Any, log: LogWriter) -> Iterator[None]:
+def _boundaries(team: Any, log: LogWriter, *, known: bool) -> Iterator[None]:
     before: Callable[[Mapping[str, Any]], Awaitable[None]] | None = team.on_boundary
 
     async def on_boundary(state: Mapping[str, Any]) -> None:
-        await log.write(Boundary(at="turn", state=dict(state)), sync=True)
+        nonlocal known
+        if not known:  # else it is the one where the run continues, and what came after it is in the log
+            await log.write(Boundary(at="turn", state=dict(state)), sync=True)
+        known = False
         if before is not None:
             await before(state)
 

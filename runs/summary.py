@@ -14,6 +14,8 @@ from autogen_codeact.runs.events import ModelCallFinished, RunFinished
 from autogen_codeact.runs.reader import RawEvent, Run, load_run
 from autogen_codeact.runs.writer import EVENTS
 
+_MAX = 10**12
+"""Greater numbers than this are no counts and no seconds."""
 Outcome = Literal["completed", "failed", "cancelled", "unfinished"]
 
 
@@ -143,7 +145,7 @@ class _Clock:
 
     def see(self, raw: RawEvent) -> None:
         now = raw.data.get("monotonic")
-        if not isinstance(now, int | float):
+        if not isinstance(now, int | float) or not abs(now) < _MAX:  # NaN is not less, either
             return
         if self._before is not None and now > self._before and raw.name != "run_resumed":
             self.seconds += now - self._before
@@ -153,7 +155,7 @@ class _Clock:
 def _tokens(result: Mapping[str, Any] | None) -> int:
     usage = (result or {}).get("usage")
     counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else []
-    return sum(count for count in counts if isinstance(count, int))
+    return sum(count for count in counts if isinstance(count, int) and 0 <= count < _MAX)
 
 
 def _error(finished: RunFinished | None) -> str | None:

@@ -267,9 +267,10 @@ class LogWriter:
             line = event.model_dump_json().encode()
         except PydanticSerializationError:  # lone surrogates, and objects that are no JSON
             line = to_json(_well_formed(event.model_dump()), inf_nan_mode="constants", fallback=_described)
+        line = self.redaction.line(line)
         if self.redaction.has_function or len(line) > LARGE_LINE:
-            line = self._rewritten(line, event)
-        return self.redaction.line(line) + b"\n"
+            line = self._rewritten(line)
+        return line + b"\n"
 
     def _count_up(self, event: Event) -> None:
         if isinstance(event, BlockStarted):
@@ -279,7 +280,7 @@ class LogWriter:
             for name in ("prompt_tokens", "completion_tokens"):
                 self.totals[name] += (event.result.get("usage") or {}).get(name) or 0
 
-    def _rewritten(self, line: bytes, event: Event) -> bytes:
+    def _rewritten(self, line: bytes) -> bytes:
         """Apply the caller's function to the strings of an event, and move large values into files."""
         value: dict[str, Any] = from_json(line, allow_inf_nan=True)
         if self.redaction.has_function:

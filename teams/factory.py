@@ -14,6 +14,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents import ApprovalFuncType, CodeExecutorAgent, describe_tools
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.executors import ApproveTool, ToolLike, capabilities_of
+from autogen_codeact.teams.budget import Budget
 from autogen_codeact.teams.team import Team
 from autogen_codeact.teams.termination import FinalWordTermination
 
@@ -58,6 +59,7 @@ def coder_executor_team(
     termination_condition: TerminationCondition | None = None,
     max_messages: int = 30,
     max_turns: int | None = None,
+    budget: Budget | None = None,
 ) -> Team:
     """Make a team of a coder, a reviewer if wanted, and an executor that runs the code.
 
@@ -81,6 +83,7 @@ def coder_executor_team(
             `max_messages` have been said.
         max_messages: Messages in a run, the task included; only without a `termination_condition`. Default: 30.
         max_turns: Turns in a run. Default: no limit.
+        budget: What a run may use. Default: no limit.
 
     Returns:
         The team.
@@ -129,6 +132,7 @@ def coder_executor_team(
         participants,
         termination_condition=termination_condition or done | MaxMessageTermination(max_messages),
         max_turns=max_turns,
+        budget=budget,
         begin_with_first=True,
     )
 

@@ -182,6 +182,14 @@ class Undo:
             return self._states[name]
         return await self._participants[name].save_state()
 
+    async def state_or_nothing(self, name: str) -> Mapping[str, Any]:
+        """Return a participant's state; nothing where it can't save one."""
+        try:
+            return await self.state(name)
+        except Exception:  # as in `snapshot`
+            logger.debug("%r can't save its state.", name, exc_info=True)
+            return {}
+
     async def set_state(self, name: str, state: Mapping[str, Any]) -> None:
         """Load a state into a participant; after a turn that ignores its cancellation, when that has ended."""
         if self._is_busy(name):

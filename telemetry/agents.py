@@ -10,7 +10,7 @@ from autogen_agentchat.base import ChatAgent, Team
 from opentelemetry import trace
 
 from autogen_codeact.telemetry.patches import Patch, undo_all
-from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans
+from autogen_codeact.telemetry.spans import AGENT_DESCRIPTION, AGENT_NAME, OPERATION, WORKFLOW_NAME, Spans, apart
 
 
 def instrument_team(team: Team, spans: Spans) -> Callable[[], None]:
@@ -65,4 +65,12 @@ def instrument_agent(agent: ChatAgent, spans: Spans) -> Callable[[], None]:
 
         return traced
 
-    return undo_all(Patch(agent, "on_messages", on_messages), Patch(agent, "on_messages_stream", on_messages_stream))
+    def run_stream(original: Callable[..., Any]) -> Callable[..., Any]:
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            # AutoGen makes its span the current one here and yields: without this, its reader would be inside it.
+            return apart(original(*args, **kwargs))
+
+        return traced
+
+    made = {"on_messages": on_messages, "on_messages_stream": on_messages_stream, "run_stream": run_stream}
+    return undo_all(*(Patch(agent, method, make) for method, make in made.items()))

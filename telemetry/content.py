@@ -11,7 +11,6 @@ from autogen_core import FunctionCall
 from autogen_core.models import (
     AssistantMessage,
     CreateResult,
-    FunctionExecutionResultMessage,
     LLMMessage,
     SystemMessage,
     UserMessage,
@@ -30,6 +29,11 @@ FEW_KEYS = 10
 """Keys of one object that are kept in any case, so that a message stays a message."""
 # AutoGen's names of the reasons why a model stopped, where OpenTelemetry's differ.
 FINISH_REASONS = {"function_calls": "tool_call"}
+
+
+def encodable(text: str) -> str:
+    """Replace halves of surrogate pairs, which code can write and on which exporters fail with all spans of a batch."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class Content:
@@ -89,9 +93,9 @@ class Content:
 
     def _redacted(self, text: str) -> str:
         if self._redact is None:
-            return text
+            return encodable(text)
         try:
-            return str(self._redact(text))
+            return encodable(str(self._redact(text)))
         except Exception as error:
             logger.exception("the redact function of the telemetry failed")
             return f"withheld, because redact failed ({type(error).__name__})"
@@ -118,7 +122,6 @@ def _message(message: LLMMessage) -> dict[str, Any]:
         return {"role": "user", "parts": [_text(each) if isinstance(each, str) else _PICTURE for each in contents]}
     if isinstance(message, AssistantMessage):
         return {"role": "assistant", "parts": _answer_parts(message.content, message.thought)}
-    assert isinstance(message, FunctionExecutionResultMessage)
     results = [{"type": "tool_call_response", "id": each.call_id, "response": each.content} for each in message.content]
     return {"role": "tool", "parts": results}
 

@@ -20,7 +20,7 @@ from autogen_codeact.sandbox.observers import (
     SandboxStopped,
 )
 from autogen_codeact.sandbox.result import Result
-from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans
+from autogen_codeact.telemetry.spans import OPERATION, TOOL_ARGUMENTS, TOOL_NAME, TOOL_RESULT, TOOL_TYPE, Spans, short
 
 EXECUTE_CODE = "execute_code"
 BLOCK = "codeact.block"
@@ -75,7 +75,7 @@ class SpanObserver:
             OPERATION: "execute_tool",
             TOOL_NAME: EXECUTE_CODE,
             TOOL_TYPE: "function",
-            LANGUAGE: event.language,
+            LANGUAGE: short(event.language),
             BLOCK: event.block,
             SANDBOX: event.sandbox,
         }
@@ -115,7 +115,7 @@ class SpanObserver:
 
     def call_started(self, event: CallIntent) -> None:
         """Begin the span of a call to a host tool, and make it the current one of the call's task, which ends with the call."""
-        span = self._spans.start(f"execute_tool {event.name}", _call_attributes(event))
+        span = self._spans.start(f"execute_tool {short(event.name)}", _call_attributes(event))
         self._note_arguments(span, event)
         self._calls[event.block, event.number] = span
         otel_context.attach(trace.set_span_in_context(span))
@@ -125,7 +125,7 @@ class SpanObserver:
         call = event.call
         span = self._calls.pop((event.intent.block, event.intent.number), None)
         if span is None:
-            span = self._past(f"execute_tool {call.name}", _call_attributes(event.intent), call.duration_s)
+            span = self._past(f"execute_tool {short(call.name)}", _call_attributes(event.intent), call.duration_s)
             self._note_arguments(span, event.intent)
         span.set_attribute(OUTCOME, call.outcome)
         if call.outcome == "ok":
@@ -156,7 +156,7 @@ class SpanObserver:
 def _call_attributes(intent: CallIntent) -> dict[str, Any]:
     return {
         OPERATION: "execute_tool",
-        TOOL_NAME: intent.name,
+        TOOL_NAME: short(intent.name),
         TOOL_TYPE: "function",
         "gen_ai.tool.call.id": f"{intent.block.sandbox}/{intent.block.block}/{intent.number}",
     }

@@ -248,10 +248,6 @@ class Skipped:
     limit: bool = False
 
 
-class TooManyEntriesError(Exception):
-    """The folder has more content than the caller allows."""
-
-
 @dataclass
 class Scan:
     """One scan of the folder: its regular files, its folders (with a slash at the end), and other entries.
@@ -259,12 +255,10 @@ class Scan:
     Args:
         max_files: Limit of files; the limit of entries of any kind is twice as high.
         max_file_bytes: Larger files do not count in `bytes`: they can only be the user's.
-        most_entries: Number of entries above which it raises `TooManyEntriesError`, or None.
     """
 
     max_files: int
     max_file_bytes: int
-    most_entries: int | None = None
     files: dict[str, os.stat_result] = field(default_factory=dict)
     folders: dict[str, os.stat_result] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
@@ -289,8 +283,6 @@ class Scan:
             entries = list(islice(listing, max(room, 0) + 1))
         for entry in entries:
             self.entries += 1
-            if self.most_entries is not None and self.entries > self.most_entries:
-                raise TooManyEntriesError
             if self.complete and self.entries > 2 * self.max_files:
                 self._stop()
             if not self.complete:

@@ -98,9 +98,7 @@ async def push(
     Raises:
         SandboxFileError: `all_of_them`, and the sandbox could not store a file.
     """
-    files = workspace.quick_outgoing()
-    if files is None:
-        files = await in_thread(workspace.outgoing)
+    files = await in_thread(workspace.outgoing)
     if all_of_them and _needed_bytes(files) > parse_size(limits.workspace):
         raise _no_room(files, limits)
     notes = _notes([f"{item.name} {item.reason}" for item in workspace.skipped])

@@ -29,7 +29,6 @@ from autogen_codeact.sandbox.files.host_folder import (
     HostFolder,
     Scan,
     Skipped,
-    TooManyEntriesError,
     explained,
     file_error,
     plain_mode,
@@ -40,9 +39,6 @@ from autogen_codeact.sandbox.host.waiting import CrossLoopSemaphore
 # File times move in ticks of up to 10 ms, so a second write of the same length can leave a new file's stat as it was.
 # Small files that were new when they were sent are therefore compared by their content, once.
 _FRESH_NS = 50_000_000
-# Work of this size may run on the event loop; more runs in a thread.
-_QUICK_ENTRIES = 100
-_QUICK_BYTES = 64 * 1024
 Signature = tuple[int, int, int, int]
 
 
@@ -120,7 +116,6 @@ class Workspace:
         self._scanned: dict[str, os.stat_result] = {}
         self._scanned_at_ns = 0
         self._digests: dict[str, bytes] = {}
-        self._digest_bytes_left: int | None = None
         self._state: dict[str, Signature] = {}
         self._state_since = 0.0
         self.settled: tuple[tuple[str, Signature], ...] = ()
@@ -172,36 +167,19 @@ class Workspace:
             SandboxFileError: The folder does not exist or can't be read.
         """
         with self._used():
-            return self._outgoing()
-
-    def quick_outgoing(self) -> list[HostFile] | None:
-        """Do the same if it can't block an event loop for long; else return None."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            with self._used():
-                self._digest_bytes_left = _QUICK_BYTES
-                return self._outgoing(_QUICK_ENTRIES)
-        except TooManyEntriesError:
-            return None
-        finally:
-            self._digest_bytes_left = None
-            self._lock.release()
-
-    def _outgoing(self, most_entries: int | None = None) -> list[HostFile]:
-        self._scanned_at_ns = time.time_ns()
-        scan = self._scan(most_entries)
-        changed = [name for name, status in scan.files.items() if not self._is_synced(name, status)]
-        self._scanned = scan.files
-        self._digests.clear()
-        if scan.complete:
-            for name in self._synced.keys() - scan.files.keys():
-                del self._synced[name]
-        files = self._within_limits(scan, sorted(changed))
-        self._record_state(scan, is_synced=not changed)
-        self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
-        self._reported = set(scan.skipped)
-        return files
+            self._scanned_at_ns = time.time_ns()
+            scan = self._scan()
+            changed = [name for name, status in scan.files.items() if not self._is_synced(name, status)]
+            self._scanned = scan.files
+            self._digests.clear()
+            if scan.complete:
+                for name in self._synced.keys() - scan.files.keys():
+                    del self._synced[name]
+            files = self._within_limits(scan, sorted(changed))
+            self._record_state(scan, is_synced=not changed)
+            self.skipped = [entry for entry in scan.skipped if entry.limit or entry not in self._reported]
+            self._reported = set(scan.skipped)
+            return files
 
     def unchanged(self) -> bool:
         """Return whether it is certain that `outgoing` would find nothing; far cheaper than a scan. For any thread."""
@@ -363,9 +341,9 @@ class Workspace:
         with suppress(OSError, SandboxFileError), self._folder.opened([], "remove a file in") as folder:
             os.unlink(name, dir_fd=folder)
 
-    def _scan(self, most_entries: int | None = None) -> Scan:
+    def _scan(self) -> Scan:
         quota = self._quota
-        scan = Scan(quota.max_files, quota.max_file_bytes, most_entries)
+        scan = Scan(quota.max_files, quota.max_file_bytes)
         with self._folder.opened([], "list") as folder, explained(f"Can't list {self.root}"):
             scan.folder(folder, "", 1)
         quota.entries, quota.files = scan.entries, len(scan.files)
@@ -395,10 +373,6 @@ class Workspace:
         return True
 
     def _digest(self, name: str, size: int) -> bytes | None:
-        if self._digest_bytes_left is not None:
-            self._digest_bytes_left -= size
-            if self._digest_bytes_left < 0:
-                raise TooManyEntriesError
         digest = blake2b(digest_size=16)
         try:
             for chunk in self._folder.chunks(name, size):

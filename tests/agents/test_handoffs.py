@@ -24,12 +24,18 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
 from autogen_codeact.agents.handoffs import Transfer
 from autogen_codeact.agents.run_events import AnswerGiven
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ExecutionResult, SandboxCodeExecutor
+from autogen_codeact.executors import (
+    BubblewrapCommandLineCodeExecutor,
+    ExecutionResult,
+    SandboxCodeExecutor,
+    SandboxPool,
+)
 from autogen_codeact.teams import Handoff as HandoffSpeakers
 from autogen_codeact.teams import Team, load_component
 from tests.agents.codeact import me, python, seen
@@ -256,6 +262,16 @@ def test_config_keeps_handoffs_also_from_untrusted_text(bubblewrap: None) -> Non
     assert loaded.dump_component() == safe.dump_component()
 
 
+def test_config_that_was_written_by_hand_may_hold_names(bubblewrap: None) -> None:
+    model = actor(bubblewrap_executor(), handoffs=["bob"]).dump_component()
+    by_hand = model.model_copy(update={"config": {**model.config, "handoffs": ["bob"]}})
+    assert CodeActAgent.load_component(by_hand).dump_component() == model
+    for wrong in (7, {"name": "bob"}, {"target": 7}):
+        by_hand.config["handoffs"] = [wrong]
+        with pytest.raises(ValidationError, match="a handoff is the name of an agent, or an object with the name"):
+            CodeActAgent.load_component(by_hand)
+
+
 async def test_state_after_a_transfer_rebuilds_the_session_without_handing_over(session: SandboxCodeExecutor) -> None:
     agent = actor(session, python("x = 5\ntransfer_to_bob()"))
     await agent.run(task="Go.")
@@ -295,6 +311,12 @@ async def test_two_agents_hand_over_to_each_other(session: SandboxCodeExecutor, 
         UserMessage(content="x is there\n\nThe task was handed over to checker.", source="worker"),
         UserMessage(content="Is x right?", source="worker"),
     ]
+
+
+async def test_agent_with_a_sandbox_of_a_pool_hands_over(bubblewrap: None) -> None:
+    async with SandboxPool(1, sandbox="bubblewrap", mode="session") as pool, pool.executor() as executor:
+        agent = actor(executor, python("transfer_to_bob()"))
+        assert seen((await agent.run(task="Go.")).messages[-1:]) == seen([handed_over(DEFAULT)])
 
 
 async def test_swarm_stops_at_a_person_and_goes_on_with_the_answer(session: SandboxCodeExecutor) -> None:

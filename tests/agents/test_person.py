@@ -6,6 +6,7 @@ import os
 import termios
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from autogen_core.models import UserMessage
 
 from autogen_codeact.agents import CodeActAgent, ask_in_terminal
 from autogen_codeact.executors import AskPerson, SandboxCodeExecutor, ToolApproval, ToolApprovalRequest
+from autogen_codeact.teams import Handoff as HandoffSpeakers
+from autogen_codeact.teams import Team
 from tests.agents.codeact import python
 from tests.agents.support import scripted, told
 from tests.executors.terminals import Screen, Terminal, screen, terminal
@@ -158,14 +161,16 @@ def test_each_event_loop_gets_its_answers(terminal: Terminal, screen: Screen) ->
     assert answers == ["1", "2"]
 
 
+@pytest.mark.parametrize("watches", [True, False], ids=["watching loop", "other loop"])
 async def test_terminal_that_can_not_be_opened_again_is_read_too(
-    terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch, watches: bool
 ) -> None:
     def absent(_: int) -> str:
         raise OSError(2, "no such terminal")
 
     monkeypatch.setattr("os.ttyname", absent)
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", _not_implemented)
+    if not watches:
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", _not_implemented)
     waiting = asked(person())
     await screen.shows(PROMPT)
     terminal.type("42\n")
@@ -211,13 +216,17 @@ async def test_without_a_terminal_there_is_a_clear_error(
         await asked(person())
 
 
-async def test_agent_hands_over_to_a_person_in_a_swarm(
-    session: SandboxCodeExecutor, terminal: Terminal, screen: Screen
+TEAMS = pytest.mark.parametrize("kind", [Swarm, partial(Team, speakers=HandoffSpeakers())], ids=["Swarm", "Team"])
+
+
+@TEAMS
+async def test_agent_hands_over_to_a_person(
+    session: SandboxCodeExecutor, terminal: Terminal, screen: Screen, kind: Any
 ) -> None:
     asks = python("transfer_to_person('Which year?')")
     model = scripted(asks, python("final_answer('done')"))
     worker = CodeActAgent("worker", session, model_client=model, handoffs=[Handoff(target="person")])
-    team = Swarm([worker, person()], termination_condition=TextMentionTermination("done"))
+    team = kind([worker, person()], termination_condition=TextMentionTermination("done"))
     running = asyncio.ensure_future(team.run(task="Count."))
     await screen.shows("Handoff received from worker. Enter your response: ")
     terminal.type("2026\n")
@@ -227,3 +236,17 @@ async def test_agent_hands_over_to_a_person_in_a_swarm(
         ("person", "worker", "2026"),
     ]
     assert told(model)[1][-1] == UserMessage(content="2026", source="person")
+
+
+async def test_cancelled_team_withdraws_the_question_and_asks_again(terminal: Terminal, screen: Screen) -> None:
+    team = Team([person()], termination_condition=TextMentionTermination("done"))
+    running = asyncio.ensure_future(team.run(task="Go."))
+    await screen.shows(PROMPT)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await screen.shows(WITHDRAWN)
+    again = asyncio.ensure_future(team.run())
+    await screen.shows(PROMPT, 2)
+    terminal.type("done\n")
+    assert (await again).messages[-1].to_text() == "done"

@@ -34,7 +34,7 @@ OPTIONS = {
     ],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
-    ("export",): ["RUN", "--ipynb", "--json"],
+    ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],
     ("image", "list"): [],

@@ -1,11 +1,13 @@
 """`codeact run --save`, and the commands that read what it keeps: runs, show and export."""
 
+import hashlib
 import json
 import re
 
 import pytest
 
 from tests.cli.support import code, codeact, decision, on_terminal, replay
+from tests.openai_server import OpenAIServer, Reply
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
 FAILS = "First try.\n" + code("print('one')", "1 / 0")
@@ -34,6 +36,49 @@ def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     (run,) = codeact("runs", folder.parent, "--json").objects
     assert (run["task"], run["outcome"], run["error"], run["gaps"]) == ("What is 6*7?", "completed", None, 0)
     assert run["steps"] == {"--act": 3, "--team": 1}.get("".join(options), 2)
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
+    writes = "open('out/a.txt', 'w').write('{}')"
+    first = code(
+        "import os", "os.mkdir('out')", writes.format("old"), "open('big', 'wb').write(bytes(70_000_000))", "1 / 0"
+    )
+    model = replay(tmp_path, first, decision(True), code(writes.format("new")), "It is done.")
+    done = codeact("run", "Write.", "--model", model, "--save", "run", cwd=tmp_path)
+    assert done.status == 0
+    assert done.err == (
+        "codeact: kept in run: out/a.txt. `codeact export run --files FOLDER` writes them under their names.\n"
+        "codeact: gone with the sandbox: big. --work-dir FOLDER keeps files.\n"
+    )
+    shown = codeact("show", "run", cwd=tmp_path)
+    assert shown.out == done.out
+    name = hashlib.sha256(b"new").hexdigest()
+    assert shown.err == f"codeact: the file out/a.txt is run/files/{name}\n"
+    assert codeact("export", "run", "--files", "out", cwd=tmp_path).status == 0
+    assert [(each.name, each.read_text()) for each in (tmp_path / "out" / "out").iterdir()] == [("a.txt", "new")]
+    again = codeact("export", "run", "--files", "out", cwd=tmp_path)
+    assert (again.status, again.err) == (2, "codeact: out is not empty: give a new folder.\n")
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_a_run_that_fails_is_kept_up_to_its_error_and_without_the_key(tmp_path):
+    secret = "sk-1234567890-of-the-tests"
+    server = OpenAIServer([Reply(code("print(1)")), Reply(f"bad key {secret}", status=400)]).start()
+    folder = tmp_path / "run"
+    options = ["--model", "gpt-4o", "--base-url", server.base_url, "--save", folder]
+    try:
+        done = codeact("run", "What is 1?", *options, env={"OPENAI_API_KEY": secret})
+    finally:
+        server.stop()
+    assert done.status == 2
+    shown = codeact("show", folder)
+    assert (shown.status, shown.out) == (0, done.out)
+    assert shown.err.startswith("codeact: The run failed. BadRequestError: ")
+    assert codeact("runs", folder, "--json").objects[0]["outcome"] == "failed"
+    kept = b"".join(each.read_bytes() for each in folder.rglob("*") if each.is_file())
+    assert b"What is 1?" in kept
+    assert secret.encode() not in kept
 
 
 def test_a_run_is_not_saved_over_something(tmp_path):
@@ -157,7 +202,7 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
 def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
     missing = tmp_path / "none" / "run.json"
     for options, words in (
-        ([], "Say what to write: --ipynb FILE, --json FILE, or both."),
+        ([], "Say what to write: --ipynb FILE, --json FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
     ):

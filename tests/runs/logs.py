@@ -59,7 +59,7 @@ def whole_run(task: str = "What is 6*7?", output: str = "42\n") -> list[Event]:
         BlockFinished(agent="coder", number=1, result=result),
         MessageLogged(message=ran),
         text("It is 42."),
-        Boundary(at="end"),
+        Boundary(at="turn"),
         RunFinished(outcome="completed", stop_reason="done"),
     ]
 

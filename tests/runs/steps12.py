@@ -31,21 +31,28 @@ def counted(file: Path) -> list[int]:
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
-def model(steps: int) -> Callable[[list[dict[str, Any]]], str]:
+def model(steps: int, per_turn: int = 99) -> Callable[[list[dict[str, Any]]], str]:
     """A model that has its code call the tool once in each step, and at last says what the session contains.
 
     After code whose end is not known it calls the tool again only if it was not told of a call.
+
+    Args:
+        steps: Number of steps.
+        per_turn: Steps of one agent before the next one goes on, in a team.
     """
 
     def answer(messages: list[dict[str, Any]]) -> str:
         texts = [_text(message) for message in messages]
-        done = [int(number) for text in texts for number in re.findall(r"^# (?:step|again) (\d+)", text, re.MULTILINE)]
-        step = max(done, default=0)
+        found = [(at, int(n)) for at, text in enumerate(texts) for n in re.findall(r"(?:# |up to )step (\d+)", text)]
+        turn = max((at for at, text in enumerate(texts) if "up to step" in text), default=-1)
+        step = max((number for _, number in found), default=0)
         if UNKNOWN in texts[-1]:
             call = f"triple(number={step})"
-            return _code("again", step, str(3 * step) if call in texts[-1] else call)
+            return _code(step, str(3 * step) if call in texts[-1] else call)
+        if step < steps and sum(at > turn for at, _ in found) >= per_turn:
+            return f"Done up to step {step}."
         if step < steps:
-            return _code("step", step + 1, f"triple(number={step + 1})")
+            return _code(step + 1, f"triple(number={step + 1})")
         return ANSWER.format(values=texts[-1].strip())
 
     return answer
@@ -56,9 +63,9 @@ def expected(steps: int) -> str:
     return ANSWER.format(values={number: 3 * number for number in range(1, steps + 1)})
 
 
-def _code(kind: str, step: int, value: str) -> str:
+def _code(step: int, value: str) -> str:
     begin = "values = {}\n" if step == 1 else ""
-    return f"```python\n# {kind} {step}\n{begin}values[{step}] = {value}\nprint(values)\n```"
+    return f"```python\n# step {step}\n{begin}values[{step}] = {value}\nprint(values)\n```"
 
 
 def _text(message: dict[str, Any]) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from autogen_codeact.runs.events import RunEvent, parse_event
-from autogen_codeact.runs.files import read_stored, restore_large
+from autogen_codeact.runs.files import restore_large
+from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.results import StoredFile
 
 
@@ -20,7 +21,7 @@ def events_of(folder: Path) -> list[RunEvent]:
 
 def _event(folder: Path, line: dict[str, Any]) -> RunEvent:
     stored = {pointer: StoredFile.model_validate(file) for pointer, file in line["stored"].items()}
-    restore_large(line, stored, lambda file: read_stored(folder, file))
+    restore_large(line, stored, RunFolder(folder).read_file)
     return parse_event(line)
 
 

@@ -12,13 +12,13 @@ from autogen_codeact.runs import (
     RunFolderError,
     RunVersionError,
     UnknownEvent,
+    export_files,
     load_run,
 )
 from autogen_codeact.runs.events import BlockFinished, MessageLogged
-from autogen_codeact.runs.reader import MAX_LINE
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ResultRecord, StoredFile
-from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.runs.results import ArtifactRecord, DisplayRecord, ResultRecord, StoredFile
+from autogen_codeact.runs.writer import MAX_LINE, LogWriter
 from tests.runs.logs import changed, lines, started, text, whole_run, write_log
 
 DAMAGED = "the line is damaged: "
@@ -256,6 +256,53 @@ def test_a_text_that_was_too_large_for_a_run_is_replaced_by_a_note(tmp_path):
     file = StoredFile(sha256=None, size=10**9, format="text", note="a run's folder keeps files of up to 5 bytes")
     _, block = load_run(with_output_in(tmp_path, file.model_dump()))
     assert block.result.output == "[left out: a run's folder keeps files of up to 5 bytes]"
+
+
+def test_files_of_a_result_are_the_copies_in_the_folder(tmp_path):
+    (tmp_path / "plot.png").write_bytes(b"pixels")
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    copied, missing = StoredFile(sha256=hashlib.sha256(b"pixels").hexdigest(), size=6), stored(b"gone")
+    artifacts = [
+        ArtifactRecord(name=name, size=6, media_type="image/png", path=str(tmp_path / "secret.png"), file=file)
+        for name, file in (("a.png", copied), ("b.png", missing), ("c.png", None))
+    ]
+    displays = [DisplayRecord(name="a.png", data={"text/plain": "a"}, path=str(tmp_path / "secret.png"))]
+    record = ResultRecord(kind="sandbox", exit_code=0, output="", artifacts=artifacts, displays=displays)
+    event = BlockFinished(agent="a", number=1, result=record)
+    folder = write_log(tmp_path / "run", lines([started(), event]))
+    (folder / "files").mkdir()
+    (folder / "files" / copied.sha256).write_bytes(b"pixels")
+    run = load_run(folder)
+    _, block = run
+    result = run.result(block.result)
+    assert [each.path for each in result.artifacts] == [folder / "files" / copied.sha256, None, None]
+    assert [each.path for each in result.displays] == [None]
+    (folder / "files").rename(tmp_path / "elsewhere")
+    (folder / "files").symlink_to(tmp_path / "elsewhere")
+    assert [each.path for each in run.result(block.result).artifacts] == [None, None, None]
+
+
+def kept_in(tmp_path, *names):
+    """Return a run whose code has made files with these names, with the content "pixels"."""
+    file = StoredFile(sha256=hashlib.sha256(b"pixels").hexdigest(), size=6)
+    artifacts = [ArtifactRecord(name=name, size=6, media_type="image/png", file=file) for name in names]
+    record = ResultRecord(kind="sandbox", exit_code=0, output="", artifacts=artifacts)
+    folder = write_log(tmp_path / "run", lines([started(), BlockFinished(agent="a", number=1, result=record)]))
+    (folder / "files").mkdir()
+    (folder / "files" / file.sha256).write_bytes(b"pixels")
+    return load_run(folder)
+
+
+def test_files_are_written_under_their_names(tmp_path):
+    assert export_files(kept_in(tmp_path, "a.png", "sub/b.png"), tmp_path / "out") == ["a.png", "sub/b.png"]
+    assert (tmp_path / "out" / "sub" / "b.png").read_bytes() == b"pixels"
+
+
+@pytest.mark.parametrize("name", ["../a.png", "/a.png", "sub/../../a.png", "a\x1b[2J.png"])
+def test_a_name_that_leads_out_of_the_folder_is_not_written(tmp_path, name):
+    with pytest.raises(RunFileError, match=r"^The log names a file that is not written: The file name `"):
+        export_files(kept_in(tmp_path, "good.png", name), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 # Size

@@ -1,6 +1,7 @@
 """Logs of whole runs: what is written, in which order, and what never ends the run or stays behind."""
 
 import asyncio
+import errno
 import logging
 import os
 
@@ -176,6 +177,27 @@ async def test_run_goes_on_without_a_log_where_nothing_can_be_written(session, t
     assert items[-1].messages[-1].content == "3."
     assert len(caplog.records) == 1
     assert "the run goes on without a log" in caplog.records[0].message
+
+
+async def test_run_goes_on_when_the_disk_becomes_full(session, tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.WARNING, "autogen_codeact")
+    write, folder = os.write, tmp_path / "run"
+
+    def full(descriptor, data):
+        if b"host_call_started" in bytes(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr("os.write", full)
+    agent = CodeActAgent("actor", session, model_client=scripted(python("print(add(1, 2))"), "3."), tools=[add])
+    items = await run(agent, folder)
+    assert items[-1].messages[-1].content == "3."
+    assert items[-1].messages[2].result.output == "3\n"
+    last = events_of(folder)[-1]
+    assert (last.type, last.reason) == ("log_stopped", "OSError: [Errno 28] No space left on device")
+    assert [record.message for record in caplog.records] == [
+        f"the run goes on without a log in {folder}: OSError: [Errno 28] No space left on device"
+    ]
 
 
 async def test_nothing_stays_attached_after_a_run(session, tmp_path):

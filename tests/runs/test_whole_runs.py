@@ -10,7 +10,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.runs import recorded
-from autogen_codeact.runs.files import read_stored
+from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.teams import Team
 from tests.agents.codeact import python
 from tests.agents.support import decision, scripted
@@ -144,11 +144,12 @@ async def test_displays_and_files_of_a_block_are_copied(session, tmp_path):
     agent = CodeActAgent("actor", session, model_client=scripted(python(PLOT), "Done."))
     await run(agent, tmp_path / "run")
     (event,) = named(tmp_path / "run", "block_finished")
+    read = RunFolder(tmp_path / "run").read_file
     artifacts = {each.name: each.file for each in event.result.artifacts}
-    assert read_stored(tmp_path / "run", artifacts["a.bin"]) == bytes(range(256)) * 100
+    assert read(artifacts["a.bin"]) == bytes(range(256)) * 100
     (display,) = event.result.displays
     assert display.data == {"text/plain": "a picture"}
-    assert read_stored(tmp_path / "run", display.files["image/png"]) == b"\x89PNG\r\n\x1a\n"
+    assert read(display.files["image/png"]) == b"\x89PNG\r\n\x1a\n"
 
 
 async def test_parts_of_agents_are_put_back_after_a_failure(session, tmp_path):

@@ -20,6 +20,7 @@ from autogen_codeact.executors import (
     NetworkConnection,
     ToolCall,
 )
+from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
@@ -30,7 +31,8 @@ from autogen_codeact.runs.events import (
     RunFinished,
     parse_event,
 )
-from autogen_codeact.runs.files import FileStore, read_stored, restore_large, result_record
+from autogen_codeact.runs.files import FileStore, restore_large, result_record
+from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.messages import dump_message, load_message
 from autogen_codeact.runs.redaction import Redaction, known_secrets
 from autogen_codeact.runs.results import CallRecord, ResultRecord
@@ -102,7 +104,7 @@ async def test_large_values_are_moved_into_files_and_come_back(tmp_path):
     assert len((writer.folder / "events.jsonl").read_bytes()) < 2000
     assert set(line["stored"]) == {"/message", "/message/content"}
     stored = parse_event(json.dumps({**line, "message": {}}).encode()).stored
-    restore_large(line, stored, lambda file: read_stored(writer.folder, file))
+    restore_large(line, stored, RunFolder(writer.folder).read_file)
     assert line["message"]["content"] == long
     assert line["message"]["parts"] == parts
     assert line["message"]["nan"] != line["message"]["nan"]
@@ -158,7 +160,7 @@ async def test_results_with_pictures_calls_and_files_round_trip(tmp_path):
     (event,) = events_of(folder)
 
     def read(file):
-        return read_stored(folder, file)
+        return RunFolder(folder).read_file(file)
 
     again = event.result.result(read)
     assert again == result
@@ -187,11 +189,11 @@ def test_files_that_are_too_large_or_no_files_are_left_out(tmp_path):
     assert store.put_file(tmp_path / "pipe") is None
     assert store.put_file(tmp_path / "link") is None
     assert store.put_file(tmp_path / "missing") is None
-    with pytest.raises(ValueError, match="not in the run's folder"):
-        read_stored(tmp_path, store.put(b"abcdefghij"))
+    with pytest.raises(RunFileError, match="was left out: the files of a run's folder may have 15 bytes together"):
+        RunFolder(tmp_path).read_file(store.put(b"abcdefghij"))
     (tmp_path / "files" / first.sha256).write_bytes(b"9876543210")
-    with pytest.raises(ValueError, match="has another content than the log says"):
-        read_stored(tmp_path, first)
+    with pytest.raises(RunFileError, match="is not what the run has written"):
+        RunFolder(tmp_path).read_file(first)
 
 
 # Secrets
@@ -208,7 +210,7 @@ async def test_known_secrets_and_what_redact_removes_are_not_written(tmp_path, m
 
     writer = await LogWriter.create(tmp_path / "run", Redaction(redact, secrets))
     text = 'sk-of-the-model abcdefghij env-"secret"-1 Alice'
-    await writer.write(MessageLogged(message={text: [text, {"deep": text * 2000}]}))
+    await writer.write(MessageLogged(message={text: [text, {"deep": text * 5000}]}))
     await writer.write(lambda files: HostCallFinished(agent="a", block=1, call=1, record=call_record(files, text)))
     await writer.close()
     whole = b"".join(path.read_bytes() for path in writer.folder.rglob("*") if path.is_file())
@@ -221,6 +223,18 @@ async def test_known_secrets_and_what_redact_removes_are_not_written(tmp_path, m
 def call_record(files, text):
     picture = Picture("image/png", b"\xff\xfe" + text.encode())
     return CallRecord.of(ToolCall("tool", {"a": text}, "ok", text, images=(picture,)), files.put)
+
+
+async def test_known_secrets_are_in_no_file_of_large_values(tmp_path):
+    writer = await LogWriter.create(tmp_path / "run", Redaction(secrets=["sk-of-the-model"]))
+    await writer.write(
+        MessageLogged(message={"long": "sk-of-the-model " * 10_000, "many": ["sk-of-the-model"] * 10_000})
+    )
+    await writer.close()
+    files = [path.read_bytes() for path in writer.folder.rglob("*") if path.is_file()]
+    assert len(files) == 3
+    assert not [data for data in files if b"sk-of" in data]
+    assert sum(data.count(b"[secret]") for data in files) == 20_000
 
 
 async def test_text_is_withheld_where_redact_fails(tmp_path, caplog):

@@ -196,6 +196,18 @@ EXPECTED = {
         figures=("717",),
         runner=(ANSWER, "executor"),
     ),
+    "handoff_team.py": Expected(
+        [
+            (ANSWER, "user"),
+            *[(GENERATION, "clerk"), (EXECUTION, "clerk"), ("HandoffMessage", "clerk")],
+            *[(GENERATION, "accountant"), (EXECUTION, "accountant"), (ANSWER, "accountant")],
+        ],
+        ["to pay 2781.15"],
+        ["net 2384.8", "It ended because Text message received from 'accountant'"],
+        recording=["CLERK", "ACCOUNTANT"],
+        figures=("2384.8", "2781.15"),
+        runner=(EXECUTION, "accountant"),
+    ),
 }
 """All samples but gpu.py, whose output depends on the engine."""
 

@@ -10,7 +10,7 @@ from autogen_codeact.agents import ApprovalResponse, CodeExecutorAgent
 from autogen_codeact.agents.code_executor_agent import CODE_OF_OTHERS
 from autogen_codeact.agents.tool_prompt import TOOLS
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.teams import coder_executor_team
+from autogen_codeact.teams import Budget, coder_executor_team
 from autogen_codeact.teams.factory import CODER_MESSAGE, REVIEWER_MESSAGE
 
 from .support import PRINT_42, ScriptedModel, said
@@ -191,3 +191,10 @@ def test_argument_of_a_wrong_type_is_named(arguments: dict[str, Any], words: str
     }
     with pytest.raises(TypeError, match=words):
         coder_executor_team(**(given | arguments))
+
+
+async def test_a_budget_bounds_its_runs(executor):
+    team = coder_executor_team(ScriptedModel([PRINT_42, PRINT_42]), executor, budget=Budget(max_turns=2))
+    result = await team.run(task="go")
+    assert [message.source for message in result.messages] == ["user", "coder", "executor"]
+    assert result.stop_reason == "The budget of 2 turns is used up."

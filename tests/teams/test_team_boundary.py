@@ -11,7 +11,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 
 from autogen_codeact.teams import Team
 
-from .support import Deaf, NoQuotaLeft, Parrot, Talker, cancelled, listen, others, said
+from .support import Deaf, NoQuotaLeft, Parrot, Stateless, Talker, cancelled, listen, others, said
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -116,6 +116,15 @@ async def test_autogens_team_loads_the_state_of_a_boundary():
     theirs = RoundRobinGroupChat([Parrot("a"), Parrot("b")], max_turns=2)
     await theirs.load_state(json.loads(states[1]))
     assert said(await theirs.run()) == [("b", "heard 2")]
+
+
+async def test_a_participant_that_cannot_save_its_state_does_not_end_the_run():
+    states = []
+    team = Team([Stateless(), Parrot()], max_turns=2)
+    team.participants[0].begun.set()  # then it does not wait
+    noting(team, states)
+    assert said(await team.run(task="go")) == [("user", "go"), ("deaf", "heard 1"), ("parrot", "heard 2")]
+    assert json.loads(states[1])["agent_states"]["deaf"]["agent_state"] == {}
 
 
 async def test_what_a_boundary_raises_ends_the_run_and_the_turn_has_not_begun():

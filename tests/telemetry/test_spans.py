@@ -2,23 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import MaxMessageTermination
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.messages import CodeGenerationEvent
+from autogen_agentchat.teams import DiGraphBuilder, RoundRobinGroupChat
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox
-from autogen_codeact.teams import Team
+from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
 from tests.agents.codeact import python
 from tests.agents.support import FAILS, WORKS, decision, said, scripted
+from tests.executors.pooled import until
 
 from .trees import Exported, attributes
 
@@ -116,7 +119,7 @@ async def test_nothing_is_reported_after_the_end(executor: Executor, exported: E
     await agent.run(task="Go.")
     assert [line.strip() for line in exported.tree()].count("execute_tool execute_code") == 1
     second.uninstrument()
-    patched = {"_codeact_telemetry", "create", "create_stream", "on_messages", "on_messages_stream"}
+    patched = {"_codeact_telemetry", "create", "create_stream", "on_messages", "on_messages_stream", "run_stream"}
     assert [patched & vars(part).keys() for part in parts] == [set(), set(), set()]
     exported.exporter.clear()
     await agent.run(task="Again.")
@@ -182,6 +185,56 @@ async def test_a_team_with_a_nested_team(executor: Executor, exported: Exported,
     workflow = {"gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "inner"}
     assert attributes(exported.one("invoke_workflow inner")) == workflow
     assert len({span.context.trace_id for span in exported.spans}) == 1
+
+
+async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.")) for name in ("ann", "bob")]
+    team = Team(agents, speakers=Selector(scripted("bob", "ann"), allow_repeated=True), max_turns=2)
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Talk.")
+    assert exported.tree() == [
+        "invoke_workflow Team",
+        *("  chat", "  invoke_agent bob", "    chat", "  chat", "  invoke_agent ann", "    chat"),
+    ]
+
+
+async def test_agents_of_a_team_that_take_turns_at_the_same_time(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
+    builder = DiGraphBuilder()
+    for agent in agents:
+        builder.add_node(agent)
+    builder.add_edge(agents[0], agents[1]).add_edge(agents[0], agents[2])
+    team = Team(agents, speakers=Graph(builder.build()), name="fan")
+    with instrument(team, tracer_provider=exported.provider):
+        await team.run(task="Talk.")
+    turns = [f"  invoke_agent {name}" for name in ("first", "left", "right")]
+    assert exported.tree() == ["invoke_workflow fan", *(line for turn in turns for line in (turn, "    chat"))]
+
+
+async def test_streams_that_are_read_in_turns_have_their_own_parents(executor: Executor, exported: Exported) -> None:
+    agents = [CodeActAgent(name, executor, model_client=scripted(python("1"), "Yes.")) for name in ("a", "b")]
+    with instrument(*agents, tracer_provider=exported.provider):
+        streams = [agent.run_stream(task="Go.") for agent in agents]
+        waiting = list(streams)
+        while waiting:
+            for stream in list(waiting):
+                if await anext(stream, None) is None:
+                    waiting.remove(stream)
+                assert trace.get_current_span() is trace.INVALID_SPAN
+    turn = ["  chat", "  execute_tool execute_code", "  chat"]
+    assert exported.tree() == ["invoke_agent a", *turn, "invoke_agent b", *turn]
+
+
+async def test_a_stream_that_is_left_early_ends_its_spans(executor: Executor, exported: Exported) -> None:
+    agent = CodeActAgent("actor", executor, model_client=scripted(python("1"), "Yes."))
+    with instrument(agent, tracer_provider=exported.provider):
+        async with aclosing(agent.run_stream(task="Go.")) as stream:
+            async for item in stream:
+                if isinstance(item, CodeGenerationEvent):
+                    break
+    # AutoGen's `run_stream` does not close the stream inside it; the event loop does that when it is collected.
+    await until(lambda: exported.tree()[:2] == ["invoke_agent actor", "  chat"])
+    assert exported.one("invoke_agent actor").status.status_code == StatusCode.UNSET
 
 
 async def test_a_team_of_autogen(executor: Executor, exported: Exported) -> None:
@@ -250,7 +303,6 @@ def test_a_sandbox_without_an_event_loop_reports_inside_the_span_of_its_caller(e
     assert exported.tree() == [
         *("mine", "  execute_tool execute_code", "    execute_tool look", *database),
         "execute_tool execute_code !ZeroDivisionError",
-        "codeact.sandbox.stop",
     ]
 
 

@@ -1,0 +1,96 @@
+"""`codeact resume`: continues a run that was interrupted."""
+
+from __future__ import annotations
+
+import os
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from autogen_agentchat.base import TaskResult
+
+from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.models import ModelChoice, describe_error
+from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.run import RunOutcome, silence_libraries, to_object
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import Transcript
+from autogen_codeact.executors import SandboxError
+from autogen_codeact.runs import LogLocked, Rebuilding, RunError, load_run, resumed
+
+
+@dataclass(frozen=True)
+class ResumeJob:
+    """The options of a continuation.
+
+    Args:
+        path: The run's folder.
+        rebuild: Whether the session is rebuilt.
+        rebuild_limit: Seconds that this may take; None for no limit.
+        api_key_env: Environment variable with the key of the model; None for the default of its client.
+    """
+
+    path: Path
+    rebuild: bool = True
+    rebuild_limit: float | None = None
+    api_key_env: str | None = None
+
+
+def resume_run(job: ResumeJob, *, as_json: bool) -> int:
+    """Continue a run, and print its new messages.
+
+    Args:
+        job: The options.
+        as_json: Print one AutoGen message a line instead of text, and a `TaskResult` at the end.
+
+    Returns:
+        What `codeact run` would have returned.
+
+    Raises:
+        RunError: The run can't be continued.
+        CommandError: The model failed, or the run is still going on.
+        SandboxError: The sandbox broke.
+    """
+    silence_libraries()
+    return run_until_interrupted(_resume(job, as_json=as_json))
+
+
+async def _resume(job: ResumeJob, *, as_json: bool) -> int:
+    key = os.environ.get(job.api_key_env) if job.api_key_env is not None else None
+    if job.api_key_env is not None and not key:
+        raise CommandError(
+            f"There is no key in {job.api_key_env}: set it, or name another variable with --api-key-env."
+        )
+    team = load_run(job.path).started.kind == "team"
+    outcome = RunOutcome(team)
+    transcript = None if as_json else Transcript(Terminal(), team=team)
+    items = resumed(
+        job.path,
+        api_key=key,
+        rebuild=job.rebuild,
+        rebuild_limit=job.rebuild_limit,
+        on_rebuild=_announce,
+    )
+    try:
+        async with aclosing(items) as events:
+            async for event in events:
+                await outcome.update(event)
+                if transcript is None:
+                    print_json(to_object(event))
+                elif not isinstance(event, TaskResult):
+                    transcript.show(event)
+    except LogLocked as error:
+        raise CommandError(str(error)) from error
+    except (CommandError, RunError, SandboxError):
+        raise
+    except Exception as error:  # whatever a model client raises
+        raise CommandError(f"The run failed. {describe_error(error, ModelChoice(''))}") from error
+    outcome.complain()
+    return outcome.status
+
+
+def _announce(rebuilding: Rebuilding) -> None:
+    blocks = f"{rebuilding.blocks} block{'s' * (rebuilding.blocks != 1)}"
+    say(
+        f"rebuilding the session: {blocks}, about {rebuilding.seconds:.0f} s (--no-rebuild begins with an empty session)"
+    )

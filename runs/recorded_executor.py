@@ -1,0 +1,69 @@
+"""The executor of an AutoGen agent, whose runs are kept in a run's log, or answered from it when a run is continued."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from autogen_core import CancellationToken, ComponentModel
+from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
+
+from autogen_codeact.agents.run_events import RunEnded, RunEvent
+from autogen_codeact.executors import SandboxError
+from autogen_codeact.runs.steps import AgentSteps
+
+
+class RecordedExecutor(CodeExecutor):
+    """Forwards to another executor. Our own agents have no need of it: they record what they run themselves.
+
+    Args:
+        executor: The other one.
+        steps: Keeps what is run.
+    """
+
+    in_session = False
+
+    def __init__(self, executor: CodeExecutor, steps: AgentSteps) -> None:
+        self._executor = executor
+        self._steps = steps
+
+    async def execute_code_blocks(
+        self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+    ) -> CodeResult:
+        """Return the result of code, after it is in the log."""
+
+        async def live() -> AsyncGenerator[RunEvent, None]:
+            yield RunEnded(await self._executor.execute_code_blocks(code_blocks, cancellation_token))
+
+        async with aclosing(self._steps.run(self, code_blocks, live)) as events:
+            async for event in events:
+                if isinstance(event, RunEnded):
+                    if event.error is not None:
+                        raise event.error
+                    return event.result
+        raise AssertionError("a run of code ends with a result")
+
+    def journal(self) -> None:
+        """Return None: AutoGen's agents rebuild no session."""
+
+    async def repeat(self, result: CodeResult, error: SandboxError | None = None) -> AsyncGenerator[RunEvent, None]:
+        """Yield the end of a run that has ended before."""
+        yield RunEnded(result, error)
+
+    # What is the other executor's own
+
+    async def start(self) -> None:
+        """Start it."""
+        await self._executor.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        await self._executor.stop()
+
+    async def restart(self) -> None:
+        """Restart it."""
+        await self._executor.restart()
+
+    def dump_component(self) -> ComponentModel:
+        """Return its configuration."""
+        return self._executor.dump_component()

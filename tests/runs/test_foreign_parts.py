@@ -1,0 +1,119 @@
+"""Parts that are not ours: AutoGen's agent that runs code, and the models that choose the speakers of teams."""
+
+import shutil
+import warnings
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGenAgent
+from autogen_agentchat.conditions import MaxMessageTermination
+from autogen_agentchat.teams import SelectorGroupChat
+from autogen_core.code_executor import CodeExecutor, CodeResult
+
+from autogen_codeact.agents import ApprovalResponse
+from autogen_codeact.runs import load_run, recorded, resumed
+from autogen_codeact.teams import Selector, Team
+from tests.agents.codeact import python
+from tests.agents.support import scripted
+
+from .support import types_of
+
+
+class Counter(CodeExecutor):
+    """An executor that notes what it runs."""
+
+    def __init__(self, ran):
+        self.ran = ran
+
+    async def execute_code_blocks(self, code_blocks, cancellation_token):
+        self.ran += [block.code for block in code_blocks]
+        return CodeResult(0, f"run {len(self.ran)}")
+
+    async def start(self): ...
+
+    async def stop(self): ...
+
+    async def restart(self): ...
+
+
+def calls_of(folder):
+    return [each for each in types_of(folder) if each.startswith(("model", "block"))]
+
+
+def lines_of(folder):
+    return (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def cut(folder, target, lines):
+    shutil.copytree(folder, target)
+    (target / "events.jsonl").write_bytes(b"".join(lines))
+    return sum(event.type == "model_call_finished" for event in load_run(target))
+
+
+async def run(agent_or_team, path):
+    return [item async for item in recorded(agent_or_team, task="Go.", path=path)]
+
+
+def coder(ran, answers):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of code without approval
+        return AutoGenAgent("coder", Counter(ran), model_client=scripted(*answers), approval_func=allow)
+
+
+def allow(request):
+    return ApprovalResponse(approved=True, reason="")
+
+
+async def test_code_of_autogens_agent_is_logged_and_not_run_again(tmp_path):
+    answers = [python("first()"), "Done."]
+    ran = []
+    await run(coder(ran, answers), tmp_path / "run")
+    assert calls_of(tmp_path / "run") == [
+        "model_call_started coder 1",
+        "model_call_finished coder 1",
+        "block_started coder 1",
+        "block_finished coder 1",
+        "model_call_started coder 2",
+        "model_call_finished coder 2",
+    ]
+    lines = lines_of(tmp_path / "run")
+    for number in range(2, len(lines)):
+        folder = tmp_path / f"run-{number}"
+        answered = cut(tmp_path / "run", folder, lines[:number])
+        started = sum(event.type == "block_started" for event in load_run(folder))
+        again = []
+        items = [item async for item in resumed(folder, agent=coder(again, answers[answered:]))]
+        assert items[-1].messages[-1].to_text() == "Done.", number
+        assert started + len(again) == 1, number
+
+
+def our_team(selector, **answers):
+    agents = [AssistantAgent(name, scripted(*given)) for name, given in answers.items()]
+    return Team(agents, speakers=Selector(scripted(*selector)), termination_condition=MaxMessageTermination(3))
+
+
+def autogens_team(selector, **answers):
+    agents = [AssistantAgent(name, scripted(*given)) for name, given in answers.items()]
+    return SelectorGroupChat(agents, scripted(*selector), termination_condition=MaxMessageTermination(3))
+
+
+@pytest.mark.parametrize("make", [our_team, autogens_team])
+async def test_choices_of_speakers_are_logged(tmp_path, make):
+    team = make(["b", "a"], a=["From a."], b=["From b."], c=[])
+    client = team.speakers._model_client if make is our_team else team._model_client
+    await run(team, tmp_path / "run")
+    name = f"{team.name}.selector"
+    expected = [("started", name, 1), ("finished", name, 1), ("started", "b", 1), ("finished", "b", 1)]
+    expected += [("started", name, 2), ("finished", name, 2), ("started", "a", 1), ("finished", "a", 1)]
+    assert calls_of(tmp_path / "run") == [f"model_call_{what} {agent} {number}" for what, agent, number in expected]
+    assert client is (team.speakers._model_client if make is our_team else team._model_client)
+
+
+async def test_choices_of_speakers_are_not_asked_for_again(tmp_path):
+    await run(our_team(["b", "a"], a=["From a."], b=["From b."], c=[]), tmp_path / "run")
+    lines = lines_of(tmp_path / "run")
+    last = max(number for number, line in enumerate(lines) if b'"model_call_finished"' in line)
+    cut(tmp_path / "run", tmp_path / "again", lines[:last])
+    # The choice was made: only the second speaker is asked again.
+    items = [item async for item in resumed(tmp_path / "again", agent=our_team([], a=["From a."], b=[], c=[]))]
+    assert [message.to_text() for message in items[-1].messages] == ["Go.", "From b.", "From a."]
