@@ -67,6 +67,17 @@ class CodeExecutorAgentConfig(AgentConfig):
     sources: list[str] | None = None
 
 
+def _handoff_fields(given: Any) -> Any:
+    """Return the fields of a handoff, which may be the name of an agent; AutoGen's `Handoff` itself raises for other things."""
+    if isinstance(given, str):
+        return {"target": given}
+    if not isinstance(given, Handoff) and not (isinstance(given, dict) and isinstance(given.get("target"), str)):
+        raise ValueError(  # noqa: TRY004 - pydantic reports only these
+            "a handoff is the name of an agent, or an object with the name as its target"
+        )
+    return given
+
+
 class CodeActAgentConfig(AgentConfig):
     """The configuration of a `CodeActAgent`."""
 
@@ -74,7 +85,7 @@ class CodeActAgentConfig(AgentConfig):
     description: str = "Solves tasks by writing code and running it, step by step."
     system_message: str | None = TASK
     prompt_style: PromptStyle = "markdown"
-    handoffs: list[Handoff | str] | None = None
+    handoffs: list[Annotated[Handoff, BeforeValidator(_handoff_fields)]] | None = None
     setup: str | None = None
     max_steps: int = Field(default=20, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)

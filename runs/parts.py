@@ -54,16 +54,6 @@ def exchange_parts(
         return undo.pop_all().close
 
 
-def _exchange_selector(team: BaseTeam, steps: AgentSteps) -> Callable[[], None]:
-    """Do the same for the model that names the speakers of a team, if there is one."""
-    speakers = getattr(team, "speakers", None)
-    client = getattr(speakers, MODEL_CLIENT, None)
-    if not isinstance(client, ChatCompletionClient):
-        return lambda: None
-    setattr(speakers, MODEL_CLIENT, recorded_client(client, steps, None))
-    return lambda: setattr(speakers, MODEL_CLIENT, client)
-
-
 def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
     client = getattr(agent, MODEL_CLIENT, None)
     context = getattr(agent, MODEL_CONTEXT, None)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader
-from autogen_core.code_executor import CodeExecutor
 
-from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.executors import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
-from autogen_codeact.runs.past import ModelAnswer
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 
 
@@ -95,28 +92,6 @@ def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
     known = set(_tools_of(target))
     if missing := {name for info in started.agents for name in info.tools} - known:
         raise RunNotResumableError(f"{path} can't be continued without its host tools {_listed(missing)}.")
-    _check_recorded(plan, agents)
-
-
-def _check_recorded(plan: Plan, agents: Mapping[str, ChatAgent]) -> None:
-    """Refuse what would do something again, because it is not in the log: what AutoGen's own agents do beside asking a model."""
-    path = plan.run.folder.path
-    for name, agent in agents.items():
-        if isinstance(agent, BaseCodeAgent):
-            continue
-        if isinstance(getattr(agent, "_code_executor", None), CodeExecutor):
-            raise RunNotResumableError(
-                f"{path} can't be continued: the code that {name!r} runs is not in the log, because it is a "
-                f"{type(agent).__name__} of another library. Use autogen_codeact's agents for code."
-            )
-        past = plan.pasts.get(name)
-        for item in past.items if past is not None else ():
-            if isinstance(item, ModelAnswer) and item.result is not None and not isinstance(item.result.content, str):
-                called = _listed({call.name for call in item.result.content})
-                raise RunNotResumableError(
-                    f"{path} can't be continued: in the turn that was interrupted, the model of {name!r} called {called}, and "
-                    "what came of that is not in the log, so it would be done again."
-                )
 
 
 def _tools_of(target: ChatAgent | BaseTeam) -> Iterable[str]:

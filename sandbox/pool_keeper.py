@@ -264,7 +264,7 @@ class Keeper:
             _fail(request, error)
         if not failed:
             level = logging.INFO if known else logging.WARNING
-            logger.log(level, "no sandbox could be started for the pool, next try in %.1f s: %s", pause, error)
+            logger.log(level, "no sandbox could be started for the pool, next try in %.1f s: %s", pause, str(error))
 
     def _failed(self) -> float:
         """Delay the next start that nobody waits for, and return by how many seconds."""
@@ -284,7 +284,7 @@ class Keeper:
         try:
             held.sandbox.stop_blocking()
         except Exception as error:  # noqa: BLE001 - whatever it is, the pool goes on
-            logger.warning("the pooled sandbox %s did not end well: %s", held.sandbox.name, error)
+            logger.warning("the pooled sandbox %s did not end well: %s", held.sandbox.name, str(error))
         with self._changed:
             self._held.remove(held)
             self._changed.notify_all()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autogen_codeact.teams.budget import Budget
+    from autogen_codeact.teams.config import TeamConfig
     from autogen_codeact.teams.errors import GraphError, HandoffTargetError, SelectionError, SpeakerError
     from autogen_codeact.teams.factory import coder_executor_team
     from autogen_codeact.teams.graph import Graph
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from autogen_codeact.teams.loading import RefusedConfigError, load_component
     from autogen_codeact.teams.selector import Selector
     from autogen_codeact.teams.speakers import Conversation, Position, RoundRobin, Speakers
-    from autogen_codeact.teams.team import Team, TeamConfig
+    from autogen_codeact.teams.team import Team
     from autogen_codeact.teams.termination import FinalWordTermination, FinalWordTerminationConfig
 
 _HOME = {
@@ -34,7 +35,7 @@ _HOME = {
     "SpeakerError": "errors",
     "Speakers": "speakers",
     "Team": "team",
-    "TeamConfig": "team",
+    "TeamConfig": "config",
     "coder_executor_team": "factory",
     "load_component": "loading",
 }

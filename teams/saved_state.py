@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic
 
 from autogen_agentchat.messages import BaseChatMessage, MessageFactory
@@ -44,6 +45,11 @@ class Memory(Generic[P]):
         for name, unread in self.unread.items():
             if name != but:
                 unread.extend(messages)
+
+    def last_batches(self, lengths: Sequence[int]) -> list[list[Message]]:
+        """Return the last messages of the thread, in batches of these lengths."""
+        rest = iter(self.thread[len(self.thread) - sum(lengths) :])
+        return [list(islice(rest, length)) for length in lengths]
 
     def dump(self, speakers: Speakers[P], states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the state of the team with those of its participants."""

@@ -99,6 +99,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         self._prompt = prompt
         self._allow_repeated = allow_repeated
         self._candidate_func = candidate_func
+        self._owns_client = False
 
     def check(self, participants: Sequence[ChatAgent | BaseTeam], *, bounded: bool) -> None:
         """Refuse a team in which there is nothing to choose."""
@@ -158,6 +159,11 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             ]
         raise SelectionError(answers, candidates)
 
+    async def close(self) -> None:
+        """Close a model client that came from a config."""
+        if self._owns_client:
+            await self._model_client.close()
+
     def _to_config(self) -> SelectorConfig:
         if self._candidate_func is not None:
             raise ValueError(
@@ -170,7 +176,9 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
     @classmethod
     def _from_config(cls, config: SelectorConfig) -> Self:
         client = ChatCompletionClient.load_component(config.model_client)
-        return cls(client, prompt=config.prompt, allow_repeated=config.allow_repeated)
+        loaded = cls(client, prompt=config.prompt, allow_repeated=config.allow_repeated)
+        loaded._owns_client = True  # nobody else has a reference to it
+        return loaded
 
 
 def _roles(participants: Sequence[ChatAgent | BaseTeam]) -> str:

@@ -108,6 +108,9 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
         """Return why nobody is to speak any more, and change the position to that of a new task; else None."""
         return None
 
+    async def close(self) -> None:
+        """Release what a policy loaded from a config holds."""
+
 
 class RoundRobinPosition(Position):
     """Who is next, as a number; the fields of AutoGen's `RoundRobinManagerState`."""

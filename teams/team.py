@@ -26,8 +26,6 @@ from autogen_codeact.teams.saved_state import Memory, read_state, set_states
 from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers
 from autogen_codeact.teams.undo import Claim, Undo, end_tasks, snapshot
 
-__all__ = ["Team", "TeamConfig"]
-
 
 class Team(BaseTeam, Component[TeamConfig]):
     """Agents and teams that solve a task together; a run that fails or is cancelled ends at once and leaves the team usable.
@@ -64,7 +62,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             returns and, as `run`, what `continue_stream` needs. Not part of the configuration. Default: None.
 
     Raises:
-        ValueError: There is no participant, two have the same name, or `max_turns` is below 1.
+        ValueError: There is no participant, two have the same name or one a reserved name, or `max_turns` is below 1.
         SpeakerError: The policy can't work with these participants.
     """
 
@@ -111,6 +109,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._begin_with_first = begin_with_first
         self._speakers: Speakers[Any] = speakers or RoundRobin()
         self._budget = budget
+        if self._speakers.manager_name in self._by_name:
+            raise ValueError(
+                f"A saved state uses {self._speakers.manager_name} itself: give the participant another name."
+            )
         bounded = not (termination_condition is None and max_turns is None and budget is None)
         self._speakers.check(self._participants, bounded=bounded)
         self.on_boundary: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
@@ -326,13 +328,10 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         async def begin() -> Run:
             saved, messages = await self._load(state)
-            batches, rest = [], list(self._memory.thread)
-            for length in reversed(saved.batches):
-                batches.append(rest[len(rest) - length :])
-                del rest[len(rest) - length :]
+            batches = self._memory.last_batches(saved.batches)
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
-            return Run(Meter(self._budget, saved.used, None), self._known_types, messages, batches[::-1])
+            return Run(Meter(self._budget, saved.used, None), self._known_types, messages, batches)
 
         async with aclosing(self._stream(begin, cancellation_token)) as stream:
             async for event in stream:
@@ -419,6 +418,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             for participant in self._participants:
                 if isinstance(participant, ChatAgent | Team):
                     await participant.close()
+            await self._speakers.close()
 
     async def pause(self) -> None:
         """Tell every participant to pause, whether the team is running or not."""

@@ -11,7 +11,6 @@ from autogen_core import FunctionCall
 from autogen_core.models import (
     AssistantMessage,
     CreateResult,
-    FunctionExecutionResultMessage,
     LLMMessage,
     SystemMessage,
     UserMessage,
@@ -123,7 +122,6 @@ def _message(message: LLMMessage) -> dict[str, Any]:
         return {"role": "user", "parts": [_text(each) if isinstance(each, str) else _PICTURE for each in contents]}
     if isinstance(message, AssistantMessage):
         return {"role": "assistant", "parts": _answer_parts(message.content, message.thought)}
-    assert isinstance(message, FunctionExecutionResultMessage)
     results = [{"type": "tool_call_response", "id": each.call_id, "response": each.content} for each in message.content]
     return {"role": "tool", "parts": results}
 

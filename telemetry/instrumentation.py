@@ -32,13 +32,11 @@ class Instrumentation:
     """What `instrument` returns: ends the spans with `uninstrument()`, or at the end of a `with` block.
 
     Args:
-        ends: What ends them for each part.
+        ends: Ends them for each part.
     """
 
-    def __init__(self, ends: Sequence[Callable[[], None]]) -> None:
-        self._ends = ExitStack()
-        for end in ends:
-            self._ends.callback(end)
+    def __init__(self, ends: ExitStack) -> None:
+        self._ends = ends
 
     def uninstrument(self) -> None:
         """Make no spans any more; repeated calls are harmless. The spans of blocks that run now end here."""
@@ -83,10 +81,10 @@ def instrument(
             )
     wanted = _wanted_by_environment() if content is None else content
     spans = Spans(tracer_provider, content=wanted, redact=redact)
-    ends: list[Callable[[], None]] = []
-    for each, begin in _all(parts, spans):
-        ends.append(share(each, tracer_provider, begin))
-    return Instrumentation(ends)
+    with ExitStack() as ends:
+        for each, begin in _all(parts, spans):
+            ends.callback(share(each, tracer_provider, begin))
+        return Instrumentation(ends.pop_all())
 
 
 def _wanted_by_environment() -> bool:

@@ -11,7 +11,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult
 from opentelemetry.trace import Span, SpanKind
 
 from autogen_codeact.telemetry.patches import Patch, undo_all
-from autogen_codeact.telemetry.spans import OPERATION, Spans
+from autogen_codeact.telemetry.spans import OPERATION, Spans, harmless
 
 MODEL = "gen_ai.request.model"
 # Arguments of requests, by AutoGen's names.
@@ -47,7 +47,8 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
 
     def create(original: Callable[..., Any]) -> Callable[..., Any]:
         async def traced(messages: Any, **kwargs: Any) -> CreateResult:
-            attributes = {**fixed, **_request(client, kwargs)}
+            attributes = dict(fixed)
+            _add_request(attributes, client, kwargs)
             with spans.current(_name(attributes), attributes, kind=SpanKind.CLIENT) as span:
                 _note_input(spans, span, messages)
                 result: CreateResult = await original(messages, **kwargs)
@@ -58,7 +59,8 @@ def instrument_model(client: ChatCompletionClient, spans: Spans) -> Callable[[],
 
     def create_stream(original: Callable[..., Any]) -> Callable[..., Any]:
         async def traced(messages: Any, **kwargs: Any) -> AsyncGenerator[str | CreateResult, None]:
-            attributes = {**fixed, **_request(client, kwargs), "gen_ai.request.stream": True}
+            attributes = {**fixed, "gen_ai.request.stream": True}
+            _add_request(attributes, client, kwargs)
             span = spans.start(_name(attributes), attributes, kind=SpanKind.CLIENT)
             _note_input(spans, span, messages)
             began, waiting = time.monotonic(), True
@@ -95,15 +97,16 @@ def _describe(client: ChatCompletionClient) -> dict[str, Any]:
     return attributes
 
 
-def _request(client: ChatCompletionClient, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what one call asks for."""
+@harmless
+def _add_request(attributes: dict[str, Any], client: ChatCompletionClient, kwargs: Mapping[str, Any]) -> None:
+    """Add what one call asks for to the attributes."""
     inner = getattr(client, "client", None)
     if isinstance(inner, ChatCompletionClient):
-        return _request(inner, kwargs)
+        _add_request(attributes, inner, kwargs)
+        return
     arguments = {**_mapping(getattr(client, "_create_args", None)), **_mapping(kwargs.get("extra_create_args"))}
-    attributes: dict[str, Any] = {
-        REQUEST[name]: value for name, value in arguments.items() if name in REQUEST and isinstance(value, int | float)
-    }
+    given = {name: value for name, value in arguments.items() if name in REQUEST and isinstance(value, int | float)}
+    attributes.update({REQUEST[name]: value for name, value in given.items()})
     model = arguments.get("model", getattr(client, "_model", None))
     if isinstance(model, str) and model:
         attributes[MODEL] = model
@@ -111,18 +114,19 @@ def _request(client: ChatCompletionClient, kwargs: Mapping[str, Any]) -> dict[st
         attributes["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else [str(each) for each in stop]
     if kwargs.get("json_output"):
         attributes["gen_ai.output.type"] = "json"
-    return attributes
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+@harmless
 def _note_input(spans: Spans, span: Span, messages: Any) -> None:
     if spans.content is not None and span.is_recording():
         span.set_attribute("gen_ai.input.messages", spans.content.input(messages))
 
 
+@harmless
 def _note_result(spans: Spans, span: Span, result: CreateResult) -> None:
     reason = "tool_calls" if result.finish_reason == "function_calls" else result.finish_reason
     span.set_attribute("gen_ai.response.finish_reasons", [reason])

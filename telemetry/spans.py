@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -14,6 +16,9 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from autogen_codeact import __version__
 from autogen_codeact.telemetry.content import Content, Redact, encodable
 
+logger = logging.getLogger("autogen_codeact")
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Names of OpenTelemetry's conventions for generative AI. They may still change there, and are no part of its API package.
@@ -33,6 +38,19 @@ MAX_NAME = 200
 def short(name: str) -> str:
     """Return a name that code in a sandbox or a model has chosen, of limited length, and one that exporters can encode."""
     return encodable(name[:MAX_NAME])
+
+
+def harmless(note: Callable[P, None]) -> Callable[P, None]:
+    """Let a function that describes something for a span log its errors: telemetry never makes a run fail."""
+
+    @wraps(note)
+    def noted(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            note(*args, **kwargs)
+        except Exception:
+            logger.exception("the telemetry failed in %s", note.__name__)
+
+    return noted
 
 
 class Spans:
@@ -139,6 +157,7 @@ async def _within(inside: Context, items: AsyncGenerator[T, None]) -> AsyncGener
     finally:
         token = otel_context.attach(inside)
         try:
-            await items.aclose()
+            if hasattr(items, "aclose"):  # else it is an iterator that somebody wrote as a class
+                await items.aclose()
         finally:
             otel_context.detach(token)

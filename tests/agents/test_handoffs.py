@@ -24,6 +24,7 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import ValidationError
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.codeact_prompt import HANDOFFS
@@ -259,6 +260,16 @@ def test_config_keeps_handoffs_also_from_untrusted_text(bubblewrap: None) -> Non
     safe = CodeActAgent("actor", executor, model_client=ReplayChatCompletionClient([]), handoffs=handoffs)
     loaded = load_component(safe.dump_component().model_dump_json(exclude_none=True))
     assert loaded.dump_component() == safe.dump_component()
+
+
+def test_config_that_was_written_by_hand_may_hold_names(bubblewrap: None) -> None:
+    model = actor(bubblewrap_executor(), handoffs=["bob"]).dump_component()
+    by_hand = model.model_copy(update={"config": {**model.config, "handoffs": ["bob"]}})
+    assert CodeActAgent.load_component(by_hand).dump_component() == model
+    for wrong in (7, {"name": "bob"}, {"target": 7}):
+        by_hand.config["handoffs"] = [wrong]
+        with pytest.raises(ValidationError, match="a handoff is the name of an agent, or an object with the name"):
+            CodeActAgent.load_component(by_hand)
 
 
 async def test_state_after_a_transfer_rebuilds_the_session_without_handing_over(session: SandboxCodeExecutor) -> None:

@@ -161,14 +161,16 @@ def test_each_event_loop_gets_its_answers(terminal: Terminal, screen: Screen) ->
     assert answers == ["1", "2"]
 
 
+@pytest.mark.parametrize("watches", [True, False], ids=["watching loop", "other loop"])
 async def test_terminal_that_can_not_be_opened_again_is_read_too(
-    terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    terminal: Terminal, screen: Screen, monkeypatch: pytest.MonkeyPatch, watches: bool
 ) -> None:
     def absent(_: int) -> str:
         raise OSError(2, "no such terminal")
 
     monkeypatch.setattr("os.ttyname", absent)
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", _not_implemented)
+    if not watches:
+        monkeypatch.setattr(asyncio.get_running_loop(), "add_reader", _not_implemented)
     waiting = asked(person())
     await screen.shows(PROMPT)
     terminal.type("42\n")

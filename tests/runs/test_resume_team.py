@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent
 from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.conditions import TextMentionTermination
-from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.agents.approval import ApprovalResponse
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, SandboxCodeExecutor
-from autogen_codeact.runs import RunNotResumableError, recorded, resume
+from autogen_codeact.runs import recorded, resume
 from autogen_codeact.teams import Selector, Team
 from tests.openai_server import OpenAIServer
 from tests.runs.steps12 import counted, counting_tool, expected, model
@@ -78,27 +75,3 @@ async def test_team_continues_in_the_turn_that_was_interrupted_with_the_speaker_
         for r in server.requests[before:]
     ]
     assert asked == ["agent", "selector", "agent", "agent"]
-
-
-async def test_team_with_code_that_is_not_in_the_log_is_refused(bubblewrap: None, tmp_path: Path) -> None:
-    def make(agent: ChatAgent) -> Team:
-        return Team([AssistantAgent("ann", ReplayChatCompletionClient(["Hello."])), agent], max_turns=1)
-
-    def runner() -> CodeExecutorAgent:
-        return CodeExecutorAgent(
-            "runner", executor, approval_func=lambda _: ApprovalResponse(approved=True, reason="it is a test")
-        )
-
-    executor = BubblewrapCommandLineCodeExecutor(mode="session")
-    folder = tmp_path / "run"
-    team = make(runner())
-    async with aclosing(recorded(team, task="Hi.", path=folder)) as items:
-        assert [item async for item in items]
-    lines = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
-    (folder / "events.jsonl").write_bytes(b"".join(lines[:-1]))
-    with pytest.raises(RunNotResumableError) as refused:
-        await resume(folder, agent=make(runner()))
-    assert str(refused.value) == (
-        f"{folder} can't be continued: the code that 'runner' runs is not in the log, because it is a CodeExecutorAgent of "
-        "another library. Use autogen_codeact's agents for code."
-    )

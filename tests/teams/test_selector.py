@@ -140,3 +140,19 @@ def test_a_selector_that_cannot_work_is_refused_at_once():
         Team([Parrot()], speakers=Selector(ReplayChatCompletionClient([])))
     with pytest.raises(ValueError, match="roles, participants and history"):
         Selector(ReplayChatCompletionClient([]), prompt="{who}")
+
+
+@pytest.mark.parametrize("from_config", [False, True])
+async def test_closing_the_team_closes_a_model_that_came_from_its_config(from_config, monkeypatch):
+    closed = []
+
+    async def close(client):
+        closed.append(client)
+
+    monkeypatch.setattr(ReplayChatCompletionClient, "close", close)
+    clients = {name: ReplayChatCompletionClient(["ann"]) for name in (*SCRIPTS, "selector")}
+    team = ours(clients)
+    if from_config:
+        team = BaseTeam.load_component(team.dump_component())
+    await team.close()
+    assert closed == ([team.speakers._model_client] if from_config else [])

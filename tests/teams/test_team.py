@@ -112,7 +112,13 @@ async def test_pause_and_resume_reach_every_participant_running_or_not():
 
 
 @pytest.mark.parametrize(
-    ("participants", "kwargs"), [([], {}), ([Parrot(), Parrot()], {}), ([Parrot()], {"max_turns": 0})]
+    ("participants", "kwargs"),
+    [
+        ([], {}),
+        ([Parrot(), Parrot()], {}),
+        ([Parrot()], {"max_turns": 0}),
+        ([Parrot("RoundRobinGroupChatManager")], {}),
+    ],
 )
 def test_a_team_that_cannot_work_is_refused_at_once(participants, kwargs):
     with pytest.raises(ValueError, match=r"participant|max_turns"):

@@ -197,6 +197,24 @@ async def test_content_is_withheld_if_redact_fails(exported: Exported, caplog: p
     assert set(caplog.messages) == {"the redact function of the telemetry failed"}
 
 
+async def test_what_telemetry_can_not_describe_does_not_make_a_call_fail(
+    exported: Exported, caplog: pytest.LogCaptureFixture
+) -> None:
+    class OddMessage:
+        """No message that AutoGen knows."""
+
+        content = 42
+
+    client = scripted("fine")
+    with instrument(client, tracer_provider=exported.provider, content=True):
+        odd: Any = [OddMessage()]
+        result = await client.create(odd, extra_create_args={"stop": 7})
+    assert result.content == "fine"
+    assert exported.tree() == ["chat"]
+    said = [message for message in caplog.messages if message.startswith("the telemetry")]
+    assert said == ["the telemetry failed in _add_request", "the telemetry failed in _note_input"]
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"), [("true", True), ("SPAN_ONLY", True), ("false", False), ("", False), ("no_content", False)]
 )

@@ -178,7 +178,7 @@ class DockerLauncher:
                 try:
                     client.remove_container(sent, force=True, v=True)  # the volume stays if the sandbox has it
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises: the sandbox does not depend on it
-                    logger.warning("a container with the files of data= could not be removed: %s", error)
+                    logger.warning("a container with the files of data= could not be removed: %s", str(error))
                     remove_later(self._options.docker_host, creation)
 
     def cancel(self) -> None:
@@ -279,7 +279,8 @@ class DockerLauncher:
                 logger.warning(
                     "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
                     "`docker rm -f %s` removes it by hand.",
-                    *(self._options.name, problem, self._options.name),
+                    # As text: the traceback of an error can refer to a socket, and a log record can live long.
+                    *(self._options.name, str(problem), self._options.name),
                 )
                 return
             time.sleep(REMOVE_PAUSE_S)

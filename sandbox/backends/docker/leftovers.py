@@ -137,7 +137,7 @@ def remove_orphans(client: APIClient) -> list[Leftover]:
             if remove(client, item.ident, item.name):
                 removed.append(item)
         except SandboxError as error:
-            logger.warning("an orphaned sandbox stays: %s (`codeact clean` tries again)", error)
+            logger.warning("an orphaned sandbox stays: %s (`codeact clean` tries again)", str(error))
     return removed
 
 
@@ -188,7 +188,7 @@ def _in_background(docker_host: str | None, own: set[str], orphans: bool) -> Non
             _remove_own(client, own)
             removed = remove_orphans(client) if orphans else []
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not disturb the sandbox that is starting
-        logger.warning("looking for orphaned sandboxes failed: %s", error)
+        logger.warning("looking for orphaned sandboxes failed: %s", str(error))
         return
     finally:
         for creation in own:

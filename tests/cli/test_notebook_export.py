@@ -1,0 +1,59 @@
+"""`codeact export --ipynb`: a run as a notebook that is valid for Jupyter."""
+
+import pytest
+
+from tests.cli.support import code, codeact, replay
+from tests.runs.logs import lines, whole_run, write_log
+
+nbformat = pytest.importorskip("nbformat", reason="the reference for notebooks is not installed")
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_a_run_with_displays_becomes_a_notebook(tmp_path):
+    shows = ["from IPython.display import HTML, display", "import pandas", "display(HTML('<b>hi</b>'))"]
+    shows += ["print('\\x1b[31mred\\x1b[0m\\x1b[2J')", "pandas.DataFrame({'a': [1]})"]
+    answers = [
+        "I look.\n" + code(*shows),
+        code("import os") + "\n" + code("1 / 0"),
+        code("[1, 2]"),
+        code("ls", language="bash"),
+        code("final_answer('done')"),
+    ]
+    model = replay(tmp_path, *answers)
+    folder, file = tmp_path / "run", tmp_path / "run.ipynb"
+    assert codeact("run", "Show it.", "--act", "--model", model, "--save", folder).status == 0
+    done = codeact("export", folder, "--ipynb", file)
+    assert (done.status, done.out, done.err) == (0, "", "")
+    notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    first, imports, failed, value, shell, last = [cell for cell in notebook.cells if cell.get("execution_count")]
+    assert (imports.source, imports.outputs) == ("import os", [])
+    assert [each.output_type for each in first.outputs] == ["stream", "display_data", "execute_result"]
+    assert first.outputs[0].text == "<IPython.core.display.HTML object: display-1.html>\nred\\x1b[2J\n"
+    assert first.outputs[1].data["text/html"] == "<b>hi</b>"
+    assert first.outputs[2].data["text/plain"] == "   a\n0  1"
+    assert "<table" in first.outputs[2].data["text/html"]
+    assert [each.data for each in value.outputs] == [{"text/plain": "[1, 2]"}]
+    assert (shell.source, shell.outputs[0].text) == ("%%bash\nls", "display-1.html\n")
+    assert [(each.ename, each.evalue) for each in failed.outputs] == [("ZeroDivisionError", "division by zero")]
+    assert last.source == "final_answer('done')"
+    words = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    assert words[1:] == ["**user**\n\nShow it.", "**coder**\n\nI look.", "**coder**\n\ndone"]
+
+
+def test_export_of_a_damaged_run_is_a_valid_notebook(tmp_path):
+    whole = lines(whole_run())
+    cut = write_log(tmp_path / "run", [*whole[:2], b"\x1b[2J\n", *whole[3:7], b'{"type": "mess'])
+    file = tmp_path / "run.ipynb"
+    assert codeact("export", cut, "--ipynb", file).status == 0
+    notebook = nbformat.read(file, as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    title, *cells = [cell.source for cell in notebook.cells]
+    assert title.startswith("# coder, 2")
+    assert cells == [
+        "**user**\n\nWhat is 6*7?",
+        "*A part of the log can't be read: the line is damaged: it is not JSON.*",
+        "**coder**\n\nI compute it.\nThen I answer.",
+        "print(6 * 7)",
+        "*A part of the log can't be read: the last line is incomplete.*",
+    ]
