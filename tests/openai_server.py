@@ -133,9 +133,13 @@ class OpenAIServer:
         return self.start()
 
     async def __aexit__(self, *_: object) -> None:
-        for client in self._clients:
-            await client.close()
+        await self.close_clients()
         self.stop()
+
+    async def close_clients(self) -> None:
+        """Close the clients that it has made, in the event loop that has used them."""
+        while self._clients:
+            await self._clients.pop().close()
 
     def take(self, request: dict[str, Any]) -> Reply:
         """Record a request and return its answer."""
