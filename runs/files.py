@@ -65,7 +65,8 @@ class FileStore:
                 self._bytes = (
                     sum(each.stat().st_size for each in self._folder.iterdir()) if self._folder.is_dir() else 0
                 )
-            if self._bytes + len(data) > self._max_all:
+            # States and large values are needed to continue the run.
+            if content == "bytes" and self._bytes + len(data) > self._max_all:
                 note = TOO_MANY.format(limit=self._max_all)
                 return StoredFile(sha256=None, size=len(data), format=content, note=note)
             self._write(path, data)

@@ -173,6 +173,7 @@ async def logged(
                 await log.keep_up()
             yield item
     except (asyncio.CancelledError, GeneratorExit):
+        await _close(stream)  # first, because it ends code that runs, and that is logged
         await _finish(log, began, "cancelled")
         raise
     except BaseException as error:
@@ -181,9 +182,13 @@ async def logged(
     else:
         await _finish(log, began, "completed", stop_reason=reason)
     finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+        await _close(stream)
+
+
+async def _close(stream: object) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
 
 
 async def _finish(log: LogWriter, began: float, outcome: Any, **others: Any) -> None:

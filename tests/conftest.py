@@ -39,14 +39,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in set(left_out)]
 
 
+LONG_TESTS = {
+    "abuse": 4,
+    **dict.fromkeys(("test_h_files.py", "test_h_terminal.py", "test_h_transfers.py", "test_replay_files.py"), 15),
+    **dict.fromkeys(("test_h_neighbours.py", "test_h_pictures.py", "test_h_journal.py", "test_e_clients.py"), 12),
+    **dict.fromkeys(("test_f_together.py", "test_g_hidden.py", "test_c_allow_list_load.py"), 9),
+    **dict.fromkeys(("test_cpu_time.py", "test_lifecycle.py", "test_pool.py", "test_samples.py"), 6),
+    **dict.fromkeys(("test_host_tools_ends.py", "test_run.py", "test_exec.py", "test_upstream_examples.py"), 5),
+    **dict.fromkeys(("test_end_to_end.py", "test_docker_image.py", "test_output.py", "test_docs.py", "contract"), 3),
+}
+"""How much longer a test of a file or folder takes than most tests, roughly measured; it decides the order alone."""
+
+
 def _put_long_files_first(items: list[pytest.Item]) -> None:
     """Order whole files, so that no worker has a long one left when the others are done.
 
-    The number of tests says how long a file takes; one of `tests/abuse` takes about four times as long as another.
+    The number of tests says how long a file takes, and how much longer than others a test of this file or folder takes.
     """
     costs = Counter[Path]()
     for item in items:
-        costs[item.path] += 4 if item.path.parent.name == "abuse" else 1
+        costs[item.path] += LONG_TESTS.get(item.path.name) or LONG_TESTS.get(item.path.parent.name, 1)
     items.sort(key=lambda item: (-costs[item.path], item.path))
 
 

@@ -160,6 +160,30 @@ async def test_cancelled_run_is_logged_as_cancelled(session, tmp_path, how):
     ).value == "2"
 
 
+async def test_call_that_a_closed_stream_interrupts_is_logged_before_the_end(session, tmp_path):
+    called = asyncio.Event()
+
+    async def wait() -> None:
+        """Wait."""
+        called.set()
+        await asyncio.sleep(60)
+
+    agent = CodeActAgent("actor", session, model_client=scripted(python("wait()")), tools=[wait])
+    stream = recorded(agent, task="Wait.", path=tmp_path / "run")
+
+    async def read():
+        async for _ in stream:
+            pass
+
+    reading = asyncio.ensure_future(read())
+    await called.wait()
+    reading.cancel()
+    await asyncio.wait({reading})
+    last = events_of(tmp_path / "run")[-2:]
+    assert [event.type for event in last] == ["host_call_finished", "run_finished"]
+    assert last[0].record.outcome == "cancelled"
+
+
 async def test_folder_that_is_not_empty_is_refused_before_the_run(session, tmp_path):
     (tmp_path / "x").touch()
     model = scripted("3.")

@@ -186,3 +186,12 @@ async def test_no_key_is_in_the_folder(session, tmp_path, monkeypatch):
     started = events_of(tmp_path / "run")[0]
     assert started.secrets == ["/config/model_client/config/api_key"]
     assert "api_key" not in started.component["config"]["model_client"]["config"]
+
+
+async def test_agents_of_nested_teams_have_names_of_their_own(tmp_path):
+    inner = Team([AssistantAgent("critic", scripted("Inner."))], name="inner", max_turns=1)
+    team = Team([AssistantAgent("critic", scripted("Outer.")), inner], max_turns=2)
+    await run(team, tmp_path / "run")
+    assert [info.name for info in events_of(tmp_path / "run")[0].agents] == ["critic", "critic#2"]
+    answers = {event.agent: event.result["content"] for event in named(tmp_path / "run", "model_call_finished")}
+    assert answers == {"critic": "Outer.", "critic#2": "Inner."}
