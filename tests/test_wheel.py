@@ -27,7 +27,10 @@ def test_wheel_installs_one_top_level_name(wheel):
 
 def test_wheel_holds_runner_image_recipe_recordings_and_type_markers(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    expected = {f"autogen_codeact/{package}/py.typed" for package in ("agents", "cli", "executors", "runs", "teams")}
+    expected = {
+        f"autogen_codeact/{package}/py.typed"
+        for package in ("agents", "cli", "executors", "runs", "teams", "telemetry")
+    }
     expected |= {f"autogen_codeact/sandbox/runner/{path.name}" for path in (ROOT / "sandbox/runner").glob("*.py")}
     expected |= {f"autogen_codeact/docker/{path.name}" for path in (ROOT / "docker").iterdir()}
     expected |= {f"autogen_codeact/cli/recordings/{path.name}" for path in (ROOT / "cli/recordings").iterdir()}

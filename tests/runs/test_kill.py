@@ -49,7 +49,7 @@ async def test_run_killed_at_every_kind_of_event_ends_as_if_it_was_not(
             return done.returncode, done.stdout, done.stderr
 
         whole = b""
-        for point in POINTS:
+        for point in POINTS if kind == "agent" else POINTS[1::3]:
             status, _, errors = run(point)
             assert status == -signal.SIGKILL, f"{point}: {errors}"
             log = (folder / "events.jsonl").read_bytes()

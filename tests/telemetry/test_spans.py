@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import StatusCode
 
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
-from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval, ToolLimits
 from autogen_codeact.sandbox import AsyncSandbox, Sandbox
 from autogen_codeact.teams import Graph, Selector, Team
 from autogen_codeact.telemetry import instrument
@@ -198,6 +198,23 @@ async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None
     ]
 
 
+async def test_a_run_of_a_team_that_goes_on(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.", "Again.")) for name in ("ann", "bob")]
+    team = Team(agents, max_turns=2)
+    states: list[Any] = []
+
+    async def keep(state: Any) -> None:
+        states.append(state)
+
+    team.on_boundary = keep
+    await team.run(task="Talk.")
+    team.on_boundary = None
+    exported.exporter.clear()
+    with instrument(team, tracer_provider=exported.provider):
+        _ = [item async for item in team.continue_stream(states[1])]
+    assert exported.tree() == ["invoke_workflow Team", "  invoke_agent bob", "    chat"]
+
+
 async def test_agents_of_a_team_that_take_turns_at_the_same_time(exported: Exported) -> None:
     agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
     builder = DiGraphBuilder()
@@ -335,22 +352,22 @@ async def test_the_end_of_an_instrumentation_ends_the_spans_of_what_runs(
     assert len(exported.spans) == 2
 
 
-async def test_calls_that_are_refused_time_out_or_are_called_off(exported: Exported) -> None:
+async def test_calls_that_are_refused_or_out_of_time(exported: Exported) -> None:
     async def approve(request: Any) -> ToolApproval:
         return ToolApproval(request.name != "look", "no")
 
     BEGUN.append(asyncio.Event())
     code = "try:\n    look('a')\nexcept PermissionError:\n    pass\nwait()"
     async with BubblewrapCommandLineCodeExecutor(
-        mode="session", tools=[look, wait], approve_tool=approve, timeout=1
+        mode="session", tools=[look, wait], approve_tool=approve, tool_limits=ToolLimits(seconds=0.2)
     ) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "No."))
         with instrument(agent, tracer_provider=exported.provider):
             await agent.run(task="Go.")
     assert exported.tree()[2:5] == [
-        "  execute_tool execute_code !timeout",
+        "  execute_tool execute_code !TimeoutError",
         "    execute_tool look !ToolRefused",
-        "    execute_tool wait !cancelled",
+        "    execute_tool wait !timeout",
     ]
 
 
