@@ -30,11 +30,6 @@ from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer,
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
 from autogen_codeact.runs.writer import EVENTS
 
-INTERRUPTED = "Interrupted"
-"""Type of the error of code during which the process of the run ended."""
-INTERRUPTED_MESSAGE = (
-    "the process that had started this code ended before it, and it is not known how far the code came"
-)
 NOT_NEEDED = frozenset({"chunk"})
 
 
