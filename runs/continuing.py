@@ -93,26 +93,28 @@ async def resumed(
         BaseException: What the agent or team raises.
     """
     plan = await asyncio.to_thread(make_plan, path)
-    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
-    check_agents(plan, target)
+target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
-    redaction = Redaction(redact, secrets_of(target))
-    log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
     try:
-        past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
-        limit = rebuild_limit if rebuild else 0.0
-        changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
-        await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
-        known = plan.messages
-        with recording(target, log, past):
-            async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
-                async for item in items:
-                    if known and not isinstance(item, TaskResult):
-                        known -= 1
-                    else:
-                        yield item
+        check_agents(plan, target)
+        redaction = Redaction(redact, secrets_of(target))
+        log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
+        try:
+            past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
+            limit = rebuild_limit if rebuild else 0.0
+            changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+            await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
+            known = plan.messages
+            with recording(target, log, past):
+                async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
+                    async for item in items:
+                        if known and not isinstance(item, TaskResult):
+                            known -= 1
+                        else:
+                            yield item
+        finally:
+            await log.close()
     finally:
-        await log.close()
         if agent is None:
             await _close(target)
 
