@@ -241,10 +241,11 @@ class Subject:
 
     async def check_host(self) -> None:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
+        living = self._shared.namespaces() if self._shared else set()
         if self._goes_on:
-            await self.host.check((), self.kept, living=self.namespaces)
+            await self.host.check((), self.kept, living=living | set(self.namespaces))
         else:
-            await self.host.check(self.namespaces, self.kept)
+            await self.host.check(self.namespaces, self.kept, living)
 
     def forget(self) -> None:
         """Let go of the pid namespaces."""
