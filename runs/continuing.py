@@ -93,7 +93,7 @@ async def resumed(
         BaseException: What the agent or team raises.
     """
     plan = await asyncio.to_thread(make_plan, path)
-target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
+    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
     try:
         check_agents(plan, target)
@@ -134,7 +134,13 @@ async def _restore(
     Returns:
         The journals that begin anew.
     """
-    await target.load_state(plan.boundary.state or {})
+    try:
+        await target.load_state(plan.boundary.state or {})
+    except Exception as error:
+        raise RunNotResumableError(
+            f"{plan.run.folder.path} can't be continued: the {plan.started.kind} can't load the state of event "
+            f"{plan.boundary.seq}: {type(error).__name__}: {error}"
+        ) from error
     changes = []
     for session in sessions_of(target):
         blocks = session.load(plan.changes)

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 
 from autogen_core.models import CreateResult
+from pydantic import ValidationError
 
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.executors import ToolCall
@@ -112,7 +113,13 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
                 "autogen-codeact doesn't know. Update it."
             )
-        reader.take(event)
+        try:
+            reader.take(event)
+        except ValidationError as error:
+            raise RunNotResumableError(
+                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} (it has no valid answer of a "
+                f"model: {error.errors(include_url=False, include_input=False)[0]['msg']})."
+            ) from None
     return replace(reader.plan(), found=found)
 
 
