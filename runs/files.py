@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -98,6 +99,8 @@ class FileStore:
 
     def _write(self, path: Path, data: bytes) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
+        if self._folder.is_symlink():
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))
         part = path.with_name(f".{path.name}.part")
         try:
             with open(part, "wb", opener=_private) as file:
