@@ -94,7 +94,10 @@ class HostState:
         now = leftovers()
         left = {kind: now[kind] - self.left[kind] for kind in now}
         if living:
-            left["children"] -= processes_in(living)
+            alive = {int(each.partition(":")[0]) for each in processes_in(living)}
+            # A zombie has no namespace any more; its parent, which has not waited for it yet, has.
+            below = alive.union(*map(descendants, alive))
+            left["children"] = {each for each in left["children"] if int(each.partition(":")[0]) not in below}
             # Their connections to the engine are made anew when needed; at the end of the module all must be closed.
             left["descriptors"] = {each for each in left["descriptors"] if " to '/" not in _with_addresses(each)}
         left["processes of the sandbox"] = processes_in(namespaces)
