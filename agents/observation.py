@@ -282,7 +282,10 @@ def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
         output="",
         code_file=None,
         outcome="crashed",
-        error=ErrorInfo(INTERRUPTED, "the process that had this code run ended before it"),
+        error=ErrorInfo(
+            INTERRUPTED,
+            "the process of the agent ended while this code was running; whether the code finished is unknown",
+        ),
         tool_calls=tuple(calls),
     )
 

@@ -181,7 +181,8 @@ def _run(
     save: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN", help="Keep a log of the run in this new folder, such as runs/42, for `codeact show`."
+            metavar="RUN",
+            help="Keep a log of the run in this new folder, such as runs/42, for `codeact show` and `codeact resume`.",
         ),
     ] = None,
     mode: Annotated[
@@ -241,6 +242,7 @@ def _show(run: RunArgument, as_json: JsonOption = False) -> None:
 @app.command("resume")
 def _resume(
     run: RunArgument,
+    *,
     rebuild: Annotated[
         bool, typer.Option("--rebuild/--no-rebuild", help="Rebuild the session, or begin with an empty one.")
     ] = True,
@@ -251,13 +253,16 @@ def _resume(
     api_key_env: Annotated[
         str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load any configuration in the log, also if you have not made the run here.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Continue a run that was kept with `codeact run --save`, and was interrupted, at its last completed step."""
     with clean_exit():
         from autogen_codeact.cli.resume_run import ResumeJob, resume_run
 
-        job = ResumeJob(run, rebuild=rebuild, rebuild_limit=rebuild_limit, api_key_env=api_key_env)
+        job = ResumeJob(run, rebuild=rebuild, rebuild_limit=rebuild_limit, trust=trust, api_key_env=api_key_env)
         raise typer.Exit(resume_run(job, as_json=as_json))
 
 

@@ -27,12 +27,14 @@ class ResumeJob:
         path: The run's folder.
         rebuild: Whether the session is rebuilt.
         rebuild_limit: Seconds that this may take; None for no limit.
+        trust: Whether the configuration in the log may have what an untrusted one may not.
         api_key_env: Environment variable with the key of the model; None for the default of its client.
     """
 
     path: Path
     rebuild: bool = True
     rebuild_limit: float | None = None
+    trust: bool = False
     api_key_env: str | None = None
 
 
@@ -67,6 +69,7 @@ async def _resume(job: ResumeJob, *, as_json: bool) -> int:
     items = resumed(
         job.path,
         api_key=key,
+        trust=job.trust,
         rebuild=job.rebuild,
         rebuild_limit=job.rebuild_limit,
         on_rebuild=_announce,

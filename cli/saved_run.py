@@ -51,7 +51,8 @@ def show_run(path: Path, *, as_json: bool) -> int:
     if unknown:
         say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
     if finished is None:
-        say("the log ends before the run: it is still running, or was interrupted")
+        say("the log ends before the run: it is still going on, or was interrupted")
+        say(f"`codeact resume {path}` continues an interrupted run")
     elif finished.outcome == "cancelled":
         say("the run was cancelled")
     elif finished.error is not None:

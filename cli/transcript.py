@@ -13,6 +13,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
 from autogen_codeact.executors import Artifact, ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
@@ -33,6 +34,8 @@ def headline(result: CodeResult) -> str:
     """Return how code ended, in a few words."""
     if not isinstance(result, ExecutionResult):
         return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
+    if _is_unknown(result):
+        return "whether it finished is unknown"
     parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]
     if result.error is not None and result.outcome == "error":
         parts.append(printable(result.error.type))
@@ -48,13 +51,20 @@ def remarks(result: CodeResult) -> list[str]:
     lines = []
     if result.value is not None and result.value not in result.output:
         lines.append(f"Value: {result.value}")
-    if result.error is not None and result.error.message not in result.output:
+    if _is_unknown(result) and result.error is not None:
+        lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
+    elif result.error is not None and result.error.message not in result.output:
         lines.append(f"{printable(result.error.type)}: {result.error.message}")
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")
     if result.state != "kept":
         lines.append(f"The session's memory was {result.state}.")
     return [*lines, *result.notes, *map(_describe_file, result.artifacts)]
+
+
+def _is_unknown(result: ExecutionResult) -> bool:
+    # Code can raise an exception of this name, but then it has not crashed.
+    return result.outcome == "crashed" and result.error is not None and result.error.type == INTERRUPTED
 
 
 def _describe_file(file: Artifact) -> str:

@@ -54,6 +54,7 @@ async def resumed(
     agent: ChatAgent | BaseTeam | None = None,
     tools: Sequence[Any] = (),
     api_key: str | None = None,
+    trust: bool = False,
     rebuild: bool = True,
     rebuild_limit: float | None = None,
     on_rebuild: OnRebuild | None = None,
@@ -72,6 +73,9 @@ async def resumed(
         tools: The functions that the agents had as host tools, if the agents are made from the configuration.
         api_key: The key of the models, if the agents are made from the configuration, which has none. Default: AutoGen's clients
             read it from the environment.
+        trust: Whether the configuration in the log may have anything, such as folders of this machine or classes that run code
+            in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
+            machine.
         rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told. Default: yes.
         rebuild_limit: Seconds that rebuilding a session may take; if it would take longer, it is empty. Default: no limit.
         on_rebuild: Called before a session is rebuilt, with the time that it will take.
@@ -89,26 +93,28 @@ async def resumed(
         BaseException: What the agent or team raises.
     """
     plan = await asyncio.to_thread(make_plan, path)
-    target = agent if agent is not None else load_agents(plan, tools, api_key)
-    check_agents(plan, target)
+    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
-    redaction = Redaction(redact, secrets_of(target))
-    log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
     try:
-        past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
-        limit = rebuild_limit if rebuild else 0.0
-        changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
-        await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
-        known = plan.messages
-        with recording(target, log, past):
-            async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
-                async for item in items:
-                    if known and not isinstance(item, TaskResult):
-                        known -= 1
-                    else:
-                        yield item
+        check_agents(plan, target)
+        redaction = Redaction(redact, secrets_of(target))
+        log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
+        try:
+            past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
+            limit = rebuild_limit if rebuild else 0.0
+            changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+            await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
+            known = plan.messages
+            with recording(target, log, past):
+                async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
+                    async for item in items:
+                        if known and not isinstance(item, TaskResult):
+                            known -= 1
+                        else:
+                            yield item
+        finally:
+            await log.close()
     finally:
-        await log.close()
         if agent is None:
             await _close(target)
 
@@ -128,7 +134,13 @@ async def _restore(
     Returns:
         The journals that begin anew.
     """
-    await target.load_state(plan.boundary.state or {})
+    try:
+        await target.load_state(plan.boundary.state or {})
+    except Exception as error:
+        raise RunNotResumableError(
+            f"{plan.run.folder.path} can't be continued: the {plan.started.kind} can't load the state of event "
+            f"{plan.boundary.seq}: {type(error).__name__}: {error}"
+        ) from error
     changes = []
     for session in sessions_of(target):
         blocks = session.load(plan.changes)

@@ -88,6 +88,7 @@ class RunStarted(Event):
         secrets: JSON pointers of secrets that were removed from the configuration, such as the key of a model.
         agents: The agents, those of nested teams included.
         process: The process.
+        signature: Shows that the configuration was written by the user who continues the run, on the same machine.
     """
 
     type: Literal["run_started"] = "run_started"
@@ -100,6 +101,7 @@ class RunStarted(Event):
     secrets: list[str] = Field(default_factory=list)
     agents: list[AgentInfo] = Field(default_factory=list)
     process: ProcessInfo
+    signature: str | None = None
 
 
 class JournalChange(BaseModel):

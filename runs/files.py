@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -97,10 +98,12 @@ class FileStore:
         return self.put(data)
 
     def _write(self, path: Path, data: bytes) -> None:
-        self._folder.mkdir(exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if self._folder.is_symlink():
+            raise OSError(errno.ELOOP, "it is a symbolic link", str(self._folder))
         part = path.with_name(f".{path.name}.part")
         try:
-            with part.open("wb") as file:
+            with open(part, "wb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -109,6 +112,10 @@ class FileStore:
             with suppress(OSError):
                 part.unlink()
             raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def result_record(result: CodeResult, files: FileStore) -> ResultRecord:

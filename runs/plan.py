@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field, replace
 
 from autogen_core.models import CreateResult
+from pydantic import ValidationError
 
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.executors import ToolCall
@@ -30,11 +31,6 @@ from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer,
 from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, load_run
 from autogen_codeact.runs.writer import EVENTS
 
-INTERRUPTED = "Interrupted"
-"""Type of the error of code during which the process of the run ended."""
-INTERRUPTED_MESSAGE = (
-    "the process that had started this code ended before it, and it is not known how far the code came"
-)
 NOT_NEEDED = frozenset({"chunk"})
 
 
@@ -117,7 +113,13 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 f"{run.folder.path} can't be continued: line {event.line} of its log is a {event.name!r}, which this version of "
                 "autogen-codeact doesn't know. Update it."
             )
-        reader.take(event)
+        try:
+            reader.take(event)
+        except ValidationError as error:
+            raise RunNotResumableError(
+                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} (it has no valid answer of a "
+                f"model: {error.errors(include_url=False, include_input=False)[0]['msg']})."
+            ) from None
     return replace(reader.plan(), found=found)
 
 

@@ -12,16 +12,21 @@ from autogen_core import ComponentLoader
 
 from autogen_codeact.executors import capabilities_of
 from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.origin import is_own
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
+from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
 
 
-def load_agents(plan: Plan, tools: Sequence[Any], api_key: str | None = None) -> ChatAgent | BaseTeam:
+def load_agents(
+    plan: Plan, tools: Sequence[Any], api_key: str | None = None, *, trust: bool = False
+) -> ChatAgent | BaseTeam:
     """Make the agent or team of a run from the configuration in its log.
 
     Args:
         plan: The run.
         tools: The functions that the configuration can't have.
         api_key: The key of its models, which the log does not have. Default: AutoGen's clients read it from the environment.
+        trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
 
     Raises:
         RunNotResumableError: Something is missing; the message names it.
@@ -41,10 +46,12 @@ def load_agents(plan: Plan, tools: Sequence[Any], api_key: str | None = None) ->
     needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
-        component = deepcopy(started.component)
+        component = _allowed(plan, trust=trust)
         for pointer in started.secrets if api_key is not None else ():
             _put(component, pointer, api_key)
         loaded = ComponentLoader.load_component(component)
+    except RunNotResumableError:
+        raise
     except Exception as error:  # whatever a component of somebody else raises
         raise RunNotResumableError(
             f"The {started.kind} {started.name!r} of {path} can't be made from its configuration: "
@@ -65,7 +72,34 @@ def load_agents(plan: Plan, tools: Sequence[Any], api_key: str | None = None) ->
         executor = capabilities_of(getattr(agent, "code_executor", None)).tools
         if own and executor is not None:
             executor.add_tools(own)
+    _skip_recorded_answers(plan, loaded)
     return loaded
+
+
+def _skip_recorded_answers(plan: Plan, target: ChatAgent | BaseTeam) -> None:
+    """Have AutoGen's replay clients go on after the answers that they have given before."""
+    for key, agent in agent_keys(target):
+        client: Any = getattr(agent, "_model_client", None)
+        past = plan.pasts.get(key)
+        # By name: importing it takes long, and it is there if the configuration has one.
+        if past is not None and type(client).__name__ == "ReplayChatCompletionClient":
+            client.chat_completions = client.chat_completions[past.calls :]
+
+
+def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
+    """Return a copy of the configuration, if it may be loaded: that can run code, and give it folders and keys."""
+    started, path = plan.started, plan.run.folder.path
+    component = deepcopy(started.component) or {}
+    if trust or is_own(component, started.signature):
+        return component
+    try:
+        return check_untrusted(component, allow_keys=True)
+    except ValueError as error:
+        reasons = error.refused[:MAX_SHOWN] if isinstance(error, RefusedConfigError) else [str(error)]
+        raise RunNotResumableError(
+            "\n- ".join([f"{path} was not made by you on this machine, and its configuration needs trust:", *reasons])
+            + "\nIf you trust who made it, continue it with --trust (trust=True in Python), or pass your own agent as agent=."
+        ) from None
 
 
 def _put(component: Any, pointer: str, key: str | None) -> None:

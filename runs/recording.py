@@ -20,6 +20,7 @@ from autogen_codeact.runs.agents import configuration, describe_agents, process_
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.messages import Message, dump_message
+from autogen_codeact.runs.origin import sign
 from autogen_codeact.runs.parts import exchange_parts
 from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.redaction import Redaction, RedactText
@@ -89,7 +90,7 @@ def task_messages(task: object) -> list[BaseChatMessage] | None:
 
 def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None) -> RunStarted:
     component, problem, secrets = configuration(agent_or_team)
-    return RunStarted(
+    started = RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",
         name=agent_or_team.name,
@@ -100,6 +101,9 @@ def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | 
         agents=describe_agents(agent_or_team),
         process=process_info(),
     )
+    # What is signed is what a reader gets.
+    started.signature = sign(started.model_dump(mode="json")["component"])
+    return started
 
 
 async def _boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:

@@ -143,9 +143,8 @@ class LogWriter:
             if self._found is not None and os.fstat(descriptor).st_size != self._found:
                 raise LogLocked(f"{self.folder} has just been written by another process: try again.")  # noqa: TRY301
             # A full disk must still take the event that says so.
-            reserve = self.folder / RESERVE
-            if not reserve.exists():
-                reserve.write_bytes(bytes(RESERVE_BYTES))
+            with suppress(FileExistsError), open(self.folder / RESERVE, "xb") as reserve:
+                reserve.write(bytes(RESERVE_BYTES))
             if not new:
                 os.ftruncate(descriptor, self._size)
             _sync_folder(self.folder)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -132,9 +133,13 @@ class OpenAIServer:
         return self.start()
 
     async def __aexit__(self, *_: object) -> None:
-        for client in self._clients:
-            await client.close()
+        await self.close_clients()
         self.stop()
+
+    async def close_clients(self) -> None:
+        """Close the clients that it has made, in the event loop that has used them."""
+        while self._clients:
+            await self._clients.pop().close()
 
     def take(self, request: dict[str, Any]) -> Reply:
         """Record a request and return its answer."""
@@ -168,6 +173,11 @@ class _HTTPServer(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         self._open.discard(request)
         super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that has been killed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def close_connections(self) -> None:
         """Close idle connections, whose threads would otherwise wait for a next request."""

@@ -76,8 +76,8 @@ def make_folder() -> tuple[Path, int | None]:
         path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         try:
             lock = _lock(path)
-        except BlockingIOError:
-            # Another process took it for an abandoned folder, and removes it.
+        except (BlockingIOError, FileNotFoundError):
+            # Another process took it for an abandoned folder, and removes it or has removed it.
             continue
         except OSError:
             return path, None

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import docker.errors
+import requests.exceptions
 
 from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.cgroups import PARENT
-from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker import engine
 
 from .canaries import Canaries, Mark
 
@@ -92,7 +93,13 @@ class HostState:
     def _left(self, namespaces: Collection[int], living: Collection[int]) -> dict[str, set[str]]:
         now = leftovers()
         left = {kind: now[kind] - self.left[kind] for kind in now}
-        left["children"] -= processes_in(living)
+        if living:
+            alive = {int(each.partition(":")[0]) for each in processes_in(living)}
+            # A zombie has no namespace any more; its parent, which has not waited for it yet, has.
+            below = alive.union(*map(descendants, alive))
+            left["children"] = {each for each in left["children"] if int(each.partition(":")[0]) not in below}
+            # Their connections to the engine are made anew when needed; at the end of the module all must be closed.
+            left["descriptors"] = {each for each in left["descriptors"] if " to '/" not in _with_addresses(each)}
         left["processes of the sandbox"] = processes_in(namespaces)
         left["tasks"] = {str(task) for task in running_tasks() - self.tasks - {asyncio.current_task()}}
         return {kind: found for kind, found in left.items() if found}
@@ -163,14 +170,27 @@ def control_groups(pid: int | None = None) -> set[str]:
     return found
 
 
+_versions: dict[str, str] = {}
+
+
+def known_engine() -> docker.APIClient:
+    """Connect to the engine and ask for its version the first time only: it starts other programs to tell it."""
+    where = engine._endpoint(None)
+    host = str(where.get("base_url"))
+    if host not in _versions:
+        with closing(engine.connect()) as client:
+            _versions[host] = client._version
+    return engine._client(**where, version=_versions[host], timeout=engine.REQUEST_TIMEOUT)
+
+
 def containers() -> set[str]:
     """The sandboxes of this process, in whatever state."""
     try:
-        with closing(connect()) as client:
+        with closing(known_engine()) as client:
             owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
             found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
             return {container["Names"][0].lstrip("/") for container in found}
-    except (SandboxUnavailable, docker.errors.DockerException):
+    except (SandboxUnavailable, docker.errors.DockerException, requests.exceptions.RequestException):
         return set()
 
 
@@ -257,7 +277,7 @@ def written_in(folder: Path) -> int:
 
 def written_layer(container: str) -> int:
     """Bytes that a container has written to the engine's own disk, beside what its image has."""
-    with closing(connect()) as client:
+    with closing(known_engine()) as client:
         found = client.containers(all=True, size=True, filters={"name": f"^/{container}$"})
         return sum(each.get("SizeRw", 0) for each in found)
 

@@ -7,6 +7,7 @@ looked at a case, its sandbox is cleared and compared with what it was at its st
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import Collection
 from contextlib import suppress
@@ -179,6 +180,14 @@ class Shared:
     def give_back(self, kind: str, sandbox: Sandbox) -> None:
         """Keep a sandbox for the next case."""
         self._free[kind] = sandbox
+
+    def namespaces(self) -> set[int]:
+        """The pid namespaces of those that wait for a case; one may get its checkpoint ready while another case runs."""
+        found = set()
+        for sandbox in self._free.values():
+            with suppress(OSError):
+                found.add(os.stat(f"/proc/{sandbox.pid_one}/ns/pid").st_ino)
+        return found
 
     async def stop(self) -> None:
         """Stop those that are left."""

@@ -22,7 +22,6 @@ from autogen_codeact.executors import (
     SandboxError,
 )
 from autogen_codeact.executors.bubblewrap import BubblewrapCommandLineCodeExecutor
-from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from ..executors.sandboxes import block
 from .canaries import Canaries
@@ -33,6 +32,7 @@ from .oracles import (
     HostState,
     descendants,
     eventually_empty,
+    known_engine,
     processes_in,
     written_in,
     written_layer,
@@ -241,10 +241,11 @@ class Subject:
 
     async def check_host(self) -> None:
         """Oracles 4 and 5: nothing of the sandbox is left unless another case will have it, and the host is untouched."""
+        living = self._shared.namespaces() if self._shared else set()
         if self._goes_on:
-            await self.host.check((), self.kept, living=self.namespaces)
+            await self.host.check((), self.kept, living=living | set(self.namespaces))
         else:
-            await self.host.check(self.namespaces, self.kept)
+            await self.host.check(self.namespaces, self.kept, living)
 
     def forget(self) -> None:
         """Let go of the pid namespaces."""
@@ -255,7 +256,7 @@ class Subject:
         """The supervisor's number on the host, or None where there is none."""
         executor = self.executor
         if isinstance(executor, DockerCommandLineCodeExecutor):
-            with closing(connect()) as client, contextlib.suppress(NotFound, NullResource):
+            with closing(known_engine()) as client, contextlib.suppress(NotFound, NullResource):
                 return int(client.inspect_container(executor.container_name)["State"]["Pid"]) or None
             return None
         if self._sandbox and self._sandbox.pid_one and Path(f"/proc/{self._sandbox.pid_one}").exists():

@@ -1,8 +1,10 @@
 """`codeact resume`."""
 
+import json
+
 import pytest
 
-from tests.cli.support import code, codeact
+from tests.cli.support import code, codeact, start, wait_until
 from tests.openai_server import OpenAIServer, Reply
 
 
@@ -32,3 +34,31 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
     assert done.objects[2]["content"] == "42"
     assert (again.status, again.out) == (2, "")
     assert again.err == f"codeact: {folder} is finished: there is nothing to continue. `codeact show` prints it.\n"
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
+    folder = tmp_path / "run"
+    answers = ["```python\nx = 6\n```", "```python\nwhile True: pass\n```", "```python\nfinal_answer(x * 7)\n```"]
+    (tmp_path / "answers.json").write_text(json.dumps(answers))
+    model = ["--model", f"replay:{tmp_path / 'answers.json'}", "--sandbox", "bubblewrap"]
+    log = folder / "events.jsonl"
+    with start("run", "--act", "What is 6*7?", *model, "--save", folder) as process:
+        wait_until(lambda: log.exists() and log.read_bytes().count(b'"block_started"') == 2, "the second block")
+        process.kill()
+    done = codeact("resume", folder)
+    assert done.status == 0
+    assert done.out == (
+        "== Step 2 in the sandbox: whether it finished is unknown ==\n"
+        "(no output)\n\n"
+        "The process of the agent ended while this code was running; whether the code finished is unknown.\n"
+        "The session's memory was restored.\n\n"
+        "== The model writes code (step 3) ==\n"
+        "```python\nfinal_answer(x * 7)\n```\n\n"
+        "== Step 3 in the sandbox: ok, "
+        f"{done.out.partition('Step 3 in the sandbox: ok, ')[2].partition(' ==')[0]} ==\n"
+        "(no output)\n\n"
+        "== The model's answer ==\n42\n\n"
+    )
+    shown = codeact("show", folder)
+    assert shown.out.endswith(done.out)

@@ -165,7 +165,10 @@ def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(run
     assert done.out.startswith("== Task ==\n")
     assert "[gap in the log, line 3: the line is damaged: it is not JSON]\n" in done.out
     assert done.out.endswith("[gap in the log, line 8: the last line is incomplete]\n")
-    assert done.err == "codeact: the log ends before the run: it is still running, or was interrupted\n"
+    assert done.err == (
+        "codeact: the log ends before the run: it is still going on, or was interrupted\n"
+        f"codeact: `codeact resume {runs}/cut` continues an interrupted run\n"
+    )
     terminal = on_terminal("show", runs / "cut")
     assert "\x1b[2J" not in done.out + terminal
 

@@ -108,7 +108,7 @@ async def known(session: DockerCommandLineCodeExecutor) -> DockerCommandLineCode
 
 def containers() -> set[str]:
     """The sandboxes of this process, in whatever state."""
-    with closing(connect()) as client:
+    with closing(oracles.known_engine()) as client:
         owner = f"org.autogen-codeact.owner={socket.gethostname()}:{os.getpid()}"
         found = client.containers(all=True, filters={"label": [owner, "org.autogen-codeact.kind=sandbox"]})
     return {container["Names"][0].lstrip("/") for container in found}

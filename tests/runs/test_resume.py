@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,13 @@ def server() -> Iterator[OpenAIServer]:
     server.stop()
 
 
+@pytest.fixture(autouse=True)
+async def close_clients(server: OpenAIServer) -> AsyncIterator[None]:
+    """Close the connections of each test."""
+    yield
+    await server.close_clients()
+
+
 def make_agent(executor: BubblewrapCommandLineCodeExecutor, server: OpenAIServer, calls: Path) -> CodeActAgent:
     """The agent of all runs here."""
     return CodeActAgent("coder", executor, model_client=server.client(), tools=[counting_tool(calls)])
@@ -58,7 +65,9 @@ def whole_run(bubblewrap: None, server: OpenAIServer, tmp_path_factory: pytest.T
         async with BubblewrapCommandLineCodeExecutor(mode="session") as executor:
             agent = make_agent(executor, server, folder / "calls")
             async with aclosing(recorded(agent, task="Triple.", path=folder / "run")) as items:
-                return [item async for item in items][-1]
+                last = [item async for item in items][-1]
+        await server.close_clients()
+        return last
 
     last = asyncio.run(run())
     assert isinstance(last, TaskResult)

@@ -344,3 +344,27 @@ async def test_disk_that_does_not_answer_ends_the_log(tmp_path, monkeypatch, cap
 def test_code_with_several_blocks_is_one_event():
     event = BlockStarted(agent="a", number=1, blocks=[CodeText(code="1", language="python")])
     assert parse_event(event.model_dump_json().encode()) == event
+
+
+async def test_nothing_is_written_through_links_in_a_folder_of_somebody_else(tmp_path):
+    folder, target = tmp_path / "run", tmp_path / "target"
+    writer = await LogWriter.create(folder, Redaction())
+    await writer.write(message("first"))
+    await writer.close()
+    (folder / ".reserve").symlink_to(target)
+    target_folder = tmp_path / "elsewhere"
+    target_folder.mkdir()
+    (folder / "files").symlink_to(target_folder)
+    size = (folder / "events.jsonl").stat().st_size
+    writer = await LogWriter.extend(folder, Redaction(), last=1, size=size)
+    assert not target.exists()
+    with pytest.raises(OSError, match="it is a symbolic link"):
+        writer.files.put(b"content")
+    await writer.close()
+    assert list(target_folder.iterdir()) == []
+
+
+def test_what_is_stored_can_be_read_by_its_owner_only(tmp_path):
+    stored = FileStore(tmp_path, bytes).put(b"content")
+    assert (tmp_path / "files").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "files" / stored.sha256).stat().st_mode & 0o777 == 0o600

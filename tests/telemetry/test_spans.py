@@ -198,6 +198,23 @@ async def test_a_team_whose_speakers_a_model_chooses(exported: Exported) -> None
     ]
 
 
+async def test_a_run_of_a_team_that_goes_on(exported: Exported) -> None:
+    agents: list[Any] = [AssistantAgent(name, scripted(f"I am {name}.", "Again.")) for name in ("ann", "bob")]
+    team = Team(agents, max_turns=2)
+    states: list[Any] = []
+
+    async def keep(state: Any) -> None:
+        states.append(state)
+
+    team.on_boundary = keep
+    await team.run(task="Talk.")
+    team.on_boundary = None
+    exported.exporter.clear()
+    with instrument(team, tracer_provider=exported.provider):
+        _ = [item async for item in team.continue_stream(states[1])]
+    assert exported.tree() == ["invoke_workflow Team", "  invoke_agent bob", "    chat"]
+
+
 async def test_agents_of_a_team_that_take_turns_at_the_same_time(exported: Exported) -> None:
     agents: list[Any] = [AssistantAgent(name, scripted("Yes.")) for name in ("first", "left", "right")]
     builder = DiGraphBuilder()
