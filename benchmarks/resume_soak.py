@@ -7,6 +7,7 @@ again, and continued each time, until it ends by itself. The kills are shared ou
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -88,7 +89,8 @@ class Soak:
             try:
                 process.wait(self._chance.uniform(0.3, 1.3 * statistics.median(self._seconds)) if killed else 120)
             except subprocess.TimeoutExpired:
-                process.kill()
+                with contextlib.suppress(ProcessLookupError):  # it has ended in between
+                    process.kill()
             out, err = process.communicate(timeout=20)
         what = f"{self._backend} {self._kind} run {self.runs}"
         if process.returncode == 0:

@@ -10,7 +10,9 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import docker.errors
 import pytest
 
 from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
@@ -101,7 +103,11 @@ class SecondEngine:
         """Names of its containers, in whatever state."""
         with closing(connect(self.address)) as api:
             # One that is being removed has lost its name already.
-            return {(item["Names"] or [item["Id"]])[0].lstrip("/") for item in api.containers(all=True)}
+            return {
+                (item["Names"] or [item["Id"]])[0].lstrip("/")
+                for item in api.containers(all=True)
+                if item["State"] != "dead" or _exists(api, item["Id"])
+            }
 
     def clear(self) -> None:
         """End all of it and remove what it has on the disk."""
@@ -119,6 +125,15 @@ class SecondEngine:
             if place.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "-l", place], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _exists(api: Any, container: str) -> bool:
+    """Whether an engine has a container that it lists; one that was killed in a removal can list it until its next start."""
+    try:
+        api.inspect_container(container)
+    except docker.errors.NotFound:
+        return False
+    return True
 
 
 def make_second_engine() -> SecondEngine:

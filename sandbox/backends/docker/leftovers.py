@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
@@ -102,6 +102,10 @@ def remove(client: APIClient, ident: str, name: str) -> bool:
     Raises:
         SandboxError: The engine could not.
     """
+    return _remove(client, ident, name) == "removed"
+
+
+def _remove(client: APIClient, ident: str, name: str) -> Literal["removed", "missing", "in progress"]:
     import docker.errors
 
     sdk: Any = client
@@ -109,12 +113,12 @@ def remove(client: APIClient, ident: str, name: str) -> bool:
         try:
             sdk.remove_container(ident, force=True, v=True)
         except docker.errors.NotFound:
-            return False
+            return "missing"
         except docker.errors.APIError as error:
             if error.status_code == 409 and "in progress" in str(error):
-                return False
+                return "in progress"
             raise
-    return True
+    return "removed"
 
 
 def remove_orphans(client: APIClient) -> list[Leftover]:
@@ -198,23 +202,20 @@ def _in_background(docker_host: str | None, own: set[str], orphans: bool) -> Non
 
 
 def _remove_own(client: APIClient, own: set[str]) -> None:
-    """Remove containers until the engine no longer lists them; those that remain stay in the set.
+    """Remove containers until the engine no longer has them; those that remain stay in the set.
 
     An engine that was killed removes its containers when it starts again. Meanwhile it answers that the removal is in progress,
-    and that removal can fail.
+    and that removal can fail. It can also list a container that it no longer has, until its next start.
     """
     until, problem = time.monotonic() + REMOVE_OWN_TIMEOUT_S, ""
     while own and time.monotonic() < until:
         for creation in list(own):
             try:
-                containers = created_as(client, creation)
-                for container in containers:
-                    remove(client, container, f"the sandbox {container[:12]}")
+                found = created_as(client, creation)
+                if all(_remove(client, ident, f"the sandbox {ident[:12]}") == "missing" for ident in found):
+                    own.discard(creation)
             except SandboxError as error:
                 problem = f": {error}"
-            else:
-                if not containers:
-                    own.discard(creation)
         if own:
             time.sleep(REMOVE_OWN_PAUSE_S)
     if own:
