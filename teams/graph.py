@@ -69,6 +69,10 @@ class Graph(Speakers[GraphPosition], Component[GraphConfig]):
                 raise GraphError(
                     f"The edge {node.name} -> {lost[0]} leads to no node: add the node, or remove the edge."
                 )
+        if graph.default_start_node and graph.default_start_node not in graph.nodes:
+            raise GraphError(
+                f"default_start_node {graph.default_start_node!r} is no node: add it, or name another one."
+            )
         try:
             graph.graph_validate()
         except ValueError as error:

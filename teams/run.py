@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult
@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.teams.budget import Meter, Used
 from autogen_codeact.teams.messages import Message, unknown_type
-from autogen_codeact.teams.speakers import Position
 
 
 class SavedRun(BaseModel):
@@ -60,11 +59,10 @@ class Run:
         self.reason: str | None = None
         self.is_over = False
         self.is_interrupted = False
-        # The turns under way: theirs is everything below, and it is undone if the run is interrupted.
+        # The turns under way: theirs is everything below, and it is dropped if the run is interrupted.
         self.token = CancellationToken()
         self.turns: dict[str, asyncio.Task[None]] = {}
-        self.before: dict[str, Mapping[str, Any] | None] = {}
-        self.position_before: Position | None = None
+        self.position: Any = None  # that of the policy, once it has named who has these turns
         self.answers: dict[str, tuple[list[Message], list[BaseChatMessage]]] = {}
 
     def stop(self, error: BaseException | None = None, reason: str | None = None) -> None:
@@ -78,6 +76,7 @@ class Run:
             self.is_interrupted = True
             self.error = error
             self.finish(reason)
+            self.token.cancel()  # now: the reader, who ends the turns, may be busy with what it has read
 
     def finish(self, reason: str | None) -> None:
         """End the run, which is between two turns."""
@@ -88,12 +87,16 @@ class Run:
 
     def driven(self, driver: asyncio.Task[str | None]) -> None:
         """End the run as the loop ended."""
-        if driver.cancelled():
-            self.stop(asyncio.CancelledError("The run was cancelled from inside."))
-        elif error := driver.exception():
-            self.stop(error)
-        else:
+        self.stop_if_failed(driver)
+        if not self.is_over:
             self.finish(driver.result())
+
+    def stop_if_failed(self, task: asyncio.Task[Any]) -> None:
+        """Stop the run if a part of it ended with an exception."""
+        try:
+            task.result()
+        except BaseException as error:  # noqa: BLE001 (raised by the run, CancelledError too)
+            self.stop(error)
 
     def stop_with(self, token: CancellationToken) -> None:
         """Stop the run when a token is cancelled, in any thread.
@@ -165,8 +168,7 @@ class Run:
         """Make the turns under way part of the run; return what was `said`."""
         turns = self.said
         self.batches.append([message for said, _ in turns.values() for message in said])
-        self.position_before = None
-        self.turns, self.before, self.answers = {}, {}, {}
+        self.turns, self.answers = {}, {}
         return turns
 
     def limit_seconds(self, nested: Callable[[], bool], grace_s: float) -> asyncio.TimerHandle | None:

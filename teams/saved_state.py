@@ -104,6 +104,8 @@ def read_state(
             raise ValueError(f"there is no {speakers.manager_name}: the state is of a team with other speakers.")
         place = f"agent_states.{speakers.manager_name}: "
         manager = BaseGroupChatManagerState.model_validate(states[speakers.manager_name])
+        if manager.current_turn < 0:
+            raise ValueError("current_turn is below 0.")
         position = speakers.position.model_validate(states[speakers.manager_name])
         speakers.check_position(position, names)
         thread = [known.create(message) for message in manager.message_thread]
@@ -136,10 +138,12 @@ async def set_states(undo: Undo, participants: Sequence[Any], states: Mapping[st
         before = await snapshot(participant)
         try:
             await undo.set_state(name, states[name])
-        except _WRONG as error:
+        except BaseException as error:
             for other, old in done:
                 if old is not None:
                     await undo.set_state(other, old)
+            if not isinstance(error, _WRONG):
+                raise
             raise ValueError(f"The state can't be loaded: agent_states.{name}: {_reason(error)}") from None
         done.append((name, before))
 

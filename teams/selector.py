@@ -127,7 +127,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         if self._candidate_func is None:
             return [name for name in names if self._allow_repeated or name != position.previous_speaker]
         found = self._candidate_func(conversation.thread)
-        candidates = list(await found if inspect.isawaitable(found) else found)
+        candidates = list(dict.fromkeys((await found if inspect.isawaitable(found) else found) or ()))
         if not candidates or not set(candidates) <= set(names):
             raise SpeakerError(
                 f"candidate_func returned {candidates}; return at least one of the participants {', '.join(names)}."

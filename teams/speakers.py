@@ -14,6 +14,7 @@ from autogen_core import Component, ComponentBase
 from autogen_core.models import RequestUsage
 from pydantic import BaseModel, ConfigDict
 
+from autogen_codeact.teams.errors import SpeakerError
 from autogen_codeact.teams.messages import Message
 
 
@@ -110,6 +111,21 @@ class Speakers(ABC, ComponentBase[BaseModel], Generic[P]):
 
     async def close(self) -> None:
         """Release what a policy loaded from a config holds."""
+
+
+async def next_names(speakers: Speakers[P], position: P, conversation: Conversation) -> list[str]:
+    """Return the next speakers that a policy names, if they are participants.
+
+    Raises:
+        SpeakerError: There are none, or others, or one is there twice.
+    """
+    names = await speakers.next(position, conversation)
+    if not names or not set(names) <= set(conversation.names) or len(set(names)) < len(names):
+        raise SpeakerError(
+            f"{type(speakers).__name__} named {names} as the next speakers; the participants are "
+            f"{', '.join(conversation.names)}, and each can be named once."
+        )
+    return names
 
 
 class RoundRobinPosition(Position):

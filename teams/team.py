@@ -18,13 +18,12 @@ from autogen_core import CancellationToken, Component, trace_invoke_agent_span
 
 from autogen_codeact.teams.budget import Budget, Meter, Used
 from autogen_codeact.teams.config import TeamConfig, load_condition, load_participants, load_speakers
-from autogen_codeact.teams.errors import SpeakerError
 from autogen_codeact.teams.message_bus import renew
 from autogen_codeact.teams.messages import Message, Task, message_types, task_messages
 from autogen_codeact.teams.run import Run, SavedRun
 from autogen_codeact.teams.saved_state import Memory, read_state, set_states
-from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers
-from autogen_codeact.teams.undo import Claim, Undo, end_tasks, snapshot
+from autogen_codeact.teams.speakers import Conversation, RoundRobin, Speakers, next_names
+from autogen_codeact.teams.undo import Claim, Undo, close_all, end_tasks
 
 
 class Team(BaseTeam, Component[TeamConfig]):
@@ -62,6 +61,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             returns and, as `run`, what `continue_stream` needs. Not part of the configuration. Default: None.
 
     Raises:
+        TypeError: A participant is neither an agent nor a team.
         ValueError: There is no participant, two have the same name or one a reserved name, or `max_turns` is below 1.
         SpeakerError: The policy can't work with these participants.
     """
@@ -97,6 +97,8 @@ class Team(BaseTeam, Component[TeamConfig]):
         if max_turns is not None and max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {max_turns}. Leave it out for no limit.")
         self._participants = list(participants)
+        if wrong := [each for each in self._participants if not isinstance(each, ChatAgent | BaseTeam)]:
+            raise TypeError(f"A participant is an agent or a team, not a {type(wrong[0]).__name__}.")
         self._by_name = {participant.name: participant for participant in self._participants}
         if not participants or len(self._by_name) < len(participants):
             raise ValueError("A team needs at least one participant, and each participant a name of its own.")
@@ -157,33 +159,33 @@ class Team(BaseTeam, Component[TeamConfig]):
             reason = reason or await self._reason_to_end(run, batch)
         while reason is None and not run.is_over:
             await self._at_boundary(run)
-            run.position_before = self._memory.position.model_copy(deep=True)
-            names = self._checked(await self._speakers.next(self._memory.position, self._conversation(run)))
+            run.position = self._memory.position.model_copy(deep=True)
+            names = await next_names(self._speakers, run.position, self._conversation(run))
+            if (spent := run.meter.spent()) is not None:  # by the model of a selector
+                run.stop(reason=spent)
+                break
             if self._emit_team_events:
                 run.emit(SelectSpeakerEvent(content=names, source=self._speakers.manager_name))
 
             async def turn(participant: ChatAgent | BaseTeam, given: list[BaseChatMessage]) -> None:
-                try:
-                    await self._undo.wait(participant.name)
-                    run.before[participant.name] = await snapshot(participant)
-                    if isinstance(participant, BaseTeam):
-                        if counted := isinstance(participant, Team):
-                            participant._outer = run.meter
-                        stream = participant.run_stream(
-                            task=given or None, cancellation_token=run.token, output_task_messages=False
-                        )
-                        async for event in stream:
-                            run.take(participant, event, counted=counted)
-                    else:
-                        with trace_invoke_agent_span(participant.name, agent_description=participant.description):
-                            async for item in participant.on_messages_stream(given, run.token):
-                                run.take(participant, item, counted=False)
-                    run.answered(participant)
-                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (raised by the run)
-                    run.stop(error)
+                await self._undo.begin(participant.name)
+                if isinstance(participant, BaseTeam):
+                    if counted := isinstance(participant, Team):
+                        participant._outer = run.meter
+                    stream = participant.run_stream(
+                        task=given or None, cancellation_token=run.token, output_task_messages=False
+                    )
+                    async for event in stream:
+                        run.take(participant, event, counted=counted)
+                else:
+                    with trace_invoke_agent_span(participant.name, agent_description=participant.description):
+                        async for item in participant.on_messages_stream(given, run.token):
+                            run.take(participant, item, counted=False)
+                run.answered(participant)
 
             for name in names:
                 run.turns[name] = asyncio.create_task(turn(self._by_name[name], list(self._memory.unread[name])))
+                run.turns[name].add_done_callback(run.stop_if_failed)
             await asyncio.wait(run.turns.values())
             if not run.is_over:
                 self._commit(run)
@@ -193,18 +195,12 @@ class Team(BaseTeam, Component[TeamConfig]):
     def _conversation(self, run: Run) -> Conversation:
         return Conversation(self._participants, self._memory.thread, run.meter.add)
 
-    def _checked(self, names: list[str]) -> list[str]:
-        if not names or not set(names) <= set(self._by_name) or len(set(names)) < len(names):
-            raise SpeakerError(
-                f"{type(self._speakers).__name__} named {names} as the next speakers; the participants are "
-                f"{', '.join(self._by_name)}, and each can be named once."
-            )
-        return names
-
     def _commit(self, run: Run) -> None:
         """Make the turns under way part of the conversation."""
         for name, (said, _) in run.said.items():
-            self._speakers.heard(self._memory.position, name, said)  # may raise: before anything else has changed
+            self._speakers.heard(run.position, name, said)  # may raise: before anything else has changed
+        self._memory.position = run.position
+        self._undo.commit()
         turns = run.commit()
         for name in turns:
             self._memory.unread[name].clear()
@@ -371,10 +367,8 @@ class Team(BaseTeam, Component[TeamConfig]):
 
     async def _interrupt(self, run: Run, driver: asyncio.Task[str | None]) -> None:
         """End what is under way, and undo it; what a second cancellation leaves, the next run does."""
-        self._memory.position = run.position_before or self._memory.position
         self._memory.turn = 0
-        self._undo.add(run.turns, run.before)
-        run.token.cancel()
+        self._undo.add(run.turns)
         tasks: dict[str, asyncio.Task[Any]] = {f"The turn of {name!r}": turn for name, turn in run.turns.items()}
         tasks[f"A run of {self.name!r}"] = driver
         loop = asyncio.get_running_loop()
@@ -413,12 +407,11 @@ class Team(BaseTeam, Component[TeamConfig]):
 
         Raises:
             RuntimeError: The team is running.
+            Exception: What the first that failed raised; the others are closed all the same.
         """
         async with self._claim.hold(RuntimeError("The team is running. Wait until it has stopped, then close it.")):
-            for participant in self._participants:
-                if isinstance(participant, ChatAgent | Team):
-                    await participant.close()
-            await self._speakers.close()
+            parts = (*self._participants, self._speakers)
+            await close_all([part for part in parts if isinstance(part, ChatAgent | Team | Speakers)])
 
     async def pause(self) -> None:
         """Tell every participant to pause, whether the team is running or not."""
@@ -443,7 +436,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         return Memory(self._speakers.start(names), {name: [] for name in names}, [])
 
     async def save_state(self) -> Mapping[str, Any]:
-        """Return the state of the team and its participants, in the form of AutoGen's team with the same speakers."""
+        """Return the state of the team and its participants, in the form of AutoGen's team with the same speakers.
+
+        During a run it is the state before the turn that is under way.
+        """
         if await self._claim.is_free():
             await self._undo.undo()
         return self._memory.dump(self._speakers, {name: await self._undo.state(name) for name in self._by_name})

@@ -42,6 +42,18 @@ def _forget(task: asyncio.Task[Any]) -> None:
         task.exception()  # else asyncio reports it as never retrieved
 
 
+async def close_all(parts: Sequence[Any]) -> None:
+    """Close agents, teams and policies, each also if another one fails; then raise the first failure."""
+    errors = []
+    for part in parts:
+        try:
+            await part.close()
+        except Exception as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
 async def snapshot(participant: ChatAgent | BaseTeam) -> Mapping[str, Any] | None:
     """Return a copy of a participant's state; None where it can't save one."""
     try:
@@ -56,30 +68,32 @@ class Claim:
     """Sees to it that a team does one thing at a time."""
 
     def __init__(self) -> None:
-        self._is_held = False
+        self._holder: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Future[None] | None = None
 
     async def is_free(self) -> bool:
         """Wait for a run whose reader has left; return whether the team does nothing now."""
         for _ in range(3):
-            if not self._is_held:
+            # What ran in an event loop that was closed under it can't go on.
+            if self._holder is None or self._holder.is_closed():
                 return True
             # A stream that its reader left by `break` is closed by the event loop, a step or two later.
             await asyncio.sleep(0)
         if self._ending is not None:
             await asyncio.wait({self._ending})
-        return not self._is_held
+        return self._holder is None
 
     @asynccontextmanager
     async def hold(self, refusal: Exception) -> AsyncIterator[None]:
         """Claim the team, or raise the refusal."""
         if not await self.is_free():
             raise refusal
-        self._is_held = True
+        holder = self._holder = asyncio.get_running_loop()
         try:
             yield
         finally:
-            self._is_held = False
+            if self._holder is holder:
+                self._holder = None
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -115,18 +129,24 @@ class Undo:
         self._busy_s = busy_s
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._states: dict[str, Mapping[str, Any]] = {}
+        self._before: dict[str, Mapping[str, Any] | None] = {}  # the states before the turns under way
         self._reset_is_due = False
 
-    def add(self, turns: Mapping[str, asyncio.Task[None]], before: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Note an interrupted run.
+    async def begin(self, name: str) -> None:
+        """Note the state of a participant whose turn begins; before that, `wait`."""
+        await self.wait(name)
+        self._before[name] = await snapshot(self._participants[name])
 
-        Args:
-            turns: Its turns under way.
-            before: The states of their participants before them, None for one that can't be put back.
-        """
+    def commit(self) -> None:
+        """Leave the turns under way as they have ended."""
+        self._before.clear()
+
+    def add(self, turns: Mapping[str, asyncio.Task[None]]) -> None:
+        """Note an interrupted run, with its turns under way."""
         # A turn that waits for an earlier one does not take its place.
         self._busy.update({name: task for name, task in turns.items() if not self._is_busy(name)})
-        self._states.update({name: state for name, state in before.items() if state is not None})
+        self._states.update({name: state for name, state in self._before.items() if state is not None})
+        self._before.clear()
         self._reset_is_due = True
 
     def _is_busy(self, name: str) -> bool:
@@ -177,7 +197,9 @@ class Undo:
             await self._restore(name)
 
     async def state(self, name: str) -> Mapping[str, Any]:
-        """Return a participant's state, or that from before a turn that ignores its cancellation."""
+        """Return a participant's state; that from before its turn, if one is under way or ignores its cancellation."""
+        if (before := self._before.get(name)) is not None:
+            return before
         if self._is_busy(name) and name in self._states:
             return self._states[name]
         return await self._participants[name].save_state()

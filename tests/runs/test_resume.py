@@ -117,8 +117,8 @@ async def test_code_under_way_is_told_with_its_calls_and_not_run_again(
     assert result.messages[-1].to_text() == expected(STEPS)
     assert counted(tmp_path / "calls") == []
     assert server.requests[asked]["messages"][-1]["content"] == (
-        "It is not known how far this code came: the program that had it run ended before it. It is not run again by itself. "
-        "Look at what is there, files for example, before you go on.\nIt printed nothing.\n\n"
+        "It is not known how far this code came: the process of the agent ended while it was running. "
+        "It is not run again by itself. Look at what is there, files for example, before you go on.\nIt printed nothing.\n\n"
         "The session's memory was put back to before this code: variables and imports from earlier code are there, those of this "
         "code are not.\n"
         "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:\n"

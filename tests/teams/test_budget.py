@@ -135,8 +135,20 @@ async def test_what_a_selector_uses_counts_in_the_outer_budget_too():
     selector = ReplayChatCompletionClient(["x", "y", "x"])
     inner = Team([Parrot("x"), Parrot("y")], name="inner", speakers=Selector(selector), max_turns=3)
     result = await Team([inner], budget=Budget(max_tokens=1)).run(task="go")
-    assert [source for source, _ in said(result)] == ["user", "x"]
+    assert said(result) == [("user", "go")]
     assert len(selector.create_calls) == 1
+
+
+async def test_nobody_speaks_after_a_selector_used_up_the_budget():
+    selector = ReplayChatCompletionClient(["x", "y"])
+    x, y = Parrot("x"), Parrot("y")
+    team = Team([x, y], speakers=Selector(selector), budget=Budget(max_tokens=1), emit_team_events=True)
+    result = await team.run(task="go")
+    assert said(result) == [("user", "go")]
+    assert result.stop_reason.startswith("The budget of 1 tokens is used up (")
+    assert (x.heard, y.heard) == ([], [])
+    state = await team.save_state()
+    assert state["agent_states"]["SelectorGroupChatManager"]["previous_speaker"] is None
 
 
 async def test_what_a_run_has_used_counts_when_it_goes_on():

@@ -335,3 +335,23 @@ def test_a_graph_that_does_not_fit_its_team_is_a_typed_error():
         {"termination_condition": TextMentionTermination("x")},
     ):
         Team(participants, speakers=cycle, **bound)
+
+
+def test_a_first_node_that_does_not_exist_is_refused():
+    graph = DiGraph(nodes={"a": DiGraphNode(name="a")}, default_start_node="nobody")
+    with pytest.raises(GraphError, match="default_start_node 'nobody' is no node"):
+        Graph(graph)
+
+
+async def test_a_state_saved_in_mid_turn_takes_the_turn_again():
+    builder = DiGraphBuilder()
+    deaf = Deaf("a")
+    builder.add_node(deaf).add_node(Parrot("b")).add_edge("a", "b")
+    team = Team([deaf, Parrot("b")], speakers=Graph(builder.build()))
+    run = asyncio.create_task(team.run(task="go"))
+    await deaf.begun.wait()
+    state = json.loads(json.dumps(await team.save_state()))
+    await cancelled(run)
+    other = Team([Parrot("a"), Parrot("b")], speakers=Graph(builder.build()))
+    await other.load_state(state)
+    assert said(await other.run()) == [("a", "heard 1"), ("b", "heard 2")]

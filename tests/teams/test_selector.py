@@ -156,3 +156,11 @@ async def test_closing_the_team_closes_a_model_that_came_from_its_config(from_co
         team = BaseTeam.load_component(team.dump_component())
     await team.close()
     assert closed == ([team.speakers._model_client] if from_config else [])
+
+
+async def test_a_candidate_func_that_returns_none_is_refused():
+    team = Team(
+        [Parrot("a"), Parrot("b")], speakers=Selector(ReplayChatCompletionClient([]), candidate_func=lambda _: None)
+    )
+    with pytest.raises(SpeakerError, match=r"candidate_func returned \[\]; return at least one"):
+        await team.run(task="go")

@@ -1,6 +1,7 @@
 """What a team does when nothing goes wrong: AutoGen's round robin, in teams of teams, over several event loops."""
 
 import asyncio
+import json
 import signal
 
 import pytest
@@ -298,3 +299,46 @@ async def test_a_stream_may_be_read_slowly():
 
     await listen(slowly(), heard)
     assert [source for source, _ in heard] == ["user", "parrot", "parrot", "parrot"]
+
+
+async def test_close_closes_the_others_when_one_fails():
+    class Broken(Parrot):
+        async def close(self):
+            raise RuntimeError("can't close")
+
+    closed = []
+
+    class Closed(Parrot):
+        async def close(self):
+            closed.append(self.name)
+
+    with pytest.raises(RuntimeError, match="can't close"):
+        await Team([Broken("a"), Closed("b"), Closed("c")]).close()
+    assert closed == ["b", "c"]
+
+
+async def test_a_state_that_a_participant_refuses_with_any_exception_changes_nothing():
+    class Refusing(Parrot):
+        async def load_state(self, state):
+            raise RuntimeError("not mine")
+
+    first = Parrot("a")
+    team = Team([first, Refusing("b")], max_turns=1)
+    state = json.loads(json.dumps(await team.save_state()))
+    state["agent_states"]["a"]["agent_state"] = {"heard": [["other"]]}
+    with pytest.raises(RuntimeError, match="not mine"):
+        await team.load_state(state)
+    assert first.heard == []
+
+
+async def test_a_state_with_turns_below_zero_is_refused():
+    team = Team([Parrot()], max_turns=1)
+    state = json.loads(json.dumps(await team.save_state()))
+    state["agent_states"]["RoundRobinGroupChatManager"]["current_turn"] = -5
+    with pytest.raises(ValueError, match="current_turn is below 0"):
+        await team.load_state(state)
+
+
+def test_a_participant_that_is_neither_agent_nor_team_is_refused():
+    with pytest.raises(TypeError, match="A participant is an agent or a team, not a str"):
+        Team(["coder"])

@@ -361,3 +361,66 @@ async def test_a_task_of_a_wrong_kind_is_an_error_and_the_team_stays_usable(task
     assert others() == set()
     messages = (TextMessage(content="one", source="user"), TextMessage(content="two", source="user"))
     assert said(await team.run(task=messages))[-1] == ("parrot", "heard 2")
+
+
+class Failed(BaseException):
+    """As test frameworks raise it, beside `Exception`."""
+
+
+async def test_an_exception_beside_exception_comes_out_too_and_the_next_run_works():
+    error = Failed()
+    team = Team([Talker([error])], max_turns=1)
+    with pytest.raises(Failed) as caught:
+        await team.run(task="go")
+    assert caught.value is error
+    assert said(await team.run()) == [("talker", "heard 1")]
+
+
+async def test_cancelling_the_token_reaches_participants_while_the_reader_is_busy():
+    tokens = []
+
+    class Asker(Deaf):
+        async def on_messages(self, messages, cancellation_token):
+            tokens.append(cancellation_token)
+            return await super().on_messages(messages, cancellation_token)
+
+    asker, token = Asker(), CancellationToken()
+    async with aclosing(Team([asker], max_turns=1).run_stream(task="go", cancellation_token=token)) as stream:
+        await anext(stream)
+        await asker.begun.wait()
+        token.cancel()
+        await asyncio.sleep(0.01)  # the reader reads nothing meanwhile
+        assert tokens[0].is_cancelled()
+
+
+async def test_state_saved_in_mid_turn_is_that_before_the_turn():
+    class Early(Deaf):
+        async def sleep(self):
+            self.heard.append(["half a turn"])
+            await super().sleep()
+
+    early = Early()
+    team = Team([early], max_turns=1)
+    run = asyncio.create_task(team.run(task="go"))
+    await early.begun.wait()
+    saved = (await team.save_state())["agent_states"]["deaf"]
+    await cancelled(run)
+    assert (saved["agent_state"], len(saved["message_buffer"])) == ({"heard": []}, 1)
+
+
+def test_a_team_whose_event_loop_was_closed_in_mid_run_works_in_another():
+    team = Team([Parrot()], max_turns=1)
+
+    async def begin():
+        stream = team.run_stream(task="go")
+        await anext(stream)
+        return stream
+
+    loop = asyncio.new_event_loop()
+    stream = loop.run_until_complete(begin())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert said(asyncio.run(team.run(task="again")))[1:] == [("parrot", "heard 2")]
+    del stream
