@@ -16,6 +16,7 @@ from autogen_core import CancellationToken
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
+from autogen_codeact.runs.parts import exchange_parts
 from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.plan import Plan, RunNotResumableError, make_plan
 from autogen_codeact.runs.rebuilt_agents import check_agents, load_agents
@@ -107,7 +108,7 @@ async def resumed(
         try:
             past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
             limit = rebuild_limit if rebuild else 0.0
-            changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+            changes = await _restore(plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
             with recording(target, log, past):
                 async with aclosing(logged(_stream(plan, target, token), log, plan.messages)) as items:
@@ -124,6 +125,7 @@ async def _restore(
     plan: Plan,
     target: ChatAgent | BaseTeam,
     past: RunPast,
+    log: LogWriter,
     token: CancellationToken,
     *,
     on_rebuild: OnRebuild | None,
@@ -135,6 +137,8 @@ async def _restore(
     Returns:
         The journals that begin anew.
     """
+    # AutoGen's teams take their parts when they first load a state: the model of a selector is exchanged then.
+    restore_parts = exchange_parts(target, log, past)
     try:
         await target.load_state(plan.boundary.state or {})
     except Exception as error:
@@ -142,6 +146,8 @@ async def _restore(
             f"{plan.run.folder.path} can't be continued: the {plan.started.kind} can't load the state of event "
             f"{plan.boundary.seq}: {type(error).__name__}: {error}"
         ) from error
+    finally:
+        restore_parts()
     changes = []
     for session in sessions_of(target):
         blocks = session.load(plan.changes)
@@ -169,6 +175,9 @@ def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator
     if plan.boundary.at == "turn":
         # The sessions have been restored; a later state of theirs than that of the boundary.
         state = without_journals(plan.boundary.state)
+        # What was interrupted took time, too: the budget of the run goes on from there.
+        if (used := (state.get("run") or {}).get("used")) is not None:
+            used["seconds"] += plan.seconds_since
         stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(state, cancellation_token=token)
         return stream
     task = plan.started.task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -60,6 +61,7 @@ class Plan:
         last: Number of the last event.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
+        seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         finished: The last end of the run, if it has not been continued since.
     """
 
@@ -72,6 +74,7 @@ class Plan:
     last: int = 0
     size: int = 0
     found: int = 0
+    seconds_since: float = 0.0
     finished: RunFinished | None = None
 
     @property
@@ -101,6 +104,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             raise RunNotResumableError(
                 f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({raw.reason})."
             )
+        reader.tick(raw)
         reader.size, reader.last = raw.end, raw.data["seq"]
         if raw.name in NOT_NEEDED:
             continue
@@ -154,6 +158,8 @@ class _Reader:
     """Collects what the events say."""
 
     def __init__(self, run: Run) -> None:
+        self.seconds_since = 0.0
+        self._clock: float | None = None
         self.messages = KnownMessages(agent.name.partition("#")[0] for agent in run.started.agents)
         self.last = self.size = 0
         self._run = run
@@ -168,6 +174,13 @@ class _Reader:
         self._seconds: dict[int, list[float]] = {}
         self._finished: RunFinished | None = None
         self._stopped: LogStopped | None = None
+
+    def tick(self, raw: RawEvent) -> None:
+        """Measure the time between an event and the one before, if the same process has written them."""
+        now, before = raw.data.get("monotonic"), self._clock
+        self._clock = now if isinstance(now, int | float) and math.isfinite(now) else None
+        if before is not None and self._clock is not None and raw.name != "run_resumed":
+            self.seconds_since += max(0.0, self._clock - before)
 
     def take(self, event: RunEvent) -> None:
         """Take the next event."""
@@ -221,6 +234,7 @@ class _Reader:
             self.messages,
             self.last,
             self.size,
+            seconds_since=self.seconds_since,
             finished=self._finished,
         )
 
@@ -265,6 +279,7 @@ class _Reader:
             return
         self._boundary = event
         self.messages.clear()
+        self.seconds_since = 0.0
         self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
 
     def _answered(self, event: ModelCallFinished) -> None:

@@ -16,11 +16,18 @@ from autogen_codeact.agents.journal import Journal, JournalEntry, record_of
 from autogen_codeact.agents.replay import EMPTY
 from autogen_codeact.executors import SessionExecutor, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.chance import variables_of_chance
 from autogen_codeact.runs.events import JournalChange
 from autogen_codeact.teams.parts import executors_of
 
 NOT_WANTED = "the run was continued without rebuilding it"
 TOO_LONG = "rebuilding it would take about {seconds:.0f} s, and at most {limit:g} s were allowed"
+BY_CHANCE = (
+    "Variables of the rebuilt session that come from chance, time or process ids have other values than before, unless their "
+    "code used a fixed seed: {names}. Look at them before you use them."
+)
+MAX_NAMES = 30
+PYTHON = frozenset({"python", "py", "python3", "ipython"})
 STATES = frozenset({"CodeActAgentState", "CodeExecutorAgentState"})
 TOOK_TOO_LONG = "rebuilding it took longer than the {limit:g} s that were allowed"
 
@@ -52,6 +59,7 @@ class Session:
         self.agents = agents
         self._executor = executor
         self._record = record_of(executor)
+        self._codes: list[str] = []
 
     def load(self, changes: Sequence[JournalChange]) -> int:
         """Have the session rebuilt as it was after some changes, unless it is still alive.
@@ -67,6 +75,7 @@ class Session:
                 journal = _changed(journal, change)
         record.pending = None
         record.load(journal)
+        self._codes = [entry.code for entry in journal.entries if entry.language.lower() in PYTHON]
         return len(journal.entries) if record.pending is not None else 0
 
     async def rebuild(self, limit: float | None, token: CancellationToken) -> str | None:
@@ -85,7 +94,12 @@ class Session:
         except TimeoutError:
             await self._executor.restart()
             return TOOK_TOO_LONG.format(limit=limit)
-        self.note = made.describe() if made is not None and not made.same else None
+        if made is not None:
+            lines = [] if made.same else [made.describe()]
+            if names := variables_of_chance(self._codes):
+                more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+                lines.append(BY_CHANCE.format(names=", ".join(names[:MAX_NAMES]) + more))
+            self.note = "\n".join(lines) or None
         return None
 
     def empty(self) -> JournalChange:

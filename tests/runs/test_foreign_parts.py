@@ -109,11 +109,12 @@ async def test_choices_of_speakers_are_logged(tmp_path, make):
     assert client is (team.speakers._model_client if make is our_team else team._model_client)
 
 
-async def test_choices_of_speakers_are_not_asked_for_again(tmp_path):
-    await run(our_team(["b", "a"], a=["From a."], b=["From b."], c=[]), tmp_path / "run")
+@pytest.mark.parametrize("make", [our_team, autogens_team])
+async def test_choices_of_speakers_are_not_asked_for_again(tmp_path, make):
+    await run(make(["b", "a"], a=["From a."], b=["From b."], c=[]), tmp_path / "run")
     lines = lines_of(tmp_path / "run")
     last = max(number for number, line in enumerate(lines) if b'"model_call_finished"' in line)
     cut(tmp_path / "run", tmp_path / "again", lines[:last])
     # The choice was made: only the second speaker is asked again.
-    items = [item async for item in resumed(tmp_path / "again", agent=our_team([], a=["From a."], b=[], c=[]))]
+    items = [item async for item in resumed(tmp_path / "again", agent=make([], a=["From a."], b=[], c=[]))]
     assert [message.to_text() for message in items[-1].messages] == ["Go.", "From b.", "From a."]
