@@ -177,12 +177,15 @@ async def test_agent_is_made_from_the_log_with_the_functions_that_are_passed(
     with pytest.raises(RunNotResumableError) as refused:
         await resume(folder, api_key="none-needed")
     assert str(refused.value) == (
-        f"{folder} can't be continued without its host tools triple: functions are not in the log, pass them as tools=[…]."
+        f"{folder} can't be continued without its host tools triple: functions are not in the log. Continue it in your "
+        "program, with autogen_codeact.runs.resume(path, tools=[…])."
     )
     tool = counting_tool(tmp_path / "calls")
     result = await resume(folder, tools=[tool], api_key="none-needed")
     assert result.messages[-1].to_text() == expected(STEPS)
     assert counted(tmp_path / "calls") == [2]
+    with pytest.raises(RunIsFinishedError):
+        await resume(folder, tools=[tool], api_key="none-needed")
 
 
 async def refusal(folder: Path, agent: CodeActAgent | None = None) -> RunError:
@@ -283,9 +286,7 @@ async def test_tool_of_the_executor_is_named_in_the_log_and_in_the_error_without
     assert [info.tools for info in load_run(path).started.agents] == [["triple"]]
     bare = CodeActAgent("coder", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=server.client())
     assert str(await refusal(path, bare)) == f"{path} can't be continued without its host tools triple."
-    with pytest.raises(
-        RunNotResumableError, match="without its host tools triple: functions are not in the log, pass them"
-    ):
+    with pytest.raises(RunNotResumableError, match="without its host tools triple: functions are not in the log"):
         await resume(path, api_key="none-needed")
     result = await resume(path, tools=[tool], api_key="none-needed")
     assert result.messages[-1].to_text() == expected(STEPS)
