@@ -36,8 +36,8 @@ MAX_CALL_CHARS = 500
 INTERRUPTED = "Interrupted"
 """Type of the error of code whose end is not known."""
 _UNKNOWN = (
-    "It is not known how far this code came: the program that had it run ended before it. It is not run again by itself. Look at "
-    "what is there, files for example, before you go on."
+    "It is not known how far this code came: the process of the agent ended while it was running. It is not run again by itself. "
+    "Look at what is there, files for example, before you go on."
 )
 _BROKEN = "The sandbox broke while the code ran ({message}). What it did before that is done."
 _NO_END = {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)} | {
@@ -272,7 +272,7 @@ def broken(error: SandboxError, *, session: bool = True) -> ExecutionResult:
 
 
 def interrupted(calls: Sequence[ToolCall]) -> ExecutionResult:
-    """Return the result of code whose end is not known, because the process that had it run ended before it.
+    """Return the result of code whose end is not known, because the agent's process ended while it was running.
 
     Args:
         calls: Its calls to host tools that are known; those that were under way have the outcome `cancelled`.

@@ -94,6 +94,5 @@ async def _resume(job: ResumeJob, *, as_json: bool) -> int:
 
 def _announce(rebuilding: Rebuilding) -> None:
     blocks = f"{rebuilding.blocks} block{'s' * (rebuilding.blocks != 1)}"
-    say(
-        f"rebuilding the session: {blocks}, about {rebuilding.seconds:.0f} s (--no-rebuild begins with an empty session)"
-    )
+    time = f"about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else "less than 1 s"
+    say(f"rebuilding the session: {blocks}, {time} (--no-rebuild begins with an empty session)")

@@ -30,6 +30,8 @@ from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
 
+EVENTS = "events.jsonl"
+"""The log in a run's folder; by name, because a run without one must not wait for its module."""
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
 LANGUAGES = ("python", "sh", "bash")
@@ -131,6 +133,7 @@ def silence_libraries() -> None:
 async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
     outcome = RunOutcome(job.team)
     transcript = None if as_json else Transcript(Terminal(), team=job.team)
+    ended = False
     try:
         async with started(job.sandbox) as executor, aclosing(_events(job, client, executor)) as events:
             async for event in events:
@@ -140,12 +143,15 @@ async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
                 elif not isinstance(event, TaskResult):
                     transcript.show(event)
             files = await _list_files(executor) if job.sandbox.work_dir is None else []
+        ended = True
     except (CommandError, SandboxError):
         raise
     except Exception as error:  # whatever a model client raises
         raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
     finally:
         await client.close()
+        if not ended and job.save is not None and (job.save / EVENTS).is_file():
+            say(f"`codeact resume {job.save}` continues the run")
     outcome.complain()
     _say_files(files, job.save)
     return outcome.status

@@ -57,6 +57,8 @@ def show_run(path: Path, *, as_json: bool) -> int:
         say("the run was cancelled")
     elif finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
+    if finished is not None and finished.outcome != "completed":
+        say(f"`codeact resume {path}` continues the run")
     return 0
 
 

@@ -137,7 +137,9 @@ class Transcript:
             good = message.metadata["exit_code"] == "0"
             ended = "ok" if good else f"exit code {message.metadata['exit_code']}"
             title = f"{message.source}: {ended}"
-            if "duration_s" in message.metadata:
+            if message.metadata.get("outcome") == "crashed" and message.metadata.get("error") == INTERRUPTED:
+                title = f"{message.source}: whether the code finished is unknown"
+            elif "duration_s" in message.metadata:
                 title += f", {format_duration(float(message.metadata['duration_s']))}"
             self._terminal.panel(title, shorten(message.content), "green" if good else "red")
         elif message.content.strip() != streamed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.events import BlockFinished
@@ -28,7 +28,16 @@ def kept_files(run: Run) -> dict[str, StoredFile]:
                 kept.pop(artifact.name, None)  # an older copy is not what the file was at the end
                 if artifact.file is not None and artifact.file.sha256 is not None:
                     kept[artifact.name] = artifact.file
+    for name in _replaced(list(kept)):
+        del kept[name]
     return kept
+
+
+def _replaced(names: list[str]) -> set[str]:
+    """Return the files that have become a folder, and those in a folder that has become a file; the last ones stay."""
+    places = {name: place for place, name in enumerate(names)}
+    pairs = ((name, str(parent)) for name in names for parent in PurePosixPath(name).parents if str(parent) in places)
+    return {min(pair, key=places.__getitem__) for pair in pairs}
 
 
 def export_files(run: Run, folder: Path) -> list[str]:

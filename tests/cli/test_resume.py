@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from autogen_agentchat.messages import TextMessage
 
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import Transcript
 from tests.cli.support import code, codeact, start, wait_until
 from tests.openai_server import OpenAIServer, Reply
 
@@ -23,8 +26,9 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
         server.stop()
     assert failed.status == 2
     assert "out of order" in failed.err
+    assert failed.err.startswith(f"codeact: `codeact resume {folder}` continues the run\ncodeact: The run failed. ")
     assert done.status == 0
-    assert done.err.startswith("codeact: rebuilding the session: 1 block, about ")
+    assert done.err.startswith("codeact: rebuilding the session: 1 block, ")
     assert [each["type"] for each in done.objects] == [
         "CodeGenerationEvent",
         "CodeExecutionEvent",
@@ -62,3 +66,10 @@ def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     )
     shown = codeact("show", folder)
     assert shown.out.endswith(done.out)
+
+
+def test_code_of_a_team_without_a_known_end_is_shown_so(capsys):
+    metadata = {"outcome": "crashed", "exit_code": "1", "duration_s": "0.000", "error": "Interrupted"}
+    message = TextMessage(content="It is not known.", source="executor", metadata=metadata)
+    Transcript(Terminal(), team=True).show(message)
+    assert capsys.readouterr().out == ("== executor: whether the code finished is unknown ==\nIt is not known.\n\n")

@@ -298,6 +298,15 @@ def test_files_are_written_under_their_names(tmp_path):
     assert (tmp_path / "out" / "sub" / "b.png").read_bytes() == b"pixels"
 
 
+@pytest.mark.parametrize(
+    ("names", "written"),
+    [(["a", "a/b", "c"], ["a/b", "c"]), (["a/b", "a/c/d", "a", "e"], ["a", "e"])],
+    ids=["a file becomes a folder", "a folder becomes a file"],
+)
+def test_the_last_of_files_that_replace_each_other_is_written(tmp_path, names, written):
+    assert export_files(kept_in(tmp_path, *names), tmp_path / "out") == written
+
+
 @pytest.mark.parametrize("name", ["../a.png", "/a.png", "sub/../../a.png", "a\x1b[2J.png"])
 def test_a_name_that_leads_out_of_the_folder_is_not_written(tmp_path, name):
     with pytest.raises(RunFileError, match=r"^The log names a file that is not written: The file name `"):

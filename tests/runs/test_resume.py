@@ -117,8 +117,8 @@ async def test_code_under_way_is_told_with_its_calls_and_not_run_again(
     assert result.messages[-1].to_text() == expected(STEPS)
     assert counted(tmp_path / "calls") == []
     assert server.requests[asked]["messages"][-1]["content"] == (
-        "It is not known how far this code came: the program that had it run ended before it. It is not run again by itself. "
-        "Look at what is there, files for example, before you go on.\nIt printed nothing.\n\n"
+        "It is not known how far this code came: the process of the agent ended while it was running. "
+        "It is not run again by itself. Look at what is there, files for example, before you go on.\nIt printed nothing.\n\n"
         "The session's memory was put back to before this code: variables and imports from earlier code are there, those of this "
         "code are not.\n"
         "Calls to host tools that this code made before it ended; what is done is done, so don't repeat it:\n"
@@ -267,3 +267,25 @@ async def test_other_agent_or_other_code_is_refused(whole_run: Path, server: Ope
         "they were. Continue it with the same program, or begin a new run."
     )
     assert counted(tmp_path / "calls") == []
+
+
+async def test_tool_of_the_executor_is_named_in_the_log_and_in_the_error_without_it(
+    whole_run: Path, server: OpenAIServer, tmp_path: Path
+) -> None:
+    tool = counting_tool(tmp_path / "calls")
+    path = tmp_path / "run"
+    async with BubblewrapCommandLineCodeExecutor(mode="session", tools=[tool]) as executor:
+        agent = CodeActAgent("coder", executor, model_client=server.client())
+        async with aclosing(recorded(agent, task="Triple.", path=path)) as items:
+            async for item in items:
+                if not isinstance(item, TaskResult) and item.source == "coder":
+                    break
+    assert [info.tools for info in load_run(path).started.agents] == [["triple"]]
+    bare = CodeActAgent("coder", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=server.client())
+    assert str(await refusal(path, bare)) == f"{path} can't be continued without its host tools triple."
+    with pytest.raises(
+        RunNotResumableError, match="without its host tools triple: functions are not in the log, pass them"
+    ):
+        await resume(path, api_key="none-needed")
+    result = await resume(path, tools=[tool], api_key="none-needed")
+    assert result.messages[-1].to_text() == expected(STEPS)
