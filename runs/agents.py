@@ -6,7 +6,6 @@ import os
 import platform
 import socket
 from collections import Counter
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -16,7 +15,7 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
 from autogen_codeact.agents.run_options import RunOptions
-from autogen_codeact.executors import omitting_functions
+from autogen_codeact.executors import capabilities_of, omitting_functions
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
 from autogen_codeact.runs.redaction import known_secrets
 from autogen_codeact.teams.parts import agents_of, models_of
@@ -61,15 +60,23 @@ def _describe(name: str, agent: ChatAgent) -> AgentInfo:
         description=agent.description,
         executor=type(executor).__name__ if executor is not None else None,
         model=_model_name(client) if isinstance(client, ChatCompletionClient) else None,
-        tools=list(_tool_names(agent, options)),
+        tools=tool_names(agent),
         functions=functions,
     )
 
 
-def _tool_names(agent: ChatAgent, options: object) -> Iterator[str]:
+def tool_names(agent: ChatAgent) -> list[str]:
+    """Return the names of an agent's host tools, and of those that its executor has of its own, each once."""
+    options = getattr(agent, "_options", None)
     tools = options.tools if isinstance(options, RunOptions) else getattr(agent, "_tools", None) or ()
-    for tool in tools:
-        yield str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
+    executor = capabilities_of(getattr(agent, "code_executor", None)).tools
+    own = (executor.known_tools or ()) if executor is not None else ()
+    return list(dict.fromkeys(tool_name(tool) for tool in (*tools, *own)))
+
+
+def tool_name(tool: object) -> str:
+    """Return the name of a function or a tool."""
+    return str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
 
 
 def _model_name(client: ChatCompletionClient) -> str:

@@ -93,6 +93,11 @@ async def resumed(
         BaseException: What the agent or team raises.
     """
     plan = await asyncio.to_thread(make_plan, path)
+    if plan.started.redacted and redact is None:
+        raise RunNotResumableError(
+            f"{plan.run.folder.path} was recorded with redact=, and functions are not in the log: continue it in your program, "
+            "with the same function as redact=, so that nothing is written that the function removes."
+        )
     target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
     try:
@@ -104,14 +109,10 @@ async def resumed(
             limit = rebuild_limit if rebuild else 0.0
             changes = await _restore(plan, target, past, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
-            known = plan.messages
             with recording(target, log, past):
-                async with aclosing(logged(_stream(plan, target, token), log, known)) as items:
+                async with aclosing(logged(_stream(plan, target, token), log, plan.messages)) as items:
                     async for item in items:
-                        if known and not isinstance(item, TaskResult):
-                            known -= 1
-                        else:
-                            yield item
+                        yield item
         finally:
             await log.close()
     finally:

@@ -60,7 +60,7 @@ class AgentInfo(BaseModel):
         description: Its description.
         executor: Class of its code executor, or None.
         model: Name of its model, or None.
-        tools: Names of its host tools, which are given again at resume.
+        tools: Names of its host tools, those of its executor included, which are given again at resume.
         functions: Names of other arguments that are functions, such as `approval_func`, which are given again too.
     """
 
@@ -88,6 +88,7 @@ class RunStarted(Event):
         secrets: JSON pointers of secrets that were removed from the configuration, such as the key of a model.
         agents: The agents, those of nested teams included.
         process: The process.
+        redacted: Whether texts passed a function of the caller, which is given again at resume.
         signature: Shows that the configuration was written by the user who continues the run, on the same machine.
     """
 
@@ -101,6 +102,7 @@ class RunStarted(Event):
     secrets: list[str] = Field(default_factory=list)
     agents: list[AgentInfo] = Field(default_factory=list)
     process: ProcessInfo
+    redacted: bool = False
     signature: str | None = None
 
 

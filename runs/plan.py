@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from autogen_core.models import CreateResult
 from pydantic import ValidationError
@@ -20,6 +22,7 @@ from autogen_codeact.runs.events import (
     HostCallStarted,
     JournalChange,
     LogStopped,
+    MessageLogged,
     ModelCallFinished,
     ModelCallStarted,
     RunEvent,
@@ -28,8 +31,9 @@ from autogen_codeact.runs.events import (
     RunStarted,
     ValueLogged,
 )
+from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
-from autogen_codeact.runs.reader import Gap, Run, UnknownEvent, first_problem, load_run
+from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.writer import EVENTS
 
 NOT_NEEDED = frozenset({"chunk"})
@@ -53,7 +57,7 @@ class Plan:
         pasts: What the agents have got since the boundary, by their names in the log.
         changes: How the journals of the executors' sessions have changed since then, in order.
         seconds: How long the blocks in the journal of each executor's session took, as far as they are in the log.
-        messages: Number of messages since then.
+        messages: The messages since then.
         last: Number of the last event.
         size: Bytes up to the end of its line.
         found: Bytes of the log before it was read.
@@ -65,7 +69,7 @@ class Plan:
     pasts: dict[str, Past]
     changes: list[JournalChange] = field(default_factory=list)
     seconds: dict[int, float] = field(default_factory=dict)
-    messages: int = 0
+    messages: KnownMessages = field(default_factory=KnownMessages)
     last: int = 0
     size: int = 0
     found: int = 0
@@ -102,7 +106,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
         if raw.name in NOT_NEEDED:
             continue
         if raw.name == "message":
-            reader.messages += 1
+            reader.messages.add(_message(run, raw))
             continue
         event = run.parse(raw)
         if isinstance(event, Gap):
@@ -121,6 +125,13 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
                 f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({first_problem(error)})."
             ) from None
     return replace(reader.plan(), found=found)
+
+
+def _message(run: Run, raw: RawEvent) -> Mapping[str, Any]:
+    """Return the message of an event; without its large values if their files are missing."""
+    event = run.parse(raw) if raw.data.get("stored") else None
+    message = event.message if isinstance(event, MessageLogged) else raw.data.get("message")
+    return message if isinstance(message, dict) else {}
 
 
 @dataclass
@@ -143,7 +154,8 @@ class _Reader:
     """Collects what the events say."""
 
     def __init__(self, run: Run) -> None:
-        self.messages = self.last = self.size = 0
+        self.messages = KnownMessages(agent.name.partition("#")[0] for agent in run.started.agents)
+        self.last = self.size = 0
         self._run = run
         self._boundary: Boundary | None = None
         self._no_state: str | None = None
@@ -253,7 +265,8 @@ class _Reader:
         if event.state is None:
             self._no_state = event.state_error
             return
-        self._boundary, self.messages = event, 0
+        self._boundary = event
+        self.messages.clear()
         self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []
 
     def _answered(self, event: ModelCallFinished) -> None:

@@ -11,7 +11,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader
 
 from autogen_codeact.executors import capabilities_of
-from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.agents import agent_keys, tool_name, tool_names
 from autogen_codeact.runs.origin import is_own
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
@@ -42,7 +42,7 @@ def load_agents(
             f"{path} can't be continued without {_listed(functions)}: functions are not in the log. Make the {started.kind} in "
             "your program as for the first time, and pass it as agent=."
         )
-    given = {_name(tool): tool for tool in tools}
+    given = {tool_name(tool): tool for tool in tools}
     needed = {name for info in started.agents for name in info.tools}
     loaded: object
     try:
@@ -62,7 +62,7 @@ def load_agents(
             f"The configuration in {path} is that of a {type(loaded).__name__}, not of an agent."
         )
     known = set(_tools_of(loaded))
-    if missing := needed - known - given.keys():
+    if missing := _missing(needed - given.keys(), loaded):
         raise RunNotResumableError(
             f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log, pass them as "
             "tools=[…]."
@@ -123,22 +123,21 @@ def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:
         raise RunNotResumableError(
             f"{path} is a run of {_listed(names)}, not of {_listed(agents)}: pass the same {started.kind} as agent=."
         )
-    known = set(_tools_of(target))
-    if missing := {name for info in started.agents for name in info.tools} - known:
+    if missing := _missing({name for info in started.agents for name in info.tools}, target):
         raise RunNotResumableError(f"{path} can't be continued without its host tools {_listed(missing)}.")
+
+
+def _missing(needed: set[str], target: ChatAgent | BaseTeam) -> set[str]:
+    """Return the host tools that no agent has, as far as that is known before workbenches are started."""
+    executors = (capabilities_of(getattr(agent, "code_executor", None)).tools for _, agent in agent_keys(target))
+    if any(executor is not None and executor.known_tools is None for executor in executors):
+        return set()
+    return needed - set(_tools_of(target))
 
 
 def _tools_of(target: ChatAgent | BaseTeam) -> Iterable[str]:
     for _, agent in agent_keys(target):
-        for tool in getattr(getattr(agent, "_options", None), "tools", None) or getattr(agent, "_tools", None) or ():
-            yield _name(tool)
-        executor = capabilities_of(getattr(agent, "code_executor", None)).tools
-        for tool in executor.known_tools or () if executor is not None else ():
-            yield tool.name
-
-
-def _name(tool: Any) -> str:
-    return str(getattr(tool, "name", None) or getattr(tool, "__name__", None) or type(tool).__name__)
+        yield from tool_names(agent)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from autogen_codeact.executors import capabilities_of
 from autogen_codeact.runs.agents import configuration, describe_agents, process_info, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
+from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.messages import Message, dump_message
 from autogen_codeact.runs.origin import sign
 from autogen_codeact.runs.parts import exchange_parts
@@ -63,7 +64,7 @@ async def recorded(
     log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team)))
     try:
         given = task_messages(task)
-        log.put(_started(agent_or_team, given))
+        log.put(_started(agent_or_team, given, redacted=redact is not None))
         with recording(agent_or_team, log):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
             await log.write(await _boundary("start", agent_or_team), sync=True)
@@ -88,7 +89,7 @@ def task_messages(task: object) -> list[BaseChatMessage] | None:
     return None
 
 
-def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None) -> RunStarted:
+def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None, *, redacted: bool) -> RunStarted:
     component, problem, secrets = configuration(agent_or_team)
     started = RunStarted(
         run=uuid4().hex,
@@ -100,6 +101,7 @@ def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | 
         secrets=secrets,
         agents=describe_agents(agent_or_team),
         process=process_info(),
+        redacted=redacted,
     )
     # What is signed is what a reader gets.
     started.signature = sign(started.model_dump(mode="json")["component"])
@@ -155,14 +157,14 @@ def _boundaries(team: Any, log: LogWriter, *, known: bool) -> Iterator[None]:
 
 
 async def logged(
-    stream: AsyncIterator[Message | TaskResult], log: LogWriter, known: int = 0
+    stream: AsyncIterator[Message | TaskResult], log: LogWriter, known: KnownMessages | None = None
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    """Write what a stream yields into the log, and at last how it ended.
+    """Write what a stream yields into the log, and at last how it ended; yield what was not in the log already.
 
     Args:
         stream: The stream of an agent or a team; it is closed at the end.
         log: The log.
-        known: Number of messages and chunks at the beginning that are in the log already.
+        known: The messages that are in the log already.
     """
     began = time.monotonic()
     reason: str | None = None
@@ -170,10 +172,11 @@ async def logged(
         async for item in stream:
             if isinstance(item, TaskResult):
                 reason = item.stop_reason
-            elif known:
-                known -= 1
             else:
-                log.put(_as_event(item))
+                event = _as_event(item)
+                if known and isinstance(event, MessageLogged) and known.take(_written(event, log)):
+                    continue
+                log.put(event)
                 await log.keep_up()
             yield item
     except (asyncio.CancelledError, GeneratorExit):
@@ -198,6 +201,12 @@ async def _close(stream: object) -> None:
 async def _finish(log: LogWriter, began: float, outcome: Any, **others: Any) -> None:
     finished = RunFinished(outcome=outcome, duration_s=time.monotonic() - began, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
+
+
+def _written(event: MessageLogged, log: LogWriter) -> dict[str, Any]:
+    """Return a message as it would be in the log."""
+    message: dict[str, Any] = log.redaction.event(event.model_dump(mode="json"))["message"]
+    return message
 
 
 def _as_event(item: Message) -> Event:

@@ -1,11 +1,10 @@
 """`codeact export --ipynb`: a run as a notebook that is valid for Jupyter."""
 
+import nbformat
 import pytest
 
 from tests.cli.support import code, codeact, replay
 from tests.runs.logs import lines, whole_run, write_log
-
-nbformat = pytest.importorskip("nbformat", reason="the reference for notebooks is not installed")
 
 
 @pytest.mark.usefixtures("docker_engine")

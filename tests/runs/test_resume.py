@@ -284,3 +284,25 @@ async def test_other_agent_or_other_code_is_refused(whole_run: Path, server: Ope
         "they were. Continue it with the same program, or begin a new run."
     )
     assert counted(tmp_path / "calls") == []
+
+
+async def test_tool_of_the_executor_is_named_in_the_log_and_in_the_error_without_it(
+    whole_run: Path, server: OpenAIServer, tmp_path: Path
+) -> None:
+    tool = counting_tool(tmp_path / "calls")
+    path = tmp_path / "run"
+    async with BubblewrapCommandLineCodeExecutor(mode="session", tools=[tool]) as executor:
+        agent = CodeActAgent("coder", executor, model_client=server.client())
+        async with aclosing(recorded(agent, task="Triple.", path=path)) as items:
+            async for item in items:
+                if not isinstance(item, TaskResult) and item.source == "coder":
+                    break
+    assert [info.tools for info in load_run(path).started.agents] == [["triple"]]
+    bare = CodeActAgent("coder", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=server.client())
+    assert str(await refusal(path, bare)) == f"{path} can't be continued without its host tools triple."
+    with pytest.raises(
+        RunNotResumableError, match="without its host tools triple: functions are not in the log, pass them"
+    ):
+        await resume(path, api_key="none-needed")
+    result = await resume(path, tools=[tool], api_key="none-needed")
+    assert result.messages[-1].to_text() == expected(STEPS)

@@ -1,0 +1,111 @@
+"""Continuing a turn in which several agents work at the same time."""
+
+import asyncio
+import json
+
+import pytest
+from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.teams import DiGraphBuilder
+
+from autogen_codeact.runs import RunNotResumableError, recorded, resume, resumed
+from autogen_codeact.runs.known_messages import KnownMessages
+from autogen_codeact.teams import Graph, Team
+from tests.agents.support import scripted
+
+from .support import events_of
+
+
+class Ordered(AssistantAgent):
+    """Speaks after another one, although both have the floor."""
+
+    def __init__(self, name, answers, after=None, said=None):
+        super().__init__(name, scripted(*answers))
+        self.after, self.said = after, said or asyncio.Event()
+
+    async def on_messages_stream(self, messages, cancellation_token):
+        if self.after is not None:
+            await self.after.wait()
+        async for item in super().on_messages_stream(messages, cancellation_token):
+            yield item
+        self.said.set()
+
+
+def team(first, second, **answers):
+    """`a`, then `b` and `c` at the same time, in which one is quicker, then `d`."""
+    made = {name: Ordered(name, answers[name]) for name in "abcd"}
+    made[second].after = made[first].said
+    builder = DiGraphBuilder()
+    for agent in made.values():
+        builder.add_node(agent)
+    for source, target in ("ab", "ac", "bd", "cd"):
+        builder.add_edge(source, target)
+    return Team(list(made.values()), speakers=Graph(builder.build()), max_turns=3)
+
+
+ANSWERS = {name: [f"From {name}."] for name in "abcd"}
+
+
+def messages_of(folder):
+    return [event.message["content"] for event in events_of(folder) if event.type == "message"]
+
+
+async def run(agent_or_team, path, **options):
+    return [item async for item in recorded(agent_or_team, task="Go.", path=path, **options)]
+
+
+def cut_after(folder, text):
+    lines = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (at,) = [
+        n
+        for n, line in enumerate(lines)
+        if b'"message"' in line
+        and json.loads(line)["type"] == "message"
+        and json.loads(line)["message"]["content"] == text
+    ]
+    (folder / "events.jsonl").write_bytes(b"".join(lines[: at + 1]))
+
+
+async def test_messages_of_agents_that_finish_in_another_order_are_in_the_log_once(tmp_path):
+    folder = tmp_path / "run"
+    await run(team("c", "b", **ANSWERS), folder)
+    cut_after(folder, "From c.")
+    again = team("b", "c", **{**ANSWERS, "a": [], "c": []})
+    *new, result = [item async for item in resumed(folder, agent=again)]
+    assert [message.to_text() for message in new] == ["From b.", "From d."]
+    assert messages_of(folder) == ["Go.", "From a.", "From c.", "From b.", "From d."]
+    assert isinstance(result, TaskResult)
+    assert [message.to_text() for message in result.messages] == ["Go.", "From a.", "From b.", "From c.", "From d."]
+
+
+def test_message_is_known_by_its_content_or_as_the_next_one_of_its_agent():
+    known = KnownMessages(["a", "twin", "twin"])
+    for source, content in (("a", "1"), ("a", "2"), ("twin", "1"), ("user", "1")):
+        known.add({"source": source, "content": content, "id": "old"})
+    assert not known.take({"source": "b", "content": "1"})
+    assert known.take({"source": "a", "content": "2", "id": "new"})
+    assert known.take({"source": "a", "content": "changed"})
+    assert not known.take({"source": "a", "content": "1"})
+    assert not known.take({"source": "twin", "content": "2"})
+    assert known.take({"source": "twin", "content": "1"})
+    assert not known.take({"source": "user", "content": "2"})
+    assert known.take({"source": "user", "content": "1"})
+    assert not known
+
+
+async def test_redacted_run_is_continued_with_its_function_only(tmp_path):
+    folder = tmp_path / "run"
+
+    def hide(text):
+        return text.replace("From", "[from]")
+
+    await run(team("c", "b", **ANSWERS), folder, redact=hide)
+    cut_after(folder, "[from] c.")
+    with pytest.raises(RunNotResumableError) as refused:
+        await resume(folder, agent=team("b", "c", **ANSWERS))
+    assert str(refused.value) == (
+        f"{folder} was recorded with redact=, and functions are not in the log: continue it in your program, with the same "
+        "function as redact=, so that nothing is written that the function removes."
+    )
+    await resume(folder, agent=team("b", "c", **{**ANSWERS, "a": [], "c": []}), redact=hide)
+    assert messages_of(folder) == ["Go.", "[from] a.", "[from] c.", "[from] b.", "[from] d."]
