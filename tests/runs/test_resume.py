@@ -34,6 +34,13 @@ from tests.openai_server import OpenAIServer
 from tests.runs.steps12 import counted, counting_tool, expected, model
 
 STEPS = 2
+RESUMED = {
+    "type": "run_resumed",
+    "seq": 10,
+    "schema_version": 1,
+    "boundary": 1,
+    "process": {"pid": 1, "host": "h", "versions": {}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +224,16 @@ async def test_finished_run_is_not_continued(whole_run: Path) -> None:
             {"type": "message", "seq": 12, "schema_version": 1},
             RunNotResumableError,
             "events are missing before this line",
+        ),
+        (
+            {**RESUMED, "journals": [{"executor": 0, "session": "s", "keep": 10**12}]},
+            RunNotResumableError,
+            "its log is damaged in line 10 (this is no event of type run_resumed: run_resumed.journals.0.keep: Input should",
+        ),
+        (
+            {**RESUMED, "journals": [{"executor": 0, "session": "s", "keep": 0, "added": [{"code": "x"}]}]},
+            RunNotResumableError,
+            "its log is damaged in line 10 (language: Field required)",
         ),
         (
             {"type": "log_stopped", "seq": 10, "schema_version": 1, "reason": "the disk is full"},
