@@ -254,7 +254,11 @@ def _resume(
         str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Load any configuration in the log, also if you have not made the run here.")
+        bool,
+        typer.Option(
+            "--trust",
+            help="Load the configuration in the log also if you have not made the run here. It can run code on this machine.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

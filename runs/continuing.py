@@ -181,7 +181,12 @@ def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator
         stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(state, cancellation_token=token)
         return stream
     task = plan.started.task
-    messages = [load_message(each) for each in task] if task is not None else None
+    try:
+        messages = [load_message(each) for each in task] if task is not None else None
+    except Exception as error:
+        raise RunNotResumableError(
+            f"{plan.run.folder.path} can't be continued: its task is damaged ({type(error).__name__}: {error})."
+        ) from error
     if messages and not all(isinstance(each, BaseChatMessage) for each in messages):
         raise RunNotResumableError(f"{plan.run.folder.path} can't be continued: its task has messages that are none.")
     again: AsyncGenerator[Message | TaskResult, None] = target.run_stream(task=messages, cancellation_token=token)

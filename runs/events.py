@@ -122,7 +122,7 @@ class JournalChange(BaseModel):
 
     executor: int
     session: str
-    keep: int = Field(ge=0)
+    keep: int = Field(ge=0, le=1_000_000)
     added: list[dict[str, Any]] = Field(default_factory=list)
     left_out: int = 0
     unrecorded: int = 0

@@ -11,6 +11,7 @@ from typing import Any
 from autogen_core.models import CreateResult
 from pydantic import ValidationError
 
+from autogen_codeact.agents.journal import JournalEntry
 from autogen_codeact.agents.observation import interrupted
 from autogen_codeact.executors import ToolCall
 from autogen_codeact.runs.errors import RunError
@@ -33,7 +34,7 @@ from autogen_codeact.runs.events import (
 )
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
-from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, load_run
+from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
 from autogen_codeact.runs.writer import EVENTS
 
 NOT_NEEDED = frozenset({"chunk"})
@@ -125,8 +126,7 @@ def make_plan(path: str | os.PathLike[str]) -> Plan:
             reader.take(event)
         except ValidationError as error:
             raise RunNotResumableError(
-                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} (it has no valid answer of a "
-                f"model: {error.errors(include_url=False, include_input=False)[0]['msg']})."
+                f"{run.folder.path} can't be continued: its log is damaged in line {raw.line} ({first_problem(error)})."
             ) from None
     return replace(reader.plan(), found=found)
 
@@ -264,6 +264,8 @@ class _Reader:
             self._changed(change, 0.0)
 
     def _changed(self, change: JournalChange, seconds: float) -> None:
+        for entry in change.added:
+            JournalEntry.model_validate(entry)
         self._changes.append(change)
         # The first entries are older than the log, which has no times of them.
         known = self._seconds.get(change.executor, [])

@@ -161,7 +161,7 @@ class Run:
                 restore_large(data, files, self._read_value)
             return parse_event(data)
         except ValidationError as error:
-            return Gap(raw.line, _short(f"this is no event of type {raw.name}: {_first_problem(error)}"))
+            return Gap(raw.line, _short(f"this is no event of type {raw.name}: {first_problem(error)}"))
         except (RunFileError, ValueError, AttributeError, RecursionError) as error:
             return Gap(raw.line, _short(str(error)))
 
@@ -238,9 +238,10 @@ def _describe(line: NoLine) -> Gap:
     return Gap(line.number, f"the line has {line.size:,} bytes; at most {MAX_LINE:,} are read")
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
+    """Return which field is wrong, and why."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+    return _short(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}")
 
 
 def _short(text: str) -> str:

@@ -64,8 +64,8 @@ def load_agents(
     known = set(_tools_of(loaded))
     if missing := _missing(needed - given.keys(), loaded):
         raise RunNotResumableError(
-            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log, pass them as "
-            "tools=[…]."
+            f"{path} can't be continued without its host tools {_listed(missing)}: functions are not in the log. Continue "
+            "it in your program, with autogen_codeact.runs.resume(path, tools=[…])."
         )
     for (_, agent), info in zip(agent_keys(loaded), started.agents, strict=False):
         own = [given[name] for name in info.tools if name in given and name not in known]

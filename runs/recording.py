@@ -167,11 +167,11 @@ async def logged(
         known: The messages that are in the log already.
     """
     began = time.monotonic()
-    reason: str | None = None
+    result: TaskResult | None = None
     try:
         async for item in stream:
             if isinstance(item, TaskResult):
-                reason = item.stop_reason
+                result = item
             else:
                 event = _as_event(item)
                 if known and isinstance(event, MessageLogged) and known.take(_written(event, log)):
@@ -181,13 +181,16 @@ async def logged(
             yield item
     except (asyncio.CancelledError, GeneratorExit):
         await _close(stream)  # first, because it ends code that runs, and that is logged
-        await _finish(log, began, "cancelled")
+        if result is None:
+            await _finish(log, began, "cancelled")
+        else:  # the caller has the result, and reads no further
+            await _finish(log, began, "completed", stop_reason=result.stop_reason)
         raise
     except BaseException as error:
         await _finish(log, began, "failed", error=ErrorRecord.of(error))
         raise
     else:
-        await _finish(log, began, "completed", stop_reason=reason)
+        await _finish(log, began, "completed", stop_reason=result.stop_reason if result is not None else None)
     finally:
         await _close(stream)
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from autogen_core.code_executor import CodeBlock
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from autogen_codeact.agents.journal import Journal, JournalEntry
 from autogen_codeact.agents.run_events import RunEnded, RunEvent
@@ -22,6 +22,7 @@ from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, JournalChange, ValueLogged
 from autogen_codeact.runs.files import FileStore, result_record
 from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value, raised
+from autogen_codeact.runs.reader import first_problem
 from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.writer import LogWriter
 
@@ -233,13 +234,13 @@ class AgentSteps:
         items = self._past.items
         if items:
             if kind == "facts" and self._past.facts is not None:
-                return adapter.validate_python(self._past.facts)
+                return _valid(adapter, self._past.facts, kind)
             first = items[0]
             if isinstance(first, Value) and first.kind == kind:
                 items.popleft()
                 if kind == "file":
                     self._late.append(get)
-                return adapter.validate_python(first.value)
+                return _valid(adapter, first.value, kind)
             if kind == "rebuild":
                 return adapter.validate_python(None)
         got = await get()
@@ -273,3 +274,12 @@ class AgentSteps:
         logger.warning("%s %s than in the log; the model is asked again from there", self.agent, otherwise)
         items.clear()
         return None
+
+
+def _valid(adapter: TypeAdapter[T], value: object, kind: Kind) -> T:
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise RunDivergedError(
+            f"The run can't be continued: a value of kind {kind!r} in its log is damaged ({first_problem(error)})."
+        ) from None

@@ -134,7 +134,8 @@ class LogWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             if any(self.folder.iterdir()):
                 raise FileExistsError(
-                    f"{self.folder} is not empty: give each run a folder of its own, or continue this one with `codeact resume`."
+                    f"{self.folder} is not empty: give each run a folder of its own, or continue this one with "
+                    "`codeact resume` or resume()."
                 )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
         descriptor = os.open(self.folder / EVENTS, flags, 0o600)

@@ -260,6 +260,7 @@ class AsyncSandbox(SandboxLifecycle):
             return request
         self.unrecorded += not context.journalled
         self.blocks += 1
+        ident = BlockId(client.name, self.blocks)  # other blocks can begin during each await below
         mark = gateway.begin_block(shut=replay is not None) if gateway is not None else 0
         files_before = None
         if workspace is not None:
@@ -268,7 +269,8 @@ class AsyncSandbox(SandboxLifecycle):
                 with contextlib.suppress(SandboxFileError):
                     files_before = await manifest_of(workspace, client)
         has_tools = self.tools.broker.tools and request.message["command"] is None
-        calls = self._accept_calls(request, block, context, client, workspace) if has_tools else None
+        accept = partial(self._accept_calls, workspace=workspace, ident=ident)
+        calls = accept(request, block, context, client) if has_tools else None
         folder = Path(options.bind_dir) if options.bind_dir is not None else workspace
         kept: list[sync.Kept] = [None]
         keep = partial(sync.keep_code, kept, folder, request) if request.filename is not None and folder else None
@@ -303,11 +305,13 @@ class AsyncSandbox(SandboxLifecycle):
         block: CodeAndLanguage,
         context: RunContext,
         client: RunnerClient,
+        *,
         workspace: Workspace | None,
+        ident: BlockId,
     ) -> BlockCalls:
         """Let a block call the host tools."""
         request.message["tool_sources"] = self.tools.added_sources()
-        calls = self.tools.block(block, context, BlockId(client.name, self.blocks))
+        calls = self.tools.block(block, context, ident)
         calls.sandbox, calls.work_dir = client, workspace.root if workspace is not None else None
         return calls
 

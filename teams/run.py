@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ from pydantic import BaseModel, Field
 
 from autogen_codeact.teams.budget import Meter, Used
 from autogen_codeact.teams.messages import Message, unknown_type
+
+logger = logging.getLogger(__name__)
 
 
 class SavedRun(BaseModel):
@@ -76,7 +79,10 @@ class Run:
             self.is_interrupted = True
             self.error = error
             self.finish(reason)
-            self.token.cancel()  # now: the reader, who ends the turns, may be busy with what it has read
+            try:
+                self.token.cancel()  # now: the reader, who ends the turns, may be busy with what it has read
+            except Exception:  # of a callback; the run ends all the same
+                logger.warning("A callback of the run's cancellation token failed.", exc_info=True)
 
     def finish(self, reason: str | None) -> None:
         """End the run, which is between two turns."""

@@ -73,6 +73,7 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
             then. A selector that has one can't be dumped. Default: all participants.
 
     Raises:
+        TypeError: `model_client` is no model client.
         ValueError: The prompt has other fields.
     """
 
@@ -89,6 +90,11 @@ class Selector(Speakers[SelectorPosition], Component[SelectorConfig]):
         allow_repeated: bool = False,
         candidate_func: CandidateFunc | None = None,
     ) -> None:
+        if isinstance(model_client, type) or not callable(getattr(model_client, "create", None)):
+            raise TypeError(
+                "model_client must be an AutoGen model client such as OpenAIChatCompletionClient(model='gpt-4o'), "
+                f"not {model_client!r:.80}."
+            )
         try:
             prompt.format(roles="", participants="", history="")
         except (LookupError, ValueError, AttributeError) as error:

@@ -61,7 +61,7 @@ class Team(BaseTeam, Component[TeamConfig]):
             returns and, as `run`, what `continue_stream` needs. Not part of the configuration. Default: None.
 
     Raises:
-        TypeError: A participant is neither an agent nor a team.
+        TypeError: A participant is neither an agent nor a team, or `speakers` or `budget` has another type.
         ValueError: There is no participant, two have the same name or one a reserved name, or `max_turns` is below 1.
         SpeakerError: The policy can't work with these participants.
     """
@@ -99,6 +99,10 @@ class Team(BaseTeam, Component[TeamConfig]):
         self._participants = list(participants)
         if wrong := [each for each in self._participants if not isinstance(each, ChatAgent | BaseTeam)]:
             raise TypeError(f"A participant is an agent or a team, not a {type(wrong[0]).__name__}.")
+        if not isinstance(speakers, Speakers | None):
+            raise TypeError(f"speakers= takes a policy such as RoundRobin() or Handoff(), not {speakers!r:.80}.")
+        if not isinstance(budget, Budget | None):
+            raise TypeError(f"budget= takes a Budget, such as Budget(max_tokens=5000), not {budget!r:.80}.")
         self._by_name = {participant.name: participant for participant in self._participants}
         if not participants or len(self._by_name) < len(participants):
             raise ValueError("A team needs at least one participant, and each participant a name of its own.")

@@ -37,6 +37,7 @@ PRINTS = {
     ): "Tunnel connection failed: 403 elsewhere.example:443 is not in allow_domains; to allow it, the user of "
     "this sandbox adds 'elsewhere.example:443' to allow_domains\n\nelsewhere.example False\n",
     ("teams.md", 1): "Add what to buy. Digraph execution is complete\n",
+    ("teams.md", 2): "1024 is right. TERMINATE Text 'TERMINATE' mentioned\n",
     ("README.md", 3): "cheapest: 'milk'\n",
     ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
     ("data.md", 1): "1\nerror\n",

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import os
+from contextlib import aclosing
 
 import pytest
 from autogen_agentchat.base import TaskResult
@@ -158,6 +159,15 @@ async def test_cancelled_run_is_logged_as_cancelled(session, tmp_path, how):
     assert (
         await session.run_blocks([type("Block", (), {"code": "1+1", "language": "python"})()], CancellationToken())
     ).value == "2"
+
+
+async def test_run_whose_stream_is_closed_after_the_result_is_logged_as_completed(session, tmp_path):
+    agent = CodeActAgent("actor", session, model_client=scripted(python("final_answer(3)")))
+    async with aclosing(recorded(agent, task="Three.", path=tmp_path / "run")) as stream:
+        async for item in stream:
+            if isinstance(item, TaskResult):
+                break
+    assert events_of(tmp_path / "run")[-1].outcome == "completed"
 
 
 async def test_call_that_a_closed_stream_interrupts_is_logged_before_the_end(session, tmp_path):

@@ -34,6 +34,13 @@ from tests.openai_server import OpenAIServer
 from tests.runs.steps12 import counted, counting_tool, expected, model
 
 STEPS = 2
+RESUMED = {
+    "type": "run_resumed",
+    "seq": 10,
+    "schema_version": 1,
+    "boundary": 1,
+    "process": {"pid": 1, "host": "h", "versions": {}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -177,12 +184,15 @@ async def test_agent_is_made_from_the_log_with_the_functions_that_are_passed(
     with pytest.raises(RunNotResumableError) as refused:
         await resume(folder, api_key="none-needed")
     assert str(refused.value) == (
-        f"{folder} can't be continued without its host tools triple: functions are not in the log, pass them as tools=[…]."
+        f"{folder} can't be continued without its host tools triple: functions are not in the log. Continue it in your "
+        "program, with autogen_codeact.runs.resume(path, tools=[…])."
     )
     tool = counting_tool(tmp_path / "calls")
     result = await resume(folder, tools=[tool], api_key="none-needed")
     assert result.messages[-1].to_text() == expected(STEPS)
     assert counted(tmp_path / "calls") == [2]
+    with pytest.raises(RunIsFinishedError):
+        await resume(folder, tools=[tool], api_key="none-needed")
 
 
 async def refusal(folder: Path, agent: CodeActAgent | None = None) -> RunError:
@@ -214,6 +224,16 @@ async def test_finished_run_is_not_continued(whole_run: Path) -> None:
             {"type": "message", "seq": 12, "schema_version": 1},
             RunNotResumableError,
             "events are missing before this line",
+        ),
+        (
+            {**RESUMED, "journals": [{"executor": 0, "session": "s", "keep": 10**12}]},
+            RunNotResumableError,
+            "its log is damaged in line 10 (this is no event of type run_resumed: run_resumed.journals.0.keep: Input should",
+        ),
+        (
+            {**RESUMED, "journals": [{"executor": 0, "session": "s", "keep": 0, "added": [{"code": "x"}]}]},
+            RunNotResumableError,
+            "its log is damaged in line 10 (language: Field required)",
         ),
         (
             {"type": "log_stopped", "seq": 10, "schema_version": 1, "reason": "the disk is full"},
@@ -283,9 +303,7 @@ async def test_tool_of_the_executor_is_named_in_the_log_and_in_the_error_without
     assert [info.tools for info in load_run(path).started.agents] == [["triple"]]
     bare = CodeActAgent("coder", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=server.client())
     assert str(await refusal(path, bare)) == f"{path} can't be continued without its host tools triple."
-    with pytest.raises(
-        RunNotResumableError, match="without its host tools triple: functions are not in the log, pass them"
-    ):
+    with pytest.raises(RunNotResumableError, match="without its host tools triple: functions are not in the log"):
         await resume(path, api_key="none-needed")
     result = await resume(path, tools=[tool], api_key="none-needed")
     assert result.messages[-1].to_text() == expected(STEPS)

@@ -164,3 +164,11 @@ async def test_a_candidate_func_that_returns_none_is_refused():
     )
     with pytest.raises(SpeakerError, match=r"candidate_func returned \[\]; return at least one"):
         await team.run(task="go")
+
+
+def test_selector_with_the_name_of_a_model_is_refused():
+    with pytest.raises(TypeError) as refused:
+        Selector("gpt-4o")
+    assert str(refused.value) == (
+        "model_client must be an AutoGen model client such as OpenAIChatCompletionClient(model='gpt-4o'), not 'gpt-4o'."
+    )

@@ -339,6 +339,19 @@ async def test_a_state_with_turns_below_zero_is_refused():
         await team.load_state(state)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"speakers": "selector"}, "speakers= takes a policy such as RoundRobin() or Handoff(), not 'selector'."),
+        ({"budget": 5}, "budget= takes a Budget, such as Budget(max_tokens=5000), not 5."),
+    ],
+)
+def test_speakers_and_budget_of_another_type_are_refused(options, message):
+    with pytest.raises(TypeError) as refused:
+        Team([Parrot()], **options)
+    assert str(refused.value) == message
+
+
 def test_a_participant_that_is_neither_agent_nor_team_is_refused():
     with pytest.raises(TypeError, match="A participant is an agent or a team, not a str"):
         Team(["coder"])

@@ -424,3 +424,22 @@ def test_a_team_whose_event_loop_was_closed_in_mid_run_works_in_another():
     loop.close()
     assert said(asyncio.run(team.run(task="again")))[1:] == [("parrot", "heard 2")]
     del stream
+
+
+async def test_a_callback_of_the_token_that_fails_does_not_keep_the_run(caplog):
+    def fail():
+        raise RuntimeError("callback")
+
+    class Linked(Deaf):
+        async def on_messages(self, messages, cancellation_token):
+            cancellation_token.add_callback(fail)
+            return await super().on_messages(messages, cancellation_token)
+
+    linked = Linked()
+    team = Team([linked], max_turns=1)
+    run = asyncio.create_task(team.run(task="go"))
+    await linked.begun.wait()
+    assert isinstance(await cancelled(run), asyncio.CancelledError)
+    assert others() == set()
+    assert [record.message for record in caplog.records] == ["A callback of the run's cancellation token failed."]
+    assert said(await team.run()) == [("deaf", "heard 1")]

@@ -207,16 +207,16 @@ def _remove_own(client: APIClient, own: set[str]) -> None:
     An engine that was killed removes its containers when it starts again. Meanwhile it answers that the removal is in progress,
     and that removal can fail. It can also list a container that it no longer has, until its next start.
     """
-    until, problem = time.monotonic() + REMOVE_OWN_TIMEOUT_S, ""
-    while own and time.monotonic() < until:
-        for creation in list(own):
-            try:
+    until, problem = time.monotonic() + REMOVE_OWN_TIMEOUT_S, "the engine does not finish removing them"
+    try:
+        while own and time.monotonic() < until:
+            for creation in list(own):
                 found = created_as(client, creation)
-                if all(_remove(client, ident, f"the sandbox {ident[:12]}") == "missing" for ident in found):
+                if "in progress" not in {_remove(client, ident, f"the sandbox {ident[:12]}") for ident in found}:
                     own.discard(creation)
-            except SandboxError as error:
-                problem = f": {error}"
-        if own:
-            time.sleep(REMOVE_OWN_PAUSE_S)
+            if own:
+                time.sleep(REMOVE_OWN_PAUSE_S)
+    except SandboxError as error:
+        problem = str(error)
     if own:
-        logger.warning("%d sandboxes that could not be removed still exist%s", len(own), problem)
+        logger.warning("%d sandboxes that could not be removed still exist: %s", len(own), problem)
