@@ -85,8 +85,9 @@ class _Names:
             self._taint(name for head in heads for name in _assigned(head))
         for call in (each for head in heads for each in ast.walk(head) if isinstance(each, ast.Call)):
             if self._uses(call):
-                # Such as `shuffle(values)` and `values.append(random())`.
-                self._taint(root for each in (call.func, *call.args) if (root := _root(each)) is not None)
+                # Such as `shuffle(values)` and `values.append(random())`, but not the function of `str(drawn)`.
+                owner = [call.func] if isinstance(call.func, ast.Attribute) else []
+                self._taint(root for each in (*owner, *call.args) if (root := _root(each)) is not None)
         for body in bodies:
             self.read(body, by_chance=by_chance)
 
