@@ -124,7 +124,9 @@ class CheckpointForker:
                     _close(each)
                 os.setsid()
                 _sleep_until_frame(fd)
+                drawn = _random_state()
                 _after_fork_in_child()
+                _restore_random_state(drawn)
                 # Discard signals that have come meanwhile.
                 while _next_signal(_EVERY_SIGNAL, 0) is not None:
                     pass
@@ -178,6 +180,26 @@ def _sleep_until_frame(fd):
             return
         if count == 0 or ctypes.get_errno() != errno.EINTR:
             os._exit(0)
+
+
+def _random_state():
+    """Return the state of the functions of `random`, or None; Python seeds them again in each forked process."""
+    try:
+        generator = sys.modules["random"]._inst
+        return generator, sys.modules["_random"].Random.getstate(generator), generator.gauss_next
+    except BaseException:  # it is not imported, or code has replaced a part of it
+        return None
+
+
+def _restore_random_state(drawn):
+    if drawn is None:
+        return
+    generator, state, gauss_next = drawn
+    try:
+        sys.modules["_random"].Random.setstate(generator, state)
+        generator.gauss_next = gauss_next
+    except BaseException:  # code has replaced a part of it
+        pass
 
 
 def _unblock(mask):

@@ -57,6 +57,22 @@ class TestRollback:
         await executor.rollback()
         assert await out(executor, "x") == "'at the checkpoint'\n"
 
+    async def test_random_numbers_go_on_as_if_nothing_had_happened(
+        self, session: DockerCommandLineCodeExecutor
+    ) -> None:
+        await out(session, "import random; random.seed(7); random.gauss(0, 1)")
+        await session.checkpoint()
+        drawn = "[random.random(), random.gauss(0, 1), random.gauss(0, 1)]"
+        expected = await out(session, drawn)
+        for _ in range(2):
+            await session.rollback()
+            assert await out(session, drawn) == expected
+        await out(session, "random._inst = None")
+        await session.checkpoint()
+        await session.rollback()
+        assert await out(session, "random._inst") == ""
+        await out(session, "import importlib; importlib.reload(random)")
+
     async def test_works_after_the_interpreter_was_killed(self, make_executor: MakeExecutor) -> None:
         executor = await make_executor(mode="session", checkpoint=False)
         await out(executor, "x = 1")

@@ -42,6 +42,7 @@ key = uuid.uuid4()
 draws = []
 draws.append(random.randint(1, 10**9))
 derived = str(drawn)
+random.seed(7)
 """
 SEEN = """
 {
@@ -49,7 +50,7 @@ SEEN = """
     "array": getattr(array, "tolist", lambda: array)(), "dtype": str(getattr(array, "dtype", None)),
     "frame": frame.to_json() if pd else frame, "double": (double(5), double.__defaults__), "point": point.x,
     "squares": next(squares), "file": (file.tell(), file.read()), "plus": plus(1), "module": j.__name__,
-    "drawn": drawn, "began": began, "key": str(key), "draws": draws, "derived": derived,
+    "random_state": random.getstate()[1][:5], "drawn": drawn, "began": began, "key": str(key), "draws": draws, "derived": derived,
 }
 """
 CHANCE = {"began", "derived", "drawn", "draws", "key"}
