@@ -67,6 +67,13 @@ def _needs_engine(item: pytest.Item) -> bool:
     return "docker_engine" in names or "docker" in item.name.partition("[")[2]
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why each test that was run again had failed: it passed later, but its failure is a defect to find."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"failed once: {report.nodeid}", sep="-")
+        terminalreporter.line(report.longreprtext[-3000:])
+
+
 def pytest_configure() -> None:
     """Set what the tests' own processes and their child processes inherit."""
     # A background run ignores Ctrl-C, and its child processes would too.

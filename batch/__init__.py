@@ -1,0 +1,1 @@
+"""Many tasks: a batch of runs with results, attempts and a summary."""
