@@ -15,7 +15,13 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 WAIT_MS = 30_000
 """How long a page may take for anything that a test waits for, on a busy machine."""
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--font-render-hinting=none")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--font-render-hinting=none",
+)
 
 
 @pytest.fixture(scope="session")
