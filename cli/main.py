@@ -40,7 +40,9 @@ class ImageVariant(StrEnum):
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
+]
 
 app = typer.Typer(
     name="codeact",
@@ -198,7 +200,10 @@ def _run(
 
 @app.command("runs")
 def _runs(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Folder that the runs are in.")] = Path("runs"),
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="Folder that the runs are in. Default: where `codeact run` keeps them."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs that `codeact run --save` has kept in a folder, the latest first.
@@ -216,8 +221,9 @@ def _show(run: RunArgument, as_json: JsonOption = False) -> None:
     """Print a run that was kept with `codeact run --save`, as it was printed then."""
     with clean_exit():
         from autogen_codeact.cli.saved_run import show_run
+        from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(show_run(run, as_json=as_json))
+        raise typer.Exit(show_run(find_run(run), as_json=as_json))
 
 
 @app.command("resume")
@@ -246,8 +252,10 @@ def _resume(
     """Continue a run that was kept with `codeact run --save`, and was interrupted, at its last completed step."""
     with clean_exit():
         from autogen_codeact.cli.resume_run import ResumeJob, resume_run
+        from autogen_codeact.runs.store import find_run
 
-        job = ResumeJob(run, rebuild=rebuild, rebuild_limit=rebuild_limit, trust=trust, api_key_env=api_key_env)
+        path = find_run(run)
+        job = ResumeJob(path, rebuild=rebuild, rebuild_limit=rebuild_limit, trust=trust, api_key_env=api_key_env)
         raise typer.Exit(resume_run(job, as_json=as_json))
 
 
@@ -268,8 +276,9 @@ def _export(
     """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
     with clean_exit():
         from autogen_codeact.cli.export_run import export_run
+        from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(export_run(run, notebook=notebook, json_file=json_file, files=files))
+        raise typer.Exit(export_run(find_run(run), notebook=notebook, json_file=json_file, files=files))
 
 
 @app.command("mcp")
