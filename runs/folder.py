@@ -14,7 +14,7 @@ from typing import BinaryIO
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
 from autogen_codeact.runs.files import FILES, MAX_FILE
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.store import EVENTS
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 64 * 1024

@@ -35,7 +35,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.known_messages import KnownMessages
 from autogen_codeact.runs.past import ModelAnswer, Past, StepResult, ToolAnswer, Value
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_problem, load_run
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.store import EVENTS
 
 NOT_NEEDED = frozenset({"chunk"})
 

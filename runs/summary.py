@@ -12,11 +12,11 @@ from typing import Any, Literal
 from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.events import ModelCallFinished, RunFinished
 from autogen_codeact.runs.reader import RawEvent, Run, load_run
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.store import EVENTS, is_being_written
 
 _MAX = 10**12
 """Greater numbers than this are no counts and no seconds."""
-Outcome = Literal["completed", "failed", "cancelled", "unfinished"]
+Outcome = Literal["completed", "failed", "cancelled", "running", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RunSummary:
         name: Name of the agent or team.
         started: When it started.
         task: Its task, as text.
-        outcome: How it ended; `unfinished` if it is still running, or if its process ended before it.
+        outcome: How it ended; `running` while a process writes the log, `interrupted` if its process ended before it.
         steps: How many times code ran.
         tokens: Tokens that its models read and wrote.
         seconds: How long it took, without the time between its end in one process and its continuation in another.
@@ -127,13 +127,17 @@ def summarize(run: Run) -> RunSummary:
         name=started.name,
         started=started.time,
         task=task_text(started.task or ()),
-        outcome=finished.outcome if finished is not None else "unfinished",
+        outcome=finished.outcome if finished is not None else _unfinished(run.folder.path),
         steps=steps,
         tokens=tokens,
         seconds=clock.seconds,
         error=_error(finished),
         gaps=gaps,
     )
+
+
+def _unfinished(path: Path) -> Outcome:
+    return "running" if is_being_written(path) else "interrupted"
 
 
 class RunClock:

@@ -320,8 +320,9 @@ def _plain(result: Any) -> Any:
     """Return the text of a result of AutoGen's workbenches; other results as they are."""
     if isinstance(result, dict) and result.get("type") == "ToolResult" and isinstance(result.get("result"), list):
         parts = [each.get("content") if isinstance(each, dict) else None for each in result["result"]]
-        if all(isinstance(part, str) for part in parts):
-            return "\n".join(parts)
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) == len(parts):
+            return "\n".join(texts)
     return result
 
 

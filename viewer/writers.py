@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
+from autogen_codeact.runs import store
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.folder import RunFolder
 
@@ -19,31 +19,14 @@ def is_being_written(folder: RunFolder) -> bool:
         folder: The run's folder.
     """
     try:
+        # To look does not take the lock, so a process that wants to write just now gets it. A viewer looks often.
+        locks = _LOCKS.read_text("ascii", "replace")
+    except OSError:
+        return store.is_being_written(folder.path)
+    try:
         with folder.open_log() as log:
-            number = os.fstat(log.fileno()).st_ino
-            try:
-                # To look does not take the lock, so it can't refuse it to a process that wants to write just now.
-                return _is_listed(_LOCKS.read_text("ascii", "replace"), number)
-            except OSError:
-                return _is_taken(log.fileno())
+            number = str(os.fstat(log.fileno()).st_ino)
     except RunFolderError:
         return False
-
-
-def _is_listed(locks: str, number: int) -> bool:
-    for line in locks.splitlines():
-        fields = line.split()
-        if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(number):
-            return True
-    return False
-
-
-def _is_taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return False
+    lines = (line.split() for line in locks.splitlines())
+    return any(fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == number for fields in lines if len(fields) > 5)
