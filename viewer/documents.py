@@ -48,7 +48,7 @@ MAX_PARTS = 100
 Event = RunEvent | UnknownEvent | Gap
 
 
-def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) -> Step:
+def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
     """Return the document of a step.
 
     Args:
@@ -56,6 +56,7 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) 
         entry: What the index knows of the step.
         events: Its events.
         running: Whether it is still going on.
+        highlighted: Whether code gets its `spans`.
     """
     step: Step = {
         "number": entry.number,
@@ -79,6 +80,8 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) 
         _complete_block(entry, step, running=running)
     elif entry.live is not None:
         step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
+    if highlighted and step.get("code"):
+        step["spans"] = spans_of(step["code"], step["language"])
     return step
 
 
@@ -216,7 +219,7 @@ def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
     code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
     step["language"] = bounded(blocks[0][1], 40) if blocks else ""
     step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
-    step["spans"] = spans_of(step["code"], step["language"])
+    step["spans"] = None
 
 
 def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> None:
