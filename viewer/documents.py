@@ -90,7 +90,7 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
     for event in reversed(events):
         match event:
             case BlockFinished() if event.result is not None:
-                return event.result.output
+                return _written(event.result)
             case MessageLogged() if entry.kind == "block":
                 result = event.message.get("result")
                 if isinstance(result, dict):
@@ -230,8 +230,7 @@ def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> No
         return
     if result.error is not None:
         step["error"] = _error(result.error)
-    output = result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
-    step["output"], step["output_bytes"] = output_text(output, OUTPUT_CHARS)
+    step["output"], step["output_bytes"] = output_text(_written(result), OUTPUT_CHARS)
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
     step["value"] = bounded(result.value) if result.value is not None else None
@@ -252,6 +251,11 @@ def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> No
     step["state"] = result.state
     step["notes"] = [*step.get("notes", []), *(bounded(note) for note in result.notes[:MAX_PARTS])]
     step["notes"] += _left_out(result, more)
+
+
+def _written(result: ResultRecord) -> str:
+    """Return what the code has written, without the line that a timeout appends."""
+    return result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
 
 
 def _left_out(result: ResultRecord, files: int) -> list[str]:

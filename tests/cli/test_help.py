@@ -13,7 +13,7 @@ SANDBOX = [
     *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "runs", "show", "export", "image", "doctor", "clean"],
+    (): ["--version", "demo", "exec", "run", "runs", "show", "export", "view", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
@@ -37,6 +37,7 @@ OPTIONS = {
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
+    ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],
     ("image", "list"): [],
