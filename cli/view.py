@@ -94,7 +94,10 @@ def _folder(target: str) -> Path:
     path = Path(target)
     if path.is_dir() and not os.path.lexists(path / EVENTS):
         return path
-    return find_run(target)
+    run = find_run(target)
+    if not run.is_dir():
+        raise CommandError(f"{run} {'is not a folder' if os.path.lexists(run) else 'does not exist'}.")
+    return run
 
 
 @contextmanager

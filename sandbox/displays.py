@@ -70,19 +70,10 @@ class Display:
             return f'<img alt="{html.escape(self.name)}" src="data:{kind};base64,{encoded}">'
         if "text/html" in self.data:
             height = min(_MAX_FRAME_HEIGHT, 60 + 24 * str(self.data["text/html"]).count("<tr"))
-            source = html.escape(isolated(str(self.data["text/html"])))
+            source = html.escape(_POLICY + _CONNECTING.sub("&lt;", str(self.data["text/html"])))
             style = f"border:0;width:100%;height:{height}px"
             return f'<iframe sandbox="" title="{html.escape(self.name)}" style="{style}" srcdoc="{source}"></iframe>'
         return f"<pre>{html.escape(self.text or self.name)}</pre>"
-
-
-def isolated(source: str) -> str:
-    """Return HTML for a sandboxed frame: with a policy by which browsers load nothing, and without tags that name hosts.
-
-    Args:
-        source: Untrusted HTML or SVG. Only a frame with an empty `sandbox` attribute keeps its scripts from running.
-    """
-    return _POLICY + _CONNECTING.sub("&lt;", source)
 
 
 def file_type(data: Mapping[str, Any]) -> str | None:

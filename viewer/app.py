@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -18,8 +19,9 @@ from starlette.routing import Route
 from autogen_codeact.runs.errors import RunError, RunFileError
 from autogen_codeact.viewer.catalog import Catalog, chosen
 from autogen_codeact.viewer.control import RunControl
-from autogen_codeact.viewer.files import file_answer, framed_display
+from autogen_codeact.viewer.files import file_answer
 from autogen_codeact.viewer.open_run import OpenRun
+from autogen_codeact.viewer.security import CSP
 from autogen_codeact.viewer.static import static_files
 
 MAX_STEPS_AT_ONCE = 200
@@ -70,7 +72,6 @@ class Viewer:
             Route(f"{run}/search", self.search),
             Route(f"{run}/output/{{step:int}}", self.output),
             Route(f"{run}/files/{{sha256}}", self.file),
-            Route(f"{run}/frame/{{step:int}}/{{index:int}}", self.frame),
             Route(f"{run}/live", self.live),
             Route(f"{run}/answer", self.answer, methods=["POST"]),
             Route(f"{run}/stop", self.stop, methods=["POST"]),
@@ -83,7 +84,11 @@ class Viewer:
         found = self._files.get("index.html")
         if found is None:
             raise HTTPException(404, "The viewer's page is missing from this installation.")
-        return Response(found.data.replace(b"__BASE__", self._base.encode()), media_type=found.media_type)
+        # Styles of displays are shown in frames, which inherit the page's policy.
+        nonce = secrets.token_urlsafe(16)
+        page = found.data.replace(b"__BASE__", self._base.encode()).replace(b"__NONCE__", nonce.encode())
+        headers = {"Content-Security-Policy": CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")}
+        return Response(page, media_type=found.media_type, headers=headers)
 
     async def static(self, request: Request) -> Response:
         """Answer with a part of the page."""
@@ -163,11 +168,6 @@ class Viewer:
         digest = request.path_params["sha256"]
         kind, name = request.query_params.get("type", ""), request.query_params.get("name", "")
         return await self._run(request).call(lambda steps: file_answer(steps.run.folder, digest, kind, name))
-
-    async def frame(self, request: Request) -> Response:
-        """Answer with the HTML or SVG of a display, as a document that can't run or load anything."""
-        number, index = int(request.path_params["step"]), int(request.path_params["index"])
-        return await self._run(request).call(lambda steps: framed_display(steps.steps(number, number), index))
 
     # Live
 

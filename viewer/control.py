@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from autogen_codeact.viewer.text import bounded, json_text, visible
+from autogen_codeact.viewer.text import bounded, visible
 
-_MAX_TEXT = 40_000
+_MAX_TEXT = 1_000_000
 
 
 class QuestionDocument(TypedDict):
@@ -47,6 +48,13 @@ class ApprovalQuestion:
     arguments: Any = None
     agent: str | None = None
 
+    @property
+    def arguments_text(self) -> str | None:
+        """All arguments as JSON, or None."""
+        if self.arguments is None:
+            return None
+        return visible(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
+
     def document(self, number: int, *, withdrawn: bool) -> QuestionDocument:
         """Return the question as the page gets it."""
         return {
@@ -54,8 +62,8 @@ class ApprovalQuestion:
             "agent": bounded(self.agent, 200) if self.agent is not None else None,
             "kind": self.kind,
             "tool": bounded(self.tool, 200) if self.tool is not None else None,
-            "arguments": json_text(self.arguments) if self.arguments is not None else None,
-            "text": visible(self.text[:_MAX_TEXT]),
+            "arguments": self.arguments_text,
+            "text": visible(self.text),
             "withdrawn": withdrawn,
         }
 
@@ -99,7 +107,12 @@ class RunControl:
 
         Args:
             question: The question.
+
+        Raises:
+            ValueError: It is too long for anybody to read: nobody should approve what they have not seen.
         """
+        if len(question.text) + len(question.arguments_text or "") > _MAX_TEXT:
+            raise ValueError(f"it has more than {_MAX_TEXT:,} characters, which nobody can read")
         asked = _Open(question)
         with self._lock:
             number = next(self._numbers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
@@ -13,17 +12,9 @@ from autogen_codeact.runs.errors import RunFileError
 from autogen_codeact.runs.files import FILES
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.sandbox.displays import IMAGES, isolated
-from autogen_codeact.viewer.schema import Step
-from autogen_codeact.viewer.security import FRAME_CSP
+from autogen_codeact.sandbox.displays import IMAGES
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-_STYLE = (
-    "<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><style>"
-    ":root{color-scheme:light dark}body{margin:8px;font:14px/1.45 system-ui,sans-serif;color:CanvasText}"
-    "table{border-collapse:collapse}th,td{padding:3px 8px;border:1px solid color-mix(in srgb,CanvasText 25%,transparent);"
-    "text-align:right}svg,img{max-width:100%;height:auto}</style>"
-)
 
 
 def file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Response:
@@ -50,25 +41,6 @@ def file_answer(folder: RunFolder, digest: str, kind: str, name: str) -> Respons
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name[-100:]).lstrip(".") or digest[:16]
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(_shown(name) or plain, safe='')}"
     return Response(data, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
-
-
-def framed_display(steps: Sequence[Step], index: int) -> Response:
-    """Return the HTML or SVG of a display as a document for a sandboxed frame.
-
-    Args:
-        steps: The step, or nothing.
-        index: Which of its displays, from 0.
-    """
-    displays = steps[0].get("displays", []) if steps else []
-    data = displays[index]["data"] if index < len(displays) else {}
-    source = next((data[kind] for kind in ("text/html", "image/svg+xml") if isinstance(data.get(kind), str)), None)
-    if source is None:
-        raise HTTPException(404, "There is no such display.")
-    return Response(
-        (_STYLE + isolated(source)).encode("utf-8", "replace"),
-        media_type="text/html; charset=utf-8",
-        headers={"Content-Security-Policy": FRAME_CSP},
-    )
 
 
 def _shown(name: str) -> str:
