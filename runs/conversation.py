@@ -136,6 +136,16 @@ class RecordedConversation:
     # Turns
 
     @property
+    def agents(self) -> list[str]:
+        """Names of the agents."""
+        return [name for name, _ in agent_keys(self.target)]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a message."""
+        return bool(self._points)
+
+    @property
     def last_task(self) -> list[BaseChatMessage] | None:
         """The message of the last turn, or None if there is none that can be undone."""
         task = self._points[-1].task if len(self._points) > 1 else None
