@@ -12,7 +12,8 @@ from pathlib import Path
 from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_files import FileChanges
-from autogen_codeact.cli.chat_lines import Interrupted, Reader, open_reader
+from autogen_codeact.cli.chat_lines import Interrupted, Reader
+from autogen_codeact.cli.chat_reader import open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
