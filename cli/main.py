@@ -84,9 +84,9 @@ def _common(
 
 @app.command("demo")
 def _demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws.")] = Path(
-        "codeact-demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws, and for the page.")
+    ] = Path("codeact-demo"),
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
 ) -> None:
@@ -265,6 +265,10 @@ def _export(
     notebook: Annotated[
         Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one page with everything inside, for any browser."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
     ] = None,
@@ -278,7 +282,7 @@ def _export(
         from autogen_codeact.cli.export_run import export_run
         from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(export_run(find_run(run), notebook=notebook, json_file=json_file, files=files))
+        raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
 
 
 @app.command("mcp")
