@@ -198,6 +198,29 @@ def _run(
         raise typer.Exit(run_task(job, as_json=as_json))
 
 
+@app.command("models")
+def _models(
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Also ask this server, which speaks OpenAI's format.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+
+    A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.list_models import print_models
+
+        raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
+
+
 @app.command("runs")
 def _runs(
     folder: Annotated[
