@@ -84,9 +84,9 @@ def _common(
 
 @app.command("demo")
 def _demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws.")] = Path(
-        "codeact-demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws, and for the page.")
+    ] = Path("codeact-demo"),
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
 ) -> None:
@@ -276,6 +276,29 @@ def _chat(
         raise typer.Exit(run_chat(job))
 
 
+@app.command("models")
+def _models(
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Also ask this server, which speaks OpenAI's format.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+
+    A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.list_models import print_models
+
+        raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
+
+
 @app.command("runs")
 def _runs(
     folder: Annotated[
@@ -343,6 +366,10 @@ def _export(
     notebook: Annotated[
         Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one page with everything inside, for any browser."),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
     ] = None,
@@ -356,7 +383,7 @@ def _export(
         from autogen_codeact.cli.export_run import export_run
         from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(export_run(find_run(run), notebook=notebook, json_file=json_file, files=files))
+        raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
 
 
 @app.command("mcp")

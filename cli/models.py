@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import load_part
-from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
+from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
 from autogen_codeact.cli.model_presets import Preset, find_preset, server_address, without_prefix
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
@@ -23,24 +25,32 @@ _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6
 _NO_KEY = "none"
 """What a server that needs no key gets, because the client insists on one."""
+_LIMIT_OF_CLIENTS_S = 600.0
+"""How long the clients of OpenAI and Anthropic wait if they are not told otherwise."""
 # By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
     "AuthenticationError": "Check the key in {}.",
     "NotFoundError": "Check the model's name, and --base-url.",
 }
+_WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
 
 
-def open_model(choice: ModelChoice) -> ChatCompletionClient:
-    """Create the model client.
+def open_model(choice: ModelChoice, tell: Callable[[str], None] = say) -> ReliableClient:
+    """Create the model client, with a time limit, and retries of which the user is told.
 
     Args:
         choice: Which model.
+        tell: Receives a line for the user before a call is repeated. Default: written to standard error.
 
     Raises:
         CommandError: An option, a file or the key is missing or wrong; the message holds no key.
     """
     choice.check()
+    return ReliableClient(_client(choice), choice.timeout_s, tell=tell)
+
+
+def _client(choice: ModelChoice) -> ChatCompletionClient:
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(_read(name), name))
@@ -57,6 +67,8 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
         choice: The model.
     """
     parts = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
+    if isinstance(error, ModelTimeoutError):
+        return f"{str(error)[:1].upper()}{str(error)[1:]}. {_WAIT_LONGER}"
     # "Connection error." alone does not help; the last cause says what is wrong.
     cause = error.__cause__ or error.__context__
     while cause is not None:
@@ -139,7 +151,8 @@ def _by_name(choice: ModelChoice) -> ChatCompletionClient:
         options["base_url"] = choice.base_url
     elif has_prefix:
         options["base_url"] = server_address(preset)
-    options["timeout"] = choice.timeout_s
+    if choice.timeout_s > _LIMIT_OF_CLIENTS_S:
+        options["timeout"] = choice.timeout_s
     if has_prefix and preset.native:
         return _anthropic(options, choice)
     return _openai(options, choice)

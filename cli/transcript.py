@@ -14,6 +14,7 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.observation import INTERRUPTED
+from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
 from autogen_codeact.executors import STOPPED, Artifact, ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
@@ -115,9 +116,9 @@ class Transcript:
         return message.source if self._team else title
 
     def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
-        if not self._streamed:
+        if not self._mid_line:
             self._terminal.line(f"{self._title(message, 'The model')} says:", "cyan", bold=True)
-        self._streamed += message.content
+        self._streamed = "" if message.content == BEGINS_AGAIN else self._streamed + message.content
         self._mid_line = True
         self._terminal.write(message.content)
 
