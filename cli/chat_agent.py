@@ -15,8 +15,10 @@ from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.base_agent import BaseCodeAgent
-from autogen_codeact.cli.exit import CommandError
-from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.agents.forwarding_client import unwrapped
+from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.run import DEFAULT_STEPS, LANGUAGES
@@ -137,10 +139,8 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
         else:
             target = load_agents(plan, (), _key(job), trust=job.trust, given_later=("approval_func", "approve_tool"))
             stack.push_async_callback(_close, target)
-            if client is not None and isinstance(client, RecordedModel):
-                client = RecordedModel(_not_given(client, plan))
             for _, agent in agent_keys(target):
-                exchange_model(agent, client or _streaming(getattr(agent, CLIENT, None)))
+                exchange_model(agent, _resumed_model(client, getattr(agent, CLIENT, None), plan))
         for each in executors_of(target):
             if isinstance(each, SandboxCodeExecutor):
                 await each.start()
@@ -204,11 +204,21 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
         setattr(agent, CLIENT, client)
 
 
-def _streaming(client: Any) -> ChatCompletionClient | None:
-    """Return a recording that keeps line breaks when it streams, for one of AutoGen's; None for any other client."""
-    if type(client).__name__ != "ReplayChatCompletionClient":
-        return None
-    return RecordedModel([each for each in client.chat_completions if not isinstance(each, str)])
+def _resumed_model(client: ChatCompletionClient | None, loaded: Any, plan: Plan) -> ChatCompletionClient | None:
+    """Return what an agent of an earlier chat asks from now on.
+
+    Args:
+        client: The model that the options name, or None.
+        loaded: The model of the configuration in the log; None if the agent has none.
+        plan: The earlier chat.
+    """
+    if client is None:
+        recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
+        # AutoGen's loses line breaks when it streams.
+        inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
+        return ReliableClient(inner, DEFAULT_TIMEOUT_S, tell=say) if inner is not None else None
+    inner = unwrapped(client)
+    return RecordedModel(_not_given(inner, plan)) if isinstance(inner, RecordedModel) else client
 
 
 def _not_given(client: RecordedModel, plan: Plan) -> list[Any]:

@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
+from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.chat_words import Words
 from autogen_codeact.cli.terminal import Terminal, format_duration, shorten
@@ -69,6 +70,9 @@ class ChatView:
                 self._words.end()
                 self._output += message.content
                 self._terminal.output(message.content)
+            case ModelClientStreamingChunkEvent(content=content) if content == BEGINS_AGAIN:
+                self._words.end()
+                self._terminal.line(BEGINS_AGAIN.strip(), "yellow")
             case ModelClientStreamingChunkEvent():
                 self._name(message.source)
                 self._words.add(message.content)
