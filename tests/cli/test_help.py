@@ -13,7 +13,10 @@ SANDBOX = [
     *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "runs", "show", "export", "view", "image", "doctor", "clean"],
+    (): [
+        *("--version", "demo", "exec", "run", "models", "runs", "show", "export", "view", "image", "doctor"),
+        "clean",
+    ],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
@@ -34,6 +37,7 @@ OPTIONS = {
         ),
         *("--json", "--mode", "--save", *SANDBOX),
     ],
+    ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
