@@ -37,6 +37,7 @@ OPTIONS = {
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
+    ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],
