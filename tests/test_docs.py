@@ -45,6 +45,10 @@ ANSWERS = {
 """What the model answers to a program; `MODEL_SAYS` to all others."""
 SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
+    (
+        "getting-started.md",
+        1,
+    ): "TextMessage\nCodeGenerationEvent\nCodeExecutionEvent\nTextMessage\nTaskResult\n",
     ("coming-from-autogen.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("coming-from-smolagents.md", 2): "teapot: 273.00 euros\n",
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
@@ -163,6 +167,16 @@ def test_every_link_between_pages_has_its_target():
             linked = page.parent / target if target else page
             assert linked.exists(), f"{page.name} links to {target}"
             assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def test_pictures_of_the_docs_are_small_and_have_a_text():
+    shown = [
+        (words, page.parent / target)
+        for page in LINKED_PAGES
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    assert {path.resolve() for _, path in shown} == set((ROOT / "docs" / "images").glob("*"))
+    assert [path.name for words, path in shown if len(words) < 20 or path.stat().st_size > 200_000] == []
 
 
 def test_every_file_that_a_page_names_exists():
