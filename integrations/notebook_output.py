@@ -91,7 +91,7 @@ class CellOutput:
         self._flush()
         self._remark(result)
         if failed:
-            name, message = str(result.outcome), f"the code ended with exit code {result.exit_code}"
+            name, message = _FAILURES.get(result.outcome, ("ExitStatus", f"the code ended with exit code {result.exit_code}"))
             if result.error is not None:
                 name, message = result.error.type, result.error.message
             if result.state != "kept":
@@ -128,7 +128,8 @@ class CellOutput:
     def _print(self, text: str) -> None:
         if text:
             sys.stdout.write(_safe(text))
-            sys.stdout.flush()
+            if sys.stdout.isatty():  # a kernel sends what it has several times a second
+                sys.stdout.flush()
 
     def _show(self, display: Display) -> None:
         data = _bundle(display)
@@ -156,6 +157,10 @@ class CellOutput:
             publish_display_data({"text/plain": printable(text, keep=_KEPT), "text/html": rows})
 
 
+_FAILURES = {
+    "timeout": ("Timeout", "the code took longer than it may, and was stopped"),
+    "oom": ("OutOfMemory", "the code used more memory than the sandbox has, and was stopped"),
+}
 _STATES = {
     "restored": "\nThe session's variables are as they were before this cell.",
     "lost": "\nThe session's variables are lost.",
