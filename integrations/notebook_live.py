@@ -27,7 +27,7 @@ from pydantic import PrivateAttr
 from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
 from autogen_codeact.integrations import notebook_html
 from autogen_codeact.sandbox import OutputChunk, Result
-from autogen_codeact.sandbox.displays import Display, cut, escaped
+from autogen_codeact.sandbox.displays import cut, escaped
 
 INTERVAL_S = 0.25
 """Time between two updates of what a notebook shows of something that is under way."""
@@ -36,7 +36,8 @@ MAX_SHOWN = 100
 MAX_LIVE_CHARS = 4_000
 """Characters that are shown of text that is still coming, from its end."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_WAITING, _WRITING, _RUNNING = "waiting for the model", "the model writes", "the code runs"
+_STARTING, _WAITING = "starting", "waiting for the model"
+_WRITING, _RUNNING = "the model writes", "the code runs"
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -147,7 +148,7 @@ class LiveView(TextView):
     def __init__(self) -> None:
         self._ident = ""
         self._began = time.monotonic()
-        self._state, self._text, self._displays = _WAITING, "", list[Display]()
+        self._state, self._text = _STARTING, ""
         self._frame = self._count = 0
 
     def add(self, item: object) -> None:
@@ -159,7 +160,8 @@ class LiveView(TextView):
                 self._chunk(_RUNNING, item.text)
             case BaseAgentEvent() | BaseChatMessage():
                 self._complete(notebook_html.message_to_html(item), notebook_html.message_to_text(item))
-                self._state = _RUNNING if isinstance(item, CodeGenerationEvent) and item.code_blocks else _WAITING
+                if item.source != "user":
+                    self._state = _RUNNING if isinstance(item, CodeGenerationEvent) and item.code_blocks else _WAITING
 
     def update(self) -> None:
         """Show what is under way."""

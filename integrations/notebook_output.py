@@ -91,7 +91,9 @@ class CellOutput:
         self._flush()
         self._remark(result)
         if failed:
-            name, message = _FAILURES.get(result.outcome, ("ExitStatus", f"the code ended with exit code {result.exit_code}"))
+            name, message = _FAILURES.get(
+                result.outcome, ("ExitStatus", f"the code ended with exit code {result.exit_code}")
+            )
             if result.error is not None:
                 name, message = result.error.type, result.error.message
             if result.state != "kept":

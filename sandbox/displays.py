@@ -145,7 +145,7 @@ def cut(text: str, max_chars: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text as HTML in which its control and invisible characters are visible, and progress bars are in their last state."""
+    """Return text as HTML: control and invisible characters are visible, progress bars are in their last state."""
     return html.escape(printable(fold_carriage_returns(_COLORS.sub("", text)), keep="\n\t\xa0\u3000\u200c\u200d"))
 
 
