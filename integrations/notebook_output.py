@@ -8,14 +8,17 @@ from __future__ import annotations
 import base64
 import re
 import sys
+from collections.abc import Sequence
 from uuid import uuid4
 
-from IPython.display import publish_display_data
+from IPython.core.getipython import get_ipython
+from IPython.display import clear_output, publish_display_data
 
+from autogen_codeact.integrations.notebook_places import DisplayPlaces
 from autogen_codeact.sandbox import OutputChunk, Result
-from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped
+from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.sandbox.result import TIMEOUT_LINE
+from autogen_codeact.sandbox.result import TIMEOUT_LINE, written_by_code
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
@@ -63,8 +66,7 @@ class CellOutput:
     def __init__(self) -> None:
         self._held = ""
         """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
-        self._expected = ""
-        """The text that stands for the last display in the output."""
+        self._places = DisplayPlaces()
         self._incomplete = ""
         self._shown: dict[str, str] = {}
         self._bytes = 0
@@ -72,11 +74,9 @@ class CellOutput:
     def add(self, chunk: OutputChunk) -> None:
         """Show a piece of output."""
         if chunk.display is not None:
-            self._flush()
-            self._show(chunk.display)
-            self._expected = f"{chunk.display.output_line}\n"
+            self._add(self._places.add_display(chunk.display))
         elif chunk.text != TIMEOUT_LINE:
-            self._text(chunk.text)
+            self._add(self._places.add_text(chunk.text))
 
     def finish(self, result: Result) -> None:
         """Show the rest of the output, and what else the result says.
@@ -85,7 +85,10 @@ class CellOutput:
             SandboxCellError: The code has failed.
         """
         failed = result.outcome != "ok" or result.exit_code != 0
-        self._expected = traceback = ""
+        self._add(self._places.rest())
+        if self._places.misplaced or list(self._shown) != [display.name for display in result.displays]:
+            self._redraw(result)
+        traceback = ""
         if result.outcome == "error":
             traceback, self._held = self._held, ""
         self._flush()
@@ -102,16 +105,28 @@ class CellOutput:
 
     def close(self) -> None:
         """Show what was held back."""
+        self._add(self._places.rest())
         self._flush()
+
+    def _redraw(self, result: Result) -> None:
+        """Show all again, in its order and without what the code has cleared; a terminal can't."""
+        if hasattr(get_ipython(), "kernel"):
+            clear_output(wait=True)
+            self._held = self._incomplete = ""
+            self._shown, self._bytes = {}, 0
+            self._add(interleave(written_by_code(result), result.displays))
+
+    def _add(self, pieces: Sequence[str | Display]) -> None:
+        for piece in pieces:
+            if isinstance(piece, Display):
+                self._flush()
+                self._show(piece)
+            else:
+                self._text(piece)
 
     def _text(self, text: str) -> None:
         text = self._incomplete + text
         self._incomplete = ""
-        if self._expected:
-            if len(text) < len(self._expected) and self._expected.startswith(text):
-                self._incomplete = text
-                return
-            text, self._expected = text.removeprefix(self._expected), ""
         if end := _INCOMPLETE.search(text):
             self._incomplete, text = end[0], text[: end.start()]
         if self._held and not _goes_on(self._held, text):

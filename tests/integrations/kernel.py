@@ -36,12 +36,17 @@ class Ran:
     shown: list[dict[str, Any]] = field(default_factory=list)
     updates: int = 0
     error: tuple[str, str, str] | None = None
+    cleared: bool = False
     idents: list[str | None] = field(default_factory=list)
 
     def add(self, kind: str, content: dict[str, Any]) -> None:
         """Take a message of the kernel."""
         ident = content.get("transient", {}).get("display_id")
-        if kind == "stream" and content["name"] == "stdout":
+        if self.cleared and kind != "clear_output":
+            self.text, self.shown, self.idents, self.cleared = "", [], [], False
+        if kind == "clear_output":
+            self.cleared = True
+        elif kind == "stream" and content["name"] == "stdout":
             self.text += content["text"]
         elif kind == "stream":
             self.warned += content["text"]
