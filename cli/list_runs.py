@@ -10,16 +10,17 @@ from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import format_duration
 from autogen_codeact.runs import RunSummary, UnreadableRun, list_runs
+from autogen_codeact.runs.store import runs_folder
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")
 
 
-def print_runs(folder: Path, *, as_json: bool) -> int:
+def print_runs(folder: Path | None, *, as_json: bool) -> int:
     """Print the runs in a folder, the latest first.
 
     Args:
-        folder: The folder.
+        folder: The folder; None for the one where `codeact run` keeps them.
         as_json: Print one JSON object per run instead of a table.
 
     Returns:
@@ -28,7 +29,7 @@ def print_runs(folder: Path, *, as_json: bool) -> int:
     Raises:
         RunError: There is no such folder.
     """
-    found = list_runs(folder)
+    found = _default_runs() if folder is None else list_runs(folder)
     runs = [each for each in found if isinstance(each, RunSummary)]
     unreadable = [each for each in found if isinstance(each, UnreadableRun)]
     if as_json:
@@ -36,11 +37,18 @@ def print_runs(folder: Path, *, as_json: bool) -> int:
             print_json(_to_object(each))
     elif runs:
         _print_table([_COLUMNS, *map(_row, runs)])
+    elif not found and folder is None:
+        say(f"no runs in {printable(str(runs_folder()))}: `codeact run` keeps its run there")
     elif not found:
         say(f"no runs in {printable(str(folder))}: `codeact run --save {printable(str(folder))}/NAME` keeps one")
     for each in unreadable:
         say(each.reason)
     return 1 if unreadable else 0
+
+
+def _default_runs() -> list[RunSummary | UnreadableRun]:
+    folder = runs_folder()
+    return list_runs(folder) if folder.exists() else []
 
 
 def _to_object(run: RunSummary | UnreadableRun) -> dict[str, Any]:

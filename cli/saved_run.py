@@ -22,6 +22,7 @@ from autogen_codeact.runs.events import (
     RunFinished,
 )
 from autogen_codeact.runs.messages import load_message
+from autogen_codeact.runs.store import is_being_written
 
 
 def show_run(path: Path, *, as_json: bool) -> int:
@@ -51,8 +52,10 @@ def show_run(path: Path, *, as_json: bool) -> int:
     if unknown:
         say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
     if finished is None:
-        say("the log ends before the run: it is still going on, or was interrupted")
-        say(f"`codeact resume {path}` continues an interrupted run")
+        if is_being_written(path):
+            say("the run is still going on")
+        else:
+            say(f"the run was interrupted: `codeact resume {path}` continues it")
     elif finished.outcome == "cancelled":
         say("the run was cancelled")
     elif finished.error is not None:

@@ -71,6 +71,10 @@ class Terminal:
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
         self._console.print(Text(printable(text), style=styles), soft_wrap=True)
 
+    def text(self, text: Text) -> None:
+        """Write a line with colours of its own; long lines are not wrapped."""
+        self._console.print(text, soft_wrap=True)
+
     def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
         """Write a name and its value, as one row of a list.
 

@@ -18,7 +18,7 @@ from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.parts import exchange_parts
 from autogen_codeact.runs.past import RunPast
-from autogen_codeact.runs.plan import Plan, RunNotResumableError, make_plan
+from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
 from autogen_codeact.runs.rebuilt_agents import check_agents, load_agents
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.redaction import Redaction, RedactText
@@ -99,6 +99,10 @@ async def resumed(
             f"{plan.run.folder.path} was recorded with redact=, and functions are not in the log: continue it in your program, "
             "with the same function as redact=, so that nothing is written that the function removes."
         )
+    if plan.boundary.at == "message" and plan.turn is None:
+        raise RunIsFinishedError(
+            f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
+        )
     target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
     try:
@@ -108,10 +112,12 @@ async def resumed(
         try:
             past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
             limit = rebuild_limit if rebuild else 0.0
-            changes = await _restore(plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+            changes = await restore_agents(
+                plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+            )
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
             with recording(target, log, past):
-                async with aclosing(logged(_stream(plan, target, token), log, plan.messages)) as items:
+                async with aclosing(logged(continued_stream(plan, target, token), log, plan.messages)) as items:
                     async for item in items:
                         yield item
         finally:
@@ -121,7 +127,7 @@ async def resumed(
             await _close(target)
 
 
-async def _restore(
+async def restore_agents(
     plan: Plan,
     target: ChatAgent | BaseTeam,
     past: RunPast,
@@ -171,7 +177,7 @@ async def _restore(
     return changes
 
 
-def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:
+def continued_stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:
     if plan.boundary.at == "turn":
         # The sessions have been restored; a later state of theirs than that of the boundary.
         state = without_journals(plan.boundary.state)
@@ -180,7 +186,7 @@ def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator
             used["seconds"] += plan.seconds_since
         stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(state, cancellation_token=token)
         return stream
-    task = plan.started.task
+    task = plan.turn if plan.turn is not None else plan.started.task
     try:
         messages = [load_message(each) for each in task] if task is not None else None
     except Exception as error:

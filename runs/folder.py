@@ -14,7 +14,7 @@ from typing import BinaryIO
 from autogen_codeact.runs.errors import RunFileError, RunFolderError
 from autogen_codeact.runs.files import FILES, MAX_FILE
 from autogen_codeact.runs.results import StoredFile
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.store import EVENTS
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE = 64 * 1024
@@ -83,6 +83,16 @@ class RunFolder:
                         yield NoLine(number, size, cut_off=not ended)
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
+
+    @contextmanager
+    def open_log(self) -> Iterator[BinaryIO]:
+        """Open the log for reading.
+
+        Raises:
+            RunFolderError: There is no log, or it can't be read.
+        """
+        with self._opened(EVENTS, "log") as file:
+            yield file
 
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file that the log refers to.

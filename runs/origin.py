@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from autogen_codeact.runs.store import state_folder
+
 KEY_BYTES = 32
 
 
@@ -42,9 +44,7 @@ def _signature(key: bytes, component: dict[str, Any] | None) -> str:
 def _key(*, make: bool) -> bytes | None:
     """Return the key of this user, which no other user can read; None if there is none."""
     try:
-        path = (
-            Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autogen-codeact" / "run.key"
-        )
+        path = state_folder() / "run.key"
         if make and not path.exists():
             _make_key(path)
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -14,7 +14,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.past import RunPast
-from autogen_codeact.runs.recorded_client import recorded_client
+from autogen_codeact.runs.recorded_client import RecordedClient
 from autogen_codeact.runs.recorded_executor import RecordedExecutor
 from autogen_codeact.runs.recorded_workbench import RecordedWorkbench
 from autogen_codeact.runs.steps import AgentSteps, JournalLog
@@ -49,7 +49,7 @@ def exchange_parts(
             undo.callback(_exchange(agent, steps))
         for key, policy in _selectors(agent_or_team):
             steps = AgentSteps(key, log, JournalLog(-1), past.agents.get(key))
-            client = recorded_client(getattr(policy, MODEL_CLIENT), steps, None)
+            client = RecordedClient(getattr(policy, MODEL_CLIENT), steps, None)
             undo.callback(_replace(policy, {MODEL_CLIENT: client}))
         return undo.pop_all().close
 
@@ -59,7 +59,7 @@ def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
     context = getattr(agent, MODEL_CONTEXT, None)
     recorded = None
     if isinstance(client, ChatCompletionClient):
-        recorded = recorded_client(client, steps, context if isinstance(context, ChatCompletionContext) else None)
+        recorded = RecordedClient(client, steps, context if isinstance(context, ChatCompletionContext) else None)
     if isinstance(agent, BaseCodeAgent):
         steps.begin(agent.journal)
         agent.use_steps(steps, recorded)

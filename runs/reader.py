@@ -17,7 +17,8 @@ from autogen_codeact.runs.events import SCHEMA_VERSION, RunEvent, RunStarted, pa
 from autogen_codeact.runs.files import restore_large
 from autogen_codeact.runs.folder import Line, NoLine, RunFolder
 from autogen_codeact.runs.results import ResultRecord, StoredFile
-from autogen_codeact.runs.writer import EVENTS, MAX_LINE
+from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.writer import MAX_LINE
 from autogen_codeact.sandbox.files.filenames import printable
 
 _MAX_REASON = 200

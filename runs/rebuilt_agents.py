@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,7 +18,12 @@ from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_u
 
 
 def load_agents(
-    plan: Plan, tools: Sequence[Any], api_key: str | None = None, *, trust: bool = False
+    plan: Plan,
+    tools: Sequence[Any],
+    api_key: str | None = None,
+    *,
+    trust: bool = False,
+    given_later: Collection[str] = (),
 ) -> ChatAgent | BaseTeam:
     """Make the agent or team of a run from the configuration in its log.
 
@@ -27,6 +32,7 @@ def load_agents(
         tools: The functions that the configuration can't have.
         api_key: The key of its models, which the log does not have. Default: AutoGen's clients read it from the environment.
         trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
+        given_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
 
     Raises:
         RunNotResumableError: Something is missing; the message names it.
@@ -37,7 +43,7 @@ def load_agents(
             f"{path} has no configuration of the {started.kind} {started.name!r} ({started.component_error}): make it in your "
             "program as for the first time, and pass it as agent=."
         )
-    if functions := {name for info in started.agents for name in info.functions}:
+    if functions := {name for info in started.agents for name in info.functions if name not in given_later}:
         raise RunNotResumableError(
             f"{path} can't be continued without {_listed(functions)}: functions are not in the log. Make the {started.kind} in "
             "your program as for the first time, and pass it as agent=."

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.events import ModelCallFinished, RunFinished
 from autogen_codeact.runs.reader import RawEvent, Run, load_run
-from autogen_codeact.runs.writer import EVENTS
+from autogen_codeact.runs.store import EVENTS, is_being_written
 
 _MAX = 10**12
 """Greater numbers than this are no counts and no seconds."""
-Outcome = Literal["completed", "failed", "cancelled", "unfinished"]
+Outcome = Literal["completed", "failed", "cancelled", "running", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RunSummary:
         name: Name of the agent or team.
         started: When it started.
         task: Its task, as text.
-        outcome: How it ended; `unfinished` if it is still running, or if its process ended before it.
+        outcome: How it ended; `running` while a process writes the log, `interrupted` if its process ended before it.
         steps: How many times code ran.
         tokens: Tokens that its models read and wrote.
         seconds: How long it took, without the time between its end in one process and its continuation in another.
@@ -105,12 +105,12 @@ def summarize(run: Run) -> RunSummary:
     """
     finished: RunFinished | None = None
     steps = tokens = gaps = 0
-    clock = _Clock()
+    clock = RunClock()
     for raw in run.raw_events():
         if not isinstance(raw, RawEvent):
             gaps += not raw.cut_off
             continue
-        clock.see(raw)
+        clock.see(raw.name, raw.data.get("monotonic"))
         steps += raw.name == "block_started"
         if raw.name == "run_resumed":
             finished = None
@@ -127,7 +127,7 @@ def summarize(run: Run) -> RunSummary:
         name=started.name,
         started=started.time,
         task=task_text(started.task or ()),
-        outcome=finished.outcome if finished is not None else "unfinished",
+        outcome=finished.outcome if finished is not None else _unfinished(run.folder.path),
         steps=steps,
         tokens=tokens,
         seconds=clock.seconds,
@@ -136,18 +136,28 @@ def summarize(run: Run) -> RunSummary:
     )
 
 
-class _Clock:
+def _unfinished(path: Path) -> Outcome:
+    return "running" if is_being_written(path) else "interrupted"
+
+
+class RunClock:
     """Adds up the time that a run took in each of its processes: their monotonic clocks have nothing in common."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        """Seconds until the last event."""
         self._before: float | None = None
 
-    def see(self, raw: RawEvent) -> None:
-        now = raw.data.get("monotonic")
+    def see(self, name: str, now: object) -> None:
+        """Take the next event into account.
+
+        Args:
+            name: Its type.
+            now: Its time on the monotonic clock, as the log has it.
+        """
         if not isinstance(now, int | float) or not abs(now) < _MAX:  # NaN is not less, either
             return
-        if self._before is not None and now > self._before and raw.name != "run_resumed":
+        if self._before is not None and now > self._before and name != "run_resumed":
             self.seconds += now - self._before
         self._before = now
 

@@ -8,6 +8,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +20,16 @@ from autogen_codeact.executors import in_thread
 from autogen_codeact.runs.events import BlockStarted, Event, LogStopped, ModelCallFinished
 from autogen_codeact.runs.files import FileStore, move_large
 from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.store import EVENTS
 
 logger = logging.getLogger("autogen_codeact")
 
-EVENTS = "events.jsonl"
 RESERVE = ".reserve"
 RESERVE_BYTES = 64 * 1024
 DEADLINE_S = 20.0
 """Seconds to wait for the disk, after which the run goes on without a log."""
+LOCK_S = 0.2
+"""Seconds to wait for those who only look whether a log is being written."""
 MAX_WAITING = 500
 """Events that wait to be written before `put` makes the run wait, too."""
 BATCH = 200
@@ -328,10 +331,17 @@ def lock(descriptor: int, folder: Path) -> None:
     Raises:
         LogLocked: Another writer holds it.
     """
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.") from None
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                break
+            time.sleep(0.01)
+        else:
+            return
+    raise LogLocked(f"{folder} is being written by another process: wait until that run has ended.")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -107,6 +107,10 @@ TIMEOUT_LINE = "\n Timeout"
 """Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
 
 
+STOPPED = ErrorInfo("Stopped", "it was stopped before its end")
+"""The error of a block that was interrupted."""
+
+
 class _HasOutput(Protocol):
     output: str
 

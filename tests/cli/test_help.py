@@ -13,7 +13,7 @@ SANDBOX = [
     *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "runs", "show", "export", "image", "doctor", "clean"],
+    (): ["--version", "demo", "exec", "run", "models", "runs", "show", "export", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
@@ -24,6 +24,8 @@ OPTIONS = {
             "replay:FILE",
             "--base-url",
             "--api-key-env",
+            "--model-timeout",
+            "--untrusted",
             "--retries",
             "--team",
             "--act",
@@ -32,6 +34,7 @@ OPTIONS = {
         ),
         *("--json", "--mode", "--save", *SANDBOX),
     ],
+    ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
@@ -53,7 +56,7 @@ def test_help_lists_every_option(command):
 
 def test_help_shows_defaults():
     shown = " ".join(codeact("run", "--help", env={"COLUMNS": "200"}).out.split())
-    assert "[default: (OPENAI_API_KEY)]" in shown
+    assert "[default: (OPENAI_API_KEY, or that of the prefix)]" in shown
     assert "[default: (3)]" in shown
     assert "[default: 60]" in shown
     assert "[default: (process; with --act, session)]" in shown

@@ -1,8 +1,10 @@
 """`codeact run --save`, and the commands that read what it keeps: runs, show and export."""
 
+import fcntl
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -121,7 +123,7 @@ def test_runs_are_listed_with_the_latest_first(runs):
     header, *rows = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "<time>", line) for line in done.out.splitlines()]
     assert header.split() == ["RUN", "STARTED", "(UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK"]
     assert [re.split(r"\s{2,}", row) for row in rows] == [
-        ["cut", "<time>", "unfinished, 1 gap", "1", "0", "6.00 s", "Bad \\x1b[2Jtask of two lines"],
+        ["cut", "<time>", "interrupted, 1 gap", "1", "0", "6.00 s", "Bad \\x1b[2Jtask of two lines"],
         ["whole", "<time>", "completed", "1", "42", "9.00 s", "What is 6*7?"],
     ]
     one = codeact("runs", runs / "whole")
@@ -131,7 +133,7 @@ def test_runs_are_listed_with_the_latest_first(runs):
 def test_runs_as_json_have_all_fields(runs):
     done = codeact("runs", runs, "--json")
     cut, whole, broken = done.objects
-    assert [each["outcome"] for each in done.objects] == ["unfinished", "completed", "unreadable"]
+    assert [each["outcome"] for each in done.objects] == ["interrupted", "completed", "unreadable"]
     assert whole | {"started": ""} == {
         "path": str(runs / "whole"),
         "run": "r1",
@@ -149,14 +151,43 @@ def test_runs_as_json_have_all_fields(runs):
     assert broken.keys() == {"outcome", "path", "reason"}
 
 
+def test_runs_of_the_state_folder_are_found_by_name_and_as_the_last(tmp_path):
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    folder = tmp_path / "autogen-codeact" / "runs"
+    done = codeact("runs", env=env)
+    assert (done.status, done.out, done.err) == (
+        0,
+        "",
+        f"codeact: no runs in {folder}: `codeact run` keeps its run there\n",
+    )
+    write_log(folder / "20261122-100000-a-0000", lines(whole_run()))
+    log = write_log(folder / "20261122-110000-b-0000", lines(whole_run()[:7])) / "events.jsonl"
+    shown = codeact("show", "20261122-100000-a-0000", env=env)
+    assert (shown.status, shown.err) == (0, "")
+    with log.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        outcomes = {Path(each["path"]).name: each["outcome"] for each in codeact("runs", "--json", env=env).objects}
+        shown = codeact("show", "last", env=env)
+    assert outcomes == {"20261122-100000-a-0000": "completed", "20261122-110000-b-0000": "running"}
+    assert (shown.status, shown.err) == (0, "codeact: the run is still going on\n")
+    file = tmp_path / "run.json"
+    assert codeact("export", "last", "--json", file, env=env).status == 0
+    assert len(json.loads(file.read_text())["events"]) == 7
+    done = codeact("resume", "c", env=env)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == (
+        f"codeact: There is no run c, neither here nor in {folder}. `codeact runs` lists those that are kept.\n"
+    )
+
+
 def test_folders_without_runs(tmp_path):
     (tmp_path / "empty").mkdir()
     done = codeact("runs", "empty", cwd=tmp_path)
     assert (done.status, done.out) == (0, "")
     assert done.err == "codeact: no runs in empty: `codeact run --save empty/NAME` keeps one\n"
-    done = codeact("runs", cwd=tmp_path)
+    done = codeact("runs", "none", cwd=tmp_path)
     assert (done.status, done.out) == (2, "")
-    assert done.err == "codeact: runs does not exist. `codeact run --save runs/NAME` keeps a run in it.\n"
+    assert done.err == "codeact: none does not exist. `codeact run --save none/NAME` keeps a run in it.\n"
 
 
 def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(runs):
@@ -165,10 +196,7 @@ def test_a_damaged_run_is_shown_with_its_gaps_and_without_control_characters(run
     assert done.out.startswith("== Task ==\n")
     assert "[gap in the log, line 3: the line is damaged: it is not JSON]\n" in done.out
     assert done.out.endswith("[gap in the log, line 8: the last line is incomplete]\n")
-    assert done.err == (
-        "codeact: the log ends before the run: it is still going on, or was interrupted\n"
-        f"codeact: `codeact resume {runs}/cut` continues an interrupted run\n"
-    )
+    assert done.err == (f"codeact: the run was interrupted: `codeact resume {runs}/cut` continues it\n")
     terminal = on_terminal("show", runs / "cut")
     assert "\x1b[2J" not in done.out + terminal
 
@@ -202,10 +230,20 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
     assert list(tmp_path.glob(".*")) == []
 
 
+def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
+    file = tmp_path / "run.html"
+    done = codeact("export", runs / "cut", "--html", file)
+    assert (done.status, done.out, done.err) == (0, "", "")
+    page = file.read_text()
+    assert page.startswith("<!doctype html>")
+    assert '"outcome":"interrupted"' in page
+    assert list(tmp_path.glob(".*")) == []
+
+
 def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
     missing = tmp_path / "none" / "run.json"
     for options, words in (
-        ([], "Say what to write: --ipynb FILE, --json FILE or --files FOLDER."),
+        ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
     ):

@@ -24,19 +24,19 @@ def test_the_time_between_two_processes_of_a_run_does_not_count(tmp_path):
     assert (summary.seconds, summary.outcome) == (5.0 + 4.0, "completed")
 
 
-def test_a_run_that_goes_on_after_its_end_is_unfinished_until_it_ends_again(tmp_path):
+def test_a_run_that_is_resumed_after_its_end_and_not_ended_again_is_interrupted(tmp_path):
     error = ErrorRecord(type="ValueError", message="no answer")
     content = [*whole_run()[:-1], RunFinished(outcome="failed", error=error)]
     failed = summary_of(tmp_path, lines(content))
     assert (failed.outcome, failed.error) == ("failed", "ValueError: no answer")
     content.append(RunResumed(boundary=1, process=PROCESS))
     going_on = summary_of(tmp_path, lines(content))
-    assert (going_on.outcome, going_on.error) == ("unfinished", None)
+    assert (going_on.outcome, going_on.error) == ("interrupted", None)
 
 
-def test_a_log_that_was_stopped_is_unfinished(tmp_path):
+def test_a_log_that_was_stopped_is_interrupted(tmp_path):
     summary = summary_of(tmp_path, lines([*whole_run()[:4], LogStopped(reason="OSError: no space")]))
-    assert (summary.outcome, summary.steps, summary.tokens) == ("unfinished", 0, 42)
+    assert (summary.outcome, summary.steps, summary.tokens) == ("interrupted", 0, 42)
 
 
 def test_events_with_fields_of_wrong_types_do_not_count(tmp_path):

@@ -1,0 +1,245 @@
+"""Where runs are kept when nobody has said where; light, so that every command can use it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autogen_codeact.runs.errors import RunFolderError
+
+EVENTS = "events.jsonl"
+"""The log in a run's folder."""
+LAST = "last"
+"""What a person says instead of a name for the run that was started last."""
+MAX_BYTES = 2 * 1024**3
+"""Bytes that all runs in the default folder may have."""
+_REMOVED = ".removed-"
+_MAX_SLUG = 32
+_NEW_S = 60.0
+"""An empty log that is younger may be one that its writer has not locked yet."""
+_NAME = re.compile(r"\d{8}-\d{6}-")
+
+
+def state_folder() -> Path:
+    """Return the folder of what this package keeps for the user; it may not exist yet.
+
+    Raises:
+        RuntimeError: This user has no home.
+    """
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autogen-codeact"
+
+
+def runs_folder() -> Path:
+    """Return the folder of the runs that were kept without a path: `$XDG_STATE_HOME/autogen-codeact/runs`.
+
+    Returns:
+        The folder, which may not exist yet. Without the variable it is in `~/.local/state`.
+
+    Raises:
+        RunFolderError: This user has no home.
+    """
+    try:
+        return state_folder() / "runs"
+    except RuntimeError:
+        raise RunFolderError("This user has no home folder: set XDG_STATE_HOME to a folder for runs.") from None
+
+
+def new_run_folder(task: str) -> Path:
+    """Return a path for a new run, and make the folder around it, which only this user can read.
+
+    Args:
+        task: What the run is for; the name has the beginning of it.
+
+    Returns:
+        A path that does not exist. Names sort by time: `20261122-174501-plot-sales-3f2a`, in UTC.
+
+    Raises:
+        RunFolderError: This user has no home.
+        OSError: The folder can't be made, or not be written.
+    """
+    folder = runs_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "it can't be written", str(folder))
+    while True:
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{_slug(task)}-{secrets.token_hex(2)}"
+        if not os.path.lexists(folder / name):
+            return folder / name
+
+
+def _slug(task: str) -> str:
+    """Return the first words of a text as lower-case ASCII with hyphens."""
+    plain = unicodedata.normalize("NFKD", task[:1000]).encode("ascii", "ignore").decode().lower()
+    words = re.findall(r"[a-z0-9]+", plain)
+    slug = ""
+    for word in words:
+        longer = f"{slug}-{word}" if slug else word[:_MAX_SLUG]
+        if len(longer) > _MAX_SLUG:
+            break
+        slug = longer
+    return slug or "run"
+
+
+def find_run(text: str) -> Path:
+    """Return the folder of the run that a person means.
+
+    Args:
+        text: A path, the name of a run in the default folder, or `last` for the one there that was started last. A folder of
+            such a name in the current one is meant by its path: `./last`.
+
+    Raises:
+        RunFolderError: There is no such run.
+    """
+    if text == LAST:
+        return _last()
+    path = Path(text)
+    if os.sep in text or os.path.lexists(path):
+        return path
+    folder = runs_folder()
+    if text not in ("", ".", "..") and os.path.lexists(folder / text):
+        return folder / text
+    raise RunFolderError(
+        f"There is no run {text}, neither here nor in {folder}. `codeact runs` lists those that are kept."
+    )
+
+
+def _last() -> Path:
+    folder = runs_folder()
+    runs = list(_runs_in(folder))
+    if not runs:
+        raise RunFolderError(f"There is no last run: {folder} has none. `codeact run` keeps its run there.")
+    return max(runs, key=lambda run: (run.began, run.written)).path
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether a process writes the log of a run now; it holds a lock on it until it ends, however it ends.
+
+    Args:
+        path: The run's folder.
+    """
+    with _locked_log(path, fcntl.LOCK_SH) as locked:
+        return locked is False
+
+
+def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
+    """Remove the oldest runs of a folder until the others have at most so many bytes together.
+
+    A run that is being written is never removed, and neither is what is no run.
+
+    Args:
+        folder: The folder with the runs; what can't be removed in it is left.
+        max_bytes: Bytes that may remain.
+        keep: A run that is not removed.
+
+    Returns:
+        The folders that were removed, the oldest first. The age of a run is the time at which it was last written.
+    """
+    with suppress(OSError):
+        for each in folder.glob(f"{_REMOVED}*"):  # of a process that was killed here
+            shutil.rmtree(each, ignore_errors=True)
+    sizes = [(run, _size(run.path)) for run in sorted(_runs_in(folder), key=lambda run: run.written)]
+    total = sum(size for _, size in sizes)
+    removed = []
+    for run, size in sizes:
+        if total <= max_bytes:
+            break
+        if run.path != keep and _remove(run):
+            removed.append(run.path)
+            total -= size
+    return removed
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A folder with a log.
+
+    Args:
+        path: The folder.
+        written: When the log was last written, in seconds since 1970.
+        empty: Whether nothing is in the log.
+    """
+
+    path: Path
+    written: float
+    empty: bool
+
+    @property
+    def began(self) -> str:
+        """When it began, as in the names that `new_run_folder` gives; for another name when it was last written."""
+        if _NAME.match(self.path.name):
+            return self.path.name[:15]
+        return f"{datetime.fromtimestamp(self.written, UTC):%Y%m%d-%H%M%S}"
+
+
+def _runs_in(folder: Path) -> Iterator[_Kept]:
+    """Return the runs in a folder; none if there is no such folder. Symbolic links are left out."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(_REMOVED):
+                    log = (folder / entry.name / EVENTS).lstat()
+                    yield _Kept(folder / entry.name, log.st_mtime, log.st_size == 0)
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of all files of a run."""
+    total = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    total += _size(path / entry.name)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _remove(run: _Kept) -> bool:
+    """Remove a run that nobody writes; return whether it is gone."""
+    if run.empty and time.time() - run.written < _NEW_S:
+        return False
+    removed = run.path.with_name(f"{_REMOVED}{run.path.name}")
+    with _locked_log(run.path, fcntl.LOCK_EX) as locked:
+        if locked is False:
+            return False
+        try:
+            run.path.rename(removed)  # at once: nobody must find half of it
+        except OSError:
+            return False
+        shutil.rmtree(removed, ignore_errors=True)
+    return True
+
+
+@contextmanager
+def _locked_log(path: Path, kind: int) -> Iterator[bool | None]:
+    """Hold the lock of a run's log; yields False if another process has it, and None if there is no log to lock."""
+    try:
+        descriptor = os.open(path / EVENTS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            yield None
+            return
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        except OSError:  # a file system without locks
+            yield None
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
