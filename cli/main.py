@@ -14,8 +14,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from autogen_codeact.cli.exit import clean_exit
-from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.model_options import takes_model
+from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
+from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, sandbox_option, takes_sandbox
 
@@ -341,6 +341,7 @@ def _resume(
     api_key_env: Annotated[
         str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
     ] = None,
+    model_timeout: ModelTimeoutOption = DEFAULT_TIMEOUT_S,
     trust: Annotated[
         bool,
         typer.Option(
@@ -356,7 +357,7 @@ def _resume(
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
-        job = ResumeJob(path, rebuild=rebuild, rebuild_limit=rebuild_limit, trust=trust, api_key_env=api_key_env)
+        job = ResumeJob(path, rebuild, rebuild_limit, trust, api_key_env, model_timeout)
         raise typer.Exit(resume_run(job, as_json=as_json))
 
 

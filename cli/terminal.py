@@ -88,7 +88,7 @@ class Terminal:
         right = Text(printable(text))
         lines = right.wrap(self._console, max(self._width - indent, 20)) if self.is_terminal else [right]
         for line in lines:
-            self._console.print(left + line, soft_wrap=True)
+            self._console.print(Text.assemble(left, line), soft_wrap=True)
             left = Text(" " * indent)
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
