@@ -126,9 +126,8 @@ async def test_h19_a_stream_over_tls_ends_with_its_engine(secured: TlsEngine, un
         await asyncio.to_thread(secured.start)
         assert (await run(executor, "print(1)")).state == "lost"
     finally:
+        # The engine goes on: the oracles ask it for containers, and would wait a minute for a handshake with one that has ended.
         await executor.stop()
-        await asyncio.to_thread(secured.engine.end)
-        secured.running = False
 
 
 WITHIN_S = 40
