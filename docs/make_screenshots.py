@@ -7,6 +7,7 @@ python docs/make_screenshots.py demo run          only those whose names begin w
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
@@ -59,6 +60,42 @@ PAGE = """<!doctype html><meta charset="utf-8"><body style="margin:0;background:
 <pre style="margin:0;padding:16px 20px;width:max-content;font:13px/1.25 'DejaVu Sans Mono',monospace;color:#dadde2">{}</pre>"""
 
 
+SALES = """\
+month,product,units,price
+2025-01,coffee,120,3.20
+2025-01,cake,40,4.00
+2025-02,coffee,135,3.20
+2025-02,cake,75,4.00
+2025-03,coffee,110,3.40
+2025-03,cake,130,4.20
+"""
+CHAT = [
+    (
+        "Which product in sales.csv brings in more, and how does it change?",
+        """\
+I look at the months.
+```python
+import pandas as pd
+
+sales = pd.read_csv("sales.csv")
+sales["revenue"] = sales["units"] * sales["price"]
+months = sales.pivot_table(index="month", columns="product", values="revenue")
+print(months)
+```""",
+        "Coffee brings in more until February. In March **cake** overtakes it: 546 against 374.",
+    ),
+    (
+        "Draw that.",
+        """\
+```python
+months.plot(title="Revenue", marker="o", figsize=(6, 3));
+```""",
+        "The lines cross between February and March.",
+    ),
+]
+"""What a person types in the chat, and the answers of the model."""
+
+
 class Terminal:
     """A terminal in which a command runs, in a tmux server of its own.
 
@@ -98,7 +135,7 @@ class Terminal:
 
     def wait(self, pattern: str) -> None:
         """Wait until the terminal shows a text."""
-        wait_until(lambda: re.search(pattern, self._tmux("capture-pane", "-p", "-S", "-")), pattern)
+        wait_until(lambda: re.search(pattern, self._tmux("capture-pane", "-p", "-S", "-").rstrip()), pattern)
 
     def text(self, *, history: bool) -> str:
         """Return what it shows, with colours."""
@@ -204,6 +241,23 @@ def picture_run(pictures: Pictures, folder: Path) -> None:
     subprocess.run([CODEACT, "demo", "--out", folder], check=True, stdout=subprocess.DEVNULL, timeout=WAIT_S)
     address = (folder / "demo.html").as_uri()
     pictures.of_page("run-page", f"{address}#step-6", size=(1100, 900), ready="#step-6")
+
+
+def picture_chat(pictures: Pictures, folder: Path) -> None:
+    """A chat of two turns in a terminal."""
+    work_dir = folder / "work"
+    work_dir.mkdir()
+    (work_dir / "sales.csv").write_text(SALES)
+    answers = [answer for _, *answers in CHAT for answer in answers]
+    (folder / "chat.json").write_text(json.dumps(answers))
+    command = [CODEACT, "chat", "--model", "replay:chat.json", "--work-dir", "work"]
+    with terminal(*command, folder=folder, rows=60) as shown:
+        for number, (line, *_) in enumerate(CHAT, 1):
+            shown.wait(rf"(?s)(?:\[\d+ blocks?, .*){{{number - 1}}}\n> *\Z")
+            shown.type(line)
+        shown.wait(rf"(?s)(?:\[\d+ blocks?, .*){{{len(CHAT)}}}\n> *\Z")
+        text = shown.text(history=True)
+    pictures.of_terminal("chat", text)
 
 
 def main(names: list[str]) -> None:
