@@ -96,6 +96,34 @@ months.plot(title="Revenue", marker="o", figsize=(6, 3));
 """What a person types in the chat, and the answers of the model."""
 
 
+RUNS = {
+    "primes": (
+        ["--act"],
+        "How many primes are below 1000?",
+        "```python\nfinal_answer(sum(all(n % d for d in range(2, n)) for n in range(2, 1000)))\n```",
+    ),
+    "sine": (
+        [],
+        "Plot a sine wave and save it as sine.png",
+        "```python\nimport matplotlib.pyplot as plt\nplt.plot(range(9))\nplt.savefig('sine.png')\n```",
+        "It is drawn.",
+    ),
+    "prices": (
+        [],
+        "What do the prices in shop.csv add up to?",
+        "```python\nprint(open('shop.csv').read())\n```",
+        "There is no file shop.csv.",
+    ),
+    "words": (
+        ["--act"],
+        "Which words of this sentence are the longest?",
+        "```python\ntext = 'Which words of this sentence are the longest?'\nlongest = max(map(len, text.split()))\n```",
+        "```python\nfinal_answer([word for word in text.split() if len(word) == longest])\n```",
+    ),
+}
+"""Options, task and answers of the model of the runs in the list."""
+
+
 class Terminal:
     """A terminal in which a command runs, in a tmux server of its own.
 
@@ -258,6 +286,23 @@ def picture_chat(pictures: Pictures, folder: Path) -> None:
         shown.wait(rf"(?s)(?:\[\d+ blocks?, .*){{{len(CHAT)}}}\n> *\Z")
         text = shown.text(history=True)
     pictures.of_terminal("chat", text)
+
+
+def picture_list(pictures: Pictures, folder: Path) -> None:
+    """The list of runs in the viewer."""
+    for name, (options, task, *answers) in RUNS.items():
+        (folder / "model.json").write_text(json.dumps(answers))
+        command = [CODEACT, "run", *options, task, "--model", "replay:model.json", "--save", f"runs/{name}"]
+        subprocess.run(command, check=False, cwd=folder, capture_output=True, timeout=WAIT_S)
+    command = [CODEACT, "view", "runs", "--no-open"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = re.search(r"http://\S+", server.stdout.readline())
+        try:
+            assert address is not None
+            pictures.of_page("runs-list", address[0], size=(1100, 480), ready=f"text={RUNS['words'][1]}")
+        finally:
+            server.terminate()
 
 
 def main(names: list[str]) -> None:
