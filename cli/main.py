@@ -289,7 +289,7 @@ def _models(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+    """List the models that can be used now, and what the other servers need: a key, or to be started.
 
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
