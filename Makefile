@@ -22,8 +22,9 @@ $(VENV)/mcp2: | $(VENV)/.installed
 	@echo "installing version 2 of the package mcp beside version 1, for the tests" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@ mcp==2.3.0
 
-test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine
+test: image | $(VENV)/mcp2 ## all tests, with a real Docker engine and a real browser
 	@docker/setup.sh bubblewrap
+	@docker/setup.sh browser
 	@$(BIN)/pytest --numprocesses $(TEST_JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 FAST_TESTS = tests/agents tests/teams tests/sandbox tests/test_exports.py $(wildcard \

@@ -14,13 +14,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from autogen_codeact.cli.exit import clean_exit
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.model_options import takes_model
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, sandbox_option, takes_sandbox
 
 MODE_HELP = "process: a new process for each block. session: one interpreter, so that variables persist."
 
 # Options by panel of the help page.
-_model_option = partial(typer.Option, rich_help_panel="Model")
 _agent_option = partial(typer.Option, rich_help_panel="Agent")
 
 
@@ -131,31 +132,11 @@ def _exec(
 
 @app.command("run")
 @takes_sandbox()
+@takes_model()
 def _run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")],
     *,
-    choice: SandboxChoice,
-    model: Annotated[
-        str,
-        _model_option(
-            metavar="MODEL",
-            help="Name of a model, such as gpt-4o-mini; or replay:FILE for recorded answers; "
-            "or FILE.json for an AutoGen model client component.",
-        ),
-    ],
-    base_url: Annotated[
-        str | None, _model_option(metavar="URL", help="Server of the model, such as http://localhost:11434/v1.")
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        _model_option(metavar="VAR", help="Environment variable with the key.", show_default="OPENAI_API_KEY"),
-    ] = None,
-    untrusted: Annotated[
-        bool,
-        _model_option(
-            "--untrusted", help="Refuse FILE.json if it sets a server, a key, or anything else that needs trust."
-        ),
-    ] = False,
+    model_choice: ModelChoice,
     retries: Annotated[
         int | None,
         _agent_option(min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"),
@@ -190,6 +171,7 @@ def _run(
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
+    choice: SandboxChoice,
     as_json: JsonOption = False,
 ) -> None:
     """Let an agent solve a task by writing code and running it in the sandbox.
@@ -198,13 +180,12 @@ def _run(
     have been run and was not; 2 if the run was not possible.
     """
     with clean_exit():
-        from autogen_codeact.cli.models import ModelChoice
         from autogen_codeact.cli.run import Job, run_task
 
         mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
-            model=ModelChoice(model, base_url=base_url, api_key_env=api_key_env, untrusted=untrusted),
+            model=model_choice,
             sandbox=replace(choice, mode=mode_used.value),
             retries=retries,
             team=team,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +14,21 @@ from pydantic import ValidationError
 
 from autogen_codeact.agents.config import load_part
 from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
+from autogen_codeact.cli.model_presets import Preset, find_preset, server_address, without_prefix
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
-REPLAY = "replay:"
 _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6
-# AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
-_KEYS_BY_NAME = {"claude-": "ANTHROPIC_API_KEY", "gemini-": "GEMINI_API_KEY", "Llama-": "LLAMA_API_KEY"}
+_NO_KEY = "none"
+"""What a server that needs no key gets, because the client insists on one."""
 # By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
     "AuthenticationError": "Check the key in {}.",
     "NotFoundError": "Check the model's name, and --base-url.",
 }
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    """The model that the options name.
-
-    Args:
-        spec: A model's name, `replay:FILE`, or a file of an AutoGen component, whose name ends in `.json`.
-        base_url: Server of a model given by name; None for the default server of that name.
-        api_key_env: Variable with the key; None for the default variable of the server.
-        untrusted: Whether the file of a component may contain only what an untrusted configuration may.
-    """
-
-    spec: str
-    base_url: str | None = None
-    api_key_env: str | None = None
-    untrusted: bool = False
-
-    @property
-    def key_variable(self) -> str:
-        """Name of the variable with the key."""
-        if self.api_key_env is not None:
-            return self.api_key_env
-        if self.base_url is None:
-            for prefix, variable in _KEYS_BY_NAME.items():
-                if self.spec.startswith(prefix):
-                    return variable
-        return "OPENAI_API_KEY"
 
 
 def open_model(choice: ModelChoice) -> ChatCompletionClient:
@@ -68,15 +40,11 @@ def open_model(choice: ModelChoice) -> ChatCompletionClient:
     Raises:
         CommandError: An option, a file or the key is missing or wrong; the message holds no key.
     """
-    is_file = choice.spec.startswith(REPLAY) or choice.spec.endswith(".json")
-    if is_file and (choice.base_url is not None or choice.api_key_env is not None):
-        raise CommandError("--base-url and --api-key-env go with a model's name, not with a recording or a component")
-    if choice.untrusted and not choice.spec.endswith(".json"):
-        raise CommandError("--untrusted goes with --model FILE.json")
+    choice.check()
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(_read(name), name))
-    if is_file:
+    if choice.is_file:
         return _component(choice.spec, untrusted=choice.untrusted)
     return _by_name(choice)
 
@@ -159,17 +127,52 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
 
 
 def _by_name(choice: ModelChoice) -> ChatCompletionClient:
-    from autogen_ext.models.openai import OpenAIChatCompletionClient  # noqa: PLC0415 - takes a second, and a recording does not need it
-
-    options: dict[str, Any] = {"model": choice.spec, "api_key": _key(choice)}
+    # With --base-url, a name such as `openai/gpt-4o` is the server's own.
+    has_prefix, name = without_prefix(choice.spec) if choice.base_url is None else (False, choice.spec)
+    if not name.strip():
+        raise CommandError(
+            f"--model {choice.spec} names no model: add its name; `codeact models` lists those of a server."
+        )
+    preset = find_preset(choice.spec)
+    options: dict[str, Any] = {"model": name, "api_key": _key(choice, preset)}
     if choice.base_url is not None:
         options["base_url"] = choice.base_url
+    elif has_prefix:
+        options["base_url"] = server_address(preset)
+    options["timeout"] = choice.timeout_s
+    if has_prefix and preset.native:
+        return _anthropic(options, choice)
+    return _openai(options, choice)
+
+
+def _openai(options: dict[str, Any], choice: ModelChoice) -> ChatCompletionClient:
+    from autogen_ext.models.openai import OpenAIChatCompletionClient  # noqa: PLC0415 - takes a second, and a recording does not need it
+
     try:
         return OpenAIChatCompletionClient(**options)
     except ValueError as error:
         if "model_info" not in str(error):
             raise CommandError(f"The model can't be used: {describe_error(error, choice)}") from error
     return OpenAIChatCompletionClient(**options, model_info=_UNKNOWN_MODEL)
+
+
+def _anthropic(options: dict[str, Any], choice: ModelChoice) -> ChatCompletionClient:
+    try:
+        from autogen_ext.models.anthropic import AnthropicChatCompletionClient  # noqa: PLC0415 - the package is an extra
+    except ImportError as error:
+        raise CommandError(
+            f"--model {choice.spec} needs the package anthropic: pip install 'autogen-codeact[anthropic]'"
+        ) from error
+    # The client's own default of 4,096 tokens cuts off longer programs; the oldest models have no more.
+    name = str(options["model"])
+    if not name.startswith(("claude-3-haiku", "claude-3-sonnet", "claude-3-opus")):
+        options["max_tokens"] = 8192
+    try:
+        return AnthropicChatCompletionClient(**options)
+    except ValueError as error:
+        if "model_info" not in str(error):
+            raise CommandError(f"The model can't be used: {describe_error(error, choice)}") from error
+    return AnthropicChatCompletionClient(**options, model_info=_UNKNOWN_CLAUDE)
 
 
 _UNKNOWN_MODEL = ModelInfo(
@@ -182,10 +185,15 @@ _UNKNOWN_MODEL = ModelInfo(
 )
 
 
-def _key(choice: ModelChoice) -> str:
+_UNKNOWN_CLAUDE = ModelInfo(**{**_UNKNOWN_MODEL, "vision": True, "structured_output": False})
+
+
+def _key(choice: ModelChoice, preset: Preset) -> str:
     variable = choice.key_variable
     key = os.environ.get(variable, "").strip()
     if not key:
+        if choice.base_url is None and choice.api_key_env is None and not preset.needs_key:
+            return _NO_KEY
         elsewhere = " (a server that wants no key takes any value)" if choice.base_url is not None else ""
         raise CommandError(
             f"There is no key for {choice.spec}: set {variable}{elsewhere}, or name another variable with --api-key-env."

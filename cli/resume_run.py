@@ -10,7 +10,8 @@ from pathlib import Path
 from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
-from autogen_codeact.cli.models import ModelChoice, describe_error
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.models import describe_error
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.run import RunOutcome, silence_libraries, to_object
 from autogen_codeact.cli.terminal import Terminal

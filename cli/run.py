@@ -20,7 +20,8 @@ from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.found_code import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
-from autogen_codeact.cli.models import ModelChoice, describe_error, open_model
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice

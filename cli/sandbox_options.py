@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from autogen_codeact.cli.sandbox_choice import MEMORY_BESIDE_DISK, SandboxChoice
+from autogen_codeact.cli.shared_options import Command, takes
 
 sandbox_option = partial(typer.Option, rich_help_panel="Sandbox")
 
@@ -137,28 +137,10 @@ def _options(
     )
 
 
-def takes_sandbox(*, isolated: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_sandbox(*, isolated: bool = False) -> Callable[[Command], Command]:
     """Give a command the options of a sandbox; they reach it as its argument `choice`, a `SandboxChoice`.
 
     Args:
         isolated: Whether it does not run code outside a sandbox. Default False.
     """
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        shared = dict(inspect.signature(_options, eval_str=True).parameters)
-        del own["choice"]
-        if isolated:
-            shared["sandbox"] = shared["sandbox"].replace(annotation=IsolatedSandboxOption)
-
-        def run(**given: Any) -> None:
-            choice = _options(**{name: given.pop(name) for name in shared})
-            command(choice=choice, **given)
-
-        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
-        run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in every}
-        run.__doc__ = command.__doc__
-        return run
-
-    return decorate
+    return takes("choice", _options, {"sandbox": {"annotation": IsolatedSandboxOption}} if isolated else None)

@@ -6,6 +6,7 @@
 #     docker/setup.sh venv FOLDER PYTHON     a virtual environment
 #     docker/setup.sh engine PYTHON          a Docker engine that answers
 #     docker/setup.sh bubblewrap             bubblewrap, for its tests
+#     docker/setup.sh browser                Chromium, for the tests of the viewer
 #     docker/setup.sh debootstrap            the tool that makes the base image if no registry answers
 #     docker/setup.sh sandbox BIN            Docker and its image if an engine answers, else bubblewrap, else install one of them
 set -eu
@@ -19,12 +20,12 @@ may_install() { [ "$(id -u)" = 0 ] && [ -f /etc/debian_version ] && command -v a
 notice() {
     may_install || return 0
     case $1 in
-        demo) when="if neither a Docker engine nor bubblewrap works" ;;
-        *) when="if no Docker engine answers" ;;
+        demo) when="if neither a Docker engine nor bubblewrap works" for_tests="" ;;
+        *) when="if no Docker engine answers" for_tests=", and for tests chromium (0.4 GB)" ;;
     esac
     say "you are root on Debian, so this may change the machine:"
     say "  - packages that are missing are installed with apt-get: python3-venv, docker.io, iptables,"
-    say "    ca-certificates, debootstrap, debian-archive-keyring, bubblewrap"
+    say "    ca-certificates, debootstrap, debian-archive-keyring, bubblewrap$for_tests"
     say "  - $when, dockerd is started and keeps running afterwards"
     say "  - if Docker is used and its image is missing, the image is built (about 0.6 GB)"
     say "Python packages are installed in .venv only."
@@ -81,6 +82,12 @@ bubblewrap_() {
     return 0
 }
 
+browser() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null && return
+    may_install && install chromium fonts-dejavu-core
+    return 0
+}
+
 debootstrap_() {
     command -v debootstrap >/dev/null && [ -r /usr/share/keyrings/debian-archive-keyring.gpg ] && return
     may_install && install debootstrap debian-archive-keyring
@@ -123,8 +130,9 @@ case ${1:-} in
     venv) venv "$2" "$3" ;;
     engine) engine "$2" ;;
     bubblewrap) bubblewrap_ ;;
+    browser) browser ;;
     debootstrap) debootstrap_ ;;
     sandbox) sandbox "$2" ;;
-    *) fail "usage: setup.sh notice demo|engine | venv FOLDER PYTHON | engine PYTHON | bubblewrap | debootstrap | sandbox BIN" ;;
+    *) fail "usage: setup.sh notice demo|engine | venv FOLDER PYTHON | engine PYTHON | bubblewrap | browser | debootstrap | sandbox BIN" ;;
 esac
 case $1 in venv | engine) say "$1: $(($(date +%s) - started)) s" ;; esac

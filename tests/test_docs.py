@@ -1,5 +1,7 @@
 """The programs in README and docs/ run unchanged, their commands are accepted, and their links have targets."""
 
+import ast
+import importlib.util
 import os
 import re
 import shlex
@@ -19,11 +21,34 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "samples" / "README.md"]
 # Import lines only: there is nothing to run.
 FRAGMENTS = {("differences.md", 1), ("runs.md", 2)}
+# The first program of such a page is for the other library.
+FOR_OTHERS = {(page.name, 1) for page in PAGES if page.name.startswith("coming-from-")}
 MODEL_SAYS = [
     "```python\na, b = 0, 1\nfor _ in range(50):\n    a, b = b, a + b\nprint(a)\n```",
     "The 50th Fibonacci number is 12586269025.",
 ]
+READS_SALES = """```python
+import csv
+
+revenue = {row["product"]: int(row["units"]) * float(row["price"]) for row in csv.DictReader(open("sales.csv"))}
+best = max(revenue, key=revenue.get)
+print(best, revenue[best])
+```"""
+ANSWERS = {
+    ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
+    ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
+    ("coming-from-smolagents.md", 2): [
+        "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
+        'best = max(revenue, key=revenue.get)\nfinal_answer(f"{best}: {revenue[best]:.2f} euros")\n```'
+    ],
+}
+"""What the model answers to a program; `MODEL_SAYS` to all others."""
+SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
+    ("coming-from-autogen.md", 2): "The teapot brought in the most: 273.00 euros.\n",
+    ("coming-from-smolagents.md", 2): "teapot: 273.00 euros\n",
+    ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
+    ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
@@ -61,7 +86,7 @@ def programs():
             block for block in extract_code_blocks(page.read_text(encoding="utf-8")) if block.language == "python"
         ]
         for number, block in enumerate(blocks, start=1):
-            if (page.name, number) not in FRAGMENTS:
+            if (page.name, number) not in FRAGMENTS | FOR_OTHERS:
                 yield pytest.param(page.name, number, block.code, id=f"{page.name}-{number}")
 
 
@@ -84,7 +109,9 @@ def test_every_program_of_the_docs_is_known():
 @pytest.mark.usefixtures("docker_engine")
 @pytest.mark.parametrize(("page", "number", "code"), list(programs()))
 def test_program_of_the_docs_runs(page, number, code, tmp_path):
-    server = OpenAIServer(list(MODEL_SAYS)).start()
+    server = OpenAIServer(list(ANSWERS.get((page, number), MODEL_SAYS))).start()
+    if page.startswith("coming-from-"):
+        (tmp_path / "sales.csv").write_text(SALES)
     environment = {**os.environ, "OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "not-a-key"}
     try:
         done = processes.run(
@@ -99,6 +126,19 @@ def test_program_of_the_docs_runs(page, number, code, tmp_path):
         server.stop()
     assert (done.returncode, done.stderr) == (0, "")
     assert PRINTS[(page, number)] in done.stdout
+
+
+@pytest.mark.parametrize(("page", "number"), sorted(FOR_OTHERS))
+def test_program_for_another_library_compiles_and_finds_what_it_imports(page, number):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    program = [block for block in extract_code_blocks(text) if block.language == "python"][number - 1]
+    imports = [node for node in ast.walk(ast.parse(program.code)) if isinstance(node, ast.ImportFrom)]
+    assert imports
+    for node in imports:
+        # smolagents and OpenHands are not installed for the tests.
+        if importlib.util.find_spec(node.module.split(".")[0]) is not None:
+            module = importlib.import_module(node.module)
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
 
 
 @pytest.mark.parametrize("words", commands())

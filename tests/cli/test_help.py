@@ -24,6 +24,8 @@ OPTIONS = {
             "replay:FILE",
             "--base-url",
             "--api-key-env",
+            "--model-timeout",
+            "--untrusted",
             "--retries",
             "--team",
             "--act",
@@ -53,7 +55,7 @@ def test_help_lists_every_option(command):
 
 def test_help_shows_defaults():
     shown = " ".join(codeact("run", "--help", env={"COLUMNS": "200"}).out.split())
-    assert "[default: (OPENAI_API_KEY)]" in shown
+    assert "[default: (OPENAI_API_KEY, or that of the prefix)]" in shown
     assert "[default: (3)]" in shown
     assert "[default: 60]" in shown
     assert "[default: (process; with --act, session)]" in shown

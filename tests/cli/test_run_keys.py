@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from autogen_codeact.cli.models import ModelChoice
+from autogen_codeact.cli.model_choice import ModelChoice
 from tests.cli.support import code, codeact
 from tests.openai_server import OpenAIServer, Reply
 
@@ -26,6 +26,12 @@ def server():
         ("gemini-1.5-pro", [], "GEMINI_API_KEY"),
         ("claude-3-5-sonnet", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
         ("gpt-4o", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+        ("openai/gpt-4o", [], "OPENAI_API_KEY"),
+        ("anthropic/claude-x", [], "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-x", [], "GEMINI_API_KEY"),
+        ("anthropic/claude-x", ["--base-url", "http://127.0.0.1:9/v1"], "OPENAI_API_KEY"),
+        ("anthropic/claude-x", ["--api-key-env", "MY_KEY"], "MY_KEY"),
+        ("ollama/llama3", ["--api-key-env", "MY_KEY"], "MY_KEY"),
     ],
 )
 @pytest.mark.parametrize("value", [None, "  "])

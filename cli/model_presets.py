@@ -1,0 +1,108 @@
+"""The servers of models that have a name of their own in `--model`. Imports nothing slow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from autogen_codeact.cli.exit import CommandError
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A server of models.
+
+    Args:
+        name: What stands before the `/` in `--model`.
+        title: What people call the server.
+        key_variable: Variable with the key.
+        base_url: Address of the server.
+        url_variable: Variable that replaces the address; None if there is none.
+        needs_key: Whether the server answers only with a key.
+        native: Whether its own format is spoken, with the AutoGen client of that name and the package of that name. Default:
+            OpenAI's format, with `OpenAIChatCompletionClient`.
+    """
+
+    name: str
+    title: str
+    key_variable: str
+    base_url: str
+    url_variable: str | None = None
+    needs_key: bool = True
+    native: bool = False
+
+
+OPENAI = Preset("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1", "OPENAI_BASE_URL")
+# Anthropic's own format: their server for OpenAI's format is meant for tests, ignores schemas, and counts no cached tokens.
+ANTHROPIC = Preset(
+    "anthropic",
+    "Anthropic",
+    "ANTHROPIC_API_KEY",
+    "https://api.anthropic.com",
+    "ANTHROPIC_BASE_URL",
+    native=True,
+)
+# AutoGen has no other client for Gemini.
+GEMINI = Preset("gemini", "Google Gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
+# OpenAI's format needs no further package, and every Ollama serves it.
+OLLAMA = Preset("ollama", "Ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False)
+PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA)
+
+# AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
+_BY_NAME = {
+    "claude-": replace(ANTHROPIC, base_url="https://api.anthropic.com/v1", url_variable=None, native=False),
+    "gemini-": GEMINI,
+    "Llama-": Preset("llama", "Llama API", "LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
+}
+
+
+def find_preset(model: str) -> Preset:
+    """Return the server that a model's name stands for.
+
+    Args:
+        model: The name as in `--model`, with or without a prefix.
+    """
+    prefix, slash, _ = model.partition("/")
+    for preset in PRESETS:
+        if slash and prefix == preset.name:
+            return preset
+    return next((preset for start, preset in _BY_NAME.items() if model.startswith(start)), OPENAI)
+
+
+def without_prefix(model: str) -> tuple[bool, str]:
+    """Return whether a name begins with the prefix of a preset, and the model's name without it."""
+    prefix, slash, name = model.partition("/")
+    return (True, name) if slash and any(prefix == each.name for each in PRESETS) else (False, model)
+
+
+def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the address of a server: that in its variable, if it is set.
+
+    Args:
+        preset: The server.
+        environment: The variables.
+
+    Raises:
+        CommandError: The variable holds no address.
+    """
+    given = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
+    if not given:
+        return preset.base_url
+    return _ollama_address(given) if preset is OLLAMA else given.rstrip("/")
+
+
+def _ollama_address(host: str) -> str:
+    """Return the address for a value of OLLAMA_HOST, such as `0.0.0.0`, `gpu:11434` or `https://gpu.example.com`."""
+    has_scheme = "://" in host
+    parts = urlsplit(host if has_scheme else f"http://{host}")
+    try:
+        port = parts.port or (None if has_scheme else 11434)
+    except ValueError as error:
+        raise CommandError(f"OLLAMA_HOST={host} is no address: {error}") from None
+    # What a server listens on is no address to connect to.
+    name = "127.0.0.1" if parts.hostname in (None, "0.0.0.0", "::") else str(parts.hostname)  # noqa: S104
+    name = f"[{name}]" if ":" in name else name
+    path = parts.path.rstrip("/").removesuffix("/v1")
+    return f"{parts.scheme}://{name}{f':{port}' if port is not None else ''}{path}/v1"

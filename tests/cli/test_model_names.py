@@ -1,0 +1,110 @@
+"""Names of models in `--model`: which server, client and key each stands for."""
+
+import sys
+
+import pytest
+
+from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI, find_preset, server_address
+from autogen_codeact.cli.models import open_model
+
+KEYS = {
+    "OPENAI_API_KEY": "sk-openai",
+    "ANTHROPIC_API_KEY": "sk-anthropic",
+    "GEMINI_API_KEY": "sk-gemini",
+    "LLAMA_API_KEY": "sk-llama",
+}
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch):
+    for name in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "OLLAMA_HOST", "OLLAMA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+def opened(spec, **options):
+    """Return name, address and key of the client that a name opens."""
+    config = open_model(ModelChoice(spec, **options)).dump_component().config
+    return config["model"], config.get("base_url"), config["api_key"].get_secret_value()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("gpt-4o", ("gpt-4o", None, "sk-openai")),
+        ("claude-x", ("claude-x", None, "sk-anthropic")),
+        ("Llama-x", ("Llama-x", None, "sk-llama")),
+        ("meta-llama/Llama-3", ("meta-llama/Llama-3", None, "sk-openai")),
+        ("openai/gpt-4o", ("gpt-4o", "https://api.openai.com/v1", "sk-openai")),
+        ("gemini/x", ("x", "https://generativelanguage.googleapis.com/v1beta/openai", "sk-gemini")),
+        ("ollama/qwen/coder:7b", ("qwen/coder:7b", "http://127.0.0.1:11434/v1", "none")),
+    ],
+)
+def test_name_stands_for_a_server_and_a_key(spec, expected):
+    assert opened(spec) == expected
+
+
+def test_with_base_url_a_name_is_sent_as_it_is():
+    url = "http://127.0.0.1:9/v1"
+    assert opened("anthropic/claude-x", base_url=url) == ("anthropic/claude-x", url, "sk-openai")
+
+
+def test_server_of_a_prefix_can_be_changed_by_its_variable(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
+    monkeypatch.setenv("OLLAMA_HOST", "gpu")
+    monkeypatch.setenv("OLLAMA_API_KEY", "sk-ollama")
+    assert opened("openai/x") == ("x", "http://127.0.0.1:9/v1", "sk-openai")
+    assert opened("ollama/x") == ("x", "http://gpu:11434/v1", "sk-ollama")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        (":5000", "http://127.0.0.1:5000/v1"),
+        ("[::1]:5000", "http://[::1]:5000/v1"),
+        ("http://gpu/", "http://gpu/v1"),
+        ("https://gpu.example.com/ollama/", "https://gpu.example.com/ollama/v1"),
+        ("https://gpu.example.com/v1", "https://gpu.example.com/v1"),
+    ],
+)
+def test_ollama_host_has_the_forms_that_ollama_takes(host, address):
+    assert server_address(OLLAMA, {"OLLAMA_HOST": host}) == address
+
+
+def test_invalid_ollama_host_is_reported():
+    with pytest.raises(CommandError, match=r"^OLLAMA_HOST=gpu:many is no address: "):
+        server_address(OLLAMA, {"OLLAMA_HOST": "gpu:many"})
+
+
+def test_other_servers_have_no_prefix():
+    names = ("openai/a", "anthropic/a", "gemini/a", "ollama/a", "gemini-a", "mistral/a", "a")
+    found = [find_preset(name) for name in names]
+    assert found == [OPENAI, ANTHROPIC, GEMINI, OLLAMA, GEMINI, OPENAI, OPENAI]
+
+
+@pytest.mark.parametrize("spec", ["openai/", "ollama/ "])
+def test_prefix_without_a_name_is_an_error(spec):
+    with pytest.raises(CommandError, match=f"^--model {spec} names no model: add its name"):
+        open_model(ModelChoice(spec))
+
+
+def test_missing_package_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    for name in [name for name in sys.modules if name.startswith("autogen_ext.models.anthropic")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(CommandError) as caught:
+        open_model(ModelChoice("anthropic/claude-x"))
+    assert str(caught.value) == (
+        "--model anthropic/claude-x needs the package anthropic: pip install 'autogen-codeact[anthropic]'"
+    )
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_timeout_that_is_no_time_is_an_error(seconds):
+    with pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
+        open_model(ModelChoice("gpt-4o", timeout_s=seconds))
