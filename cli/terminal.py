@@ -58,7 +58,9 @@ class Terminal:
     """Standard output for a person."""
 
     def __init__(self) -> None:
-        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=False, file=cast(TextIO, _RichOutput()))
+        self._console = _Console(
+            highlight=False, markup=False, emoji=False, soft_wrap=False, file=cast(TextIO, _RichOutput())
+        )
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
         self._pending = self._last = self._line = ""
