@@ -99,4 +99,4 @@ def format_limit(size: int) -> str:
     for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"
+    return f"{size} byte{'s' * (size > 1)}"

@@ -183,7 +183,7 @@ class _Run:
             self._progress.set(None)
             self._printer.end()
             await self._client.close()
-            if not ended and self._folder is not None and has_log(self._folder):
+            if not (ended or self._end.enabled) and self._folder is not None and has_log(self._folder):
                 say(f"`codeact resume {name_of(self._folder)}` continues the run")
         if result is not None:
             self._end.finish(result)
