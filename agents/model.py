@@ -16,6 +16,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
 from pydantic import BaseModel, ValidationError
 
+from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.text import well_formed
 
 T = TypeVar("T")
@@ -109,6 +110,11 @@ async def _answer(
         raise RuntimeError("The model client's stream ended without a result; it must yield a CreateResult last.")
     if not result.content and not result.thought and result.finish_reason == "unknown":
         raise RuntimeError("The model's server ended its stream without an answer; check its address and its log.")
+    if result.finish_reason == "unknown" and not result.cached:
+        raise RuntimeError(
+            "The model's stream ended without saying that the answer is complete (no finish_reason): the connection broke, or "
+            "the server never says so. In the second case request whole answers, with model_client_stream=False."
+        )
     yield _text_only(result)
 
 
@@ -117,7 +123,7 @@ async def _chunks(
 ) -> AsyncGenerator[str | CreateResult, None]:
     """Stream, and request token counts from clients that need that, if the server does not refuse."""
     begun = False
-    if client not in _NO_USAGE and "include_usage" in inspect.signature(client.create_stream).parameters:
+    if client not in _NO_USAGE and "include_usage" in inspect.signature(unwrapped(client).create_stream).parameters:
         counted = cast(Any, client).create_stream(messages, include_usage=True, **more)
         try:
             async with aclosing(counted):

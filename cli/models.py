@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from autogen_core.models import ChatCompletionClient, ModelFamily, ModelInfo
 from pydantic import ValidationError
 
 from autogen_codeact.agents.config import load_part
-from autogen_codeact.cli.exit import CommandError
+from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
+from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import Preset, find_preset, server_address, without_prefix
+from autogen_codeact.cli.model_presets import PRESETS, Preset, find_preset, server_address, without_prefix
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
@@ -23,30 +25,54 @@ _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6
 _NO_KEY = "none"
 """What a server that needs no key gets, because the client insists on one."""
+_LIMIT_OF_CLIENTS_S = 600.0
+"""How long the clients of OpenAI and Anthropic wait if they are not told otherwise."""
 # By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
     "AuthenticationError": "Check the key in {}.",
     "NotFoundError": "Check the model's name, and --base-url.",
 }
+_WAIT_LONGER = "--model-timeout SECONDS waits longer; with --stream, only time without a piece of the answer counts."
 
 
-def open_model(choice: ModelChoice) -> ChatCompletionClient:
-    """Create the model client.
+def open_model(choice: ModelChoice, tell: Callable[[str], None] = say) -> ReliableClient:
+    """Create the model client, with a time limit, and retries of which the user is told.
 
     Args:
         choice: Which model.
+        tell: Receives a line for the user before a call is repeated. Default: written to standard error.
 
     Raises:
         CommandError: An option, a file or the key is missing or wrong; the message holds no key.
     """
     choice.check()
+    return ReliableClient(_client(choice), choice.timeout_s, tell=tell)
+
+
+def _client(choice: ModelChoice) -> ChatCompletionClient:
     if choice.spec.startswith(REPLAY):
         name = choice.spec.removeprefix(REPLAY)
         return RecordedModel(parse_answers(_read(name), name))
     if choice.is_file:
         return _component(choice.spec, untrusted=choice.untrusted)
     return _by_name(choice)
+
+
+def key_for(config: Mapping[str, Any]) -> str | None:
+    """Return the key for a client that is made from its configuration again, without the key.
+
+    Args:
+        config: The configuration of a model client.
+
+    Returns:
+        The key of the server in the configuration, if that has a prefix; else None, and the client looks for the key itself.
+    """
+    address = config.get("base_url")
+    preset = next((each for each in PRESETS if address in (each.base_url, server_address(each))), None)
+    if preset is None:
+        return None
+    return os.environ.get(preset.key_variable, "").strip() or (None if preset.needs_key else _NO_KEY)
 
 
 def describe_error(error: BaseException, choice: ModelChoice) -> str:
@@ -57,11 +83,15 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
         choice: The model.
     """
     parts = [f"{type(error).__name__}: {error}" if str(error) else type(error).__name__]
+    if isinstance(error, ModelTimeoutError):
+        return f"{str(error)[:1].upper()}{str(error)[1:]}. {_WAIT_LONGER}"
     # "Connection error." alone does not help; the last cause says what is wrong.
     cause = error.__cause__ or error.__context__
     while cause is not None:
-        if str(cause) and str(cause) not in parts[0]:
-            parts[1:] = [f"({cause})"]
+        # The first line: httpx adds a link to a page about the status.
+        said = str(cause).partition("\n")[0]
+        if said and said not in parts[0]:
+            parts[1:] = [f"({said})"]
         cause = cause.__cause__ or cause.__context__
     parts += [advice.format(choice.key_variable) for name, advice in _ADVICE.items() if type(error).__name__ == name]
     line = " ".join(without_secrets(" ".join(parts), choice).split())
@@ -139,7 +169,8 @@ def _by_name(choice: ModelChoice) -> ChatCompletionClient:
         options["base_url"] = choice.base_url
     elif has_prefix:
         options["base_url"] = server_address(preset)
-    options["timeout"] = choice.timeout_s
+    if choice.timeout_s > _LIMIT_OF_CLIENTS_S:
+        options["timeout"] = choice.timeout_s
     if has_prefix and preset.native:
         return _anthropic(options, choice)
     return _openai(options, choice)

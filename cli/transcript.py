@@ -14,8 +14,9 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.observation import INTERRUPTED
+from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
-from autogen_codeact.executors import Artifact, ExecutionResult
+from autogen_codeact.executors import STOPPED, Artifact, ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import written_by_code
@@ -38,6 +39,8 @@ def headline(result: CodeResult) -> str:
         return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
     if _is_unknown(result):
         return "whether it finished is unknown"
+    if result.outcome == "crashed" and result.error == STOPPED:
+        return f"stopped, {format_duration(result.duration_s)}"
     parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]
     if result.error is not None and result.outcome == "error":
         parts.append(printable(result.error.type))
@@ -55,7 +58,7 @@ def remarks(result: CodeResult) -> list[str]:
         lines.append(f"Value: {result.value}")
     if _is_unknown(result) and result.error is not None:
         lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
-    elif result.error is not None and result.error.message not in result.output:
+    elif result.error is not None and result.error != STOPPED and result.error.message not in result.output:
         lines.append(f"{printable(result.error.type)}: {result.error.message}")
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")
@@ -121,9 +124,9 @@ class Transcript:
         return message.source if self._team else title
 
     def _show_chunk(self, message: ModelClientStreamingChunkEvent) -> None:
-        if not self._streamed:
+        if not self._mid_line:
             self._terminal.line(f"{self._title(message, 'The model')} says:", "cyan", bold=True)
-        self._streamed += message.content
+        self._streamed = "" if message.content == BEGINS_AGAIN else self._streamed + message.content
         self._mid_line = True
         self._terminal.write(message.content)
 

@@ -14,6 +14,7 @@ from autogen_agentchat.base import Team as BaseTeam
 from autogen_core.models import ChatCompletionClient
 from pydantic import SecretStr
 
+from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.run_options import RunOptions
 from autogen_codeact.executors import capabilities_of, omitting_functions
 from autogen_codeact.runs.events import AgentInfo, ProcessInfo
@@ -80,6 +81,7 @@ def tool_name(tool: object) -> str:
 
 
 def _model_name(client: ChatCompletionClient) -> str:
+    client = unwrapped(client)
     arguments = getattr(client, "_create_args", None)
     name = arguments.get("model") if isinstance(arguments, dict) else None
     return name if isinstance(name, str) else type(client).__name__
@@ -116,7 +118,7 @@ def _remove_secrets(value: Any, at: str, removed: list[str]) -> None:
 def secrets_of(agent_or_team: ChatAgent | BaseTeam) -> set[str]:
     """Return the secrets of the models of an agent or a team, and those in environment variables."""
     configurations: list[object] = []
-    for client in models_of(agent_or_team):
+    for client in map(unwrapped, models_of(agent_or_team)):
         configurations.append({name: value for name, value in vars(client).items() if isinstance(value, dict)})
         configurations.append({"api_key": getattr(getattr(client, "_client", None), "api_key", None)})
     try:

@@ -84,6 +84,16 @@ class RunFolder:
             except OSError as error:
                 raise RunFolderError(f"{self.path / EVENTS} can't be read: {error.strerror}.") from error
 
+    @contextmanager
+    def open_log(self) -> Iterator[BinaryIO]:
+        """Open the log for reading.
+
+        Raises:
+            RunFolderError: There is no log, or it can't be read.
+        """
+        with self._opened(EVENTS, "log") as file:
+            yield file
+
     def read_file(self, file: StoredFile) -> bytes:
         """Return a file that the log refers to.
 

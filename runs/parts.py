@@ -14,7 +14,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.past import RunPast
-from autogen_codeact.runs.recorded_client import recorded_client
+from autogen_codeact.runs.recorded_client import RecordedClient
 from autogen_codeact.runs.recorded_executor import RecordedExecutor
 from autogen_codeact.runs.recorded_workbench import RecordedWorkbench
 from autogen_codeact.runs.steps import AgentSteps, JournalLog
@@ -49,9 +49,28 @@ def exchange_parts(
             undo.callback(_exchange(agent, steps))
         for key, policy in _selectors(agent_or_team):
             steps = AgentSteps(key, log, JournalLog(-1), past.agents.get(key))
-            client = recorded_client(getattr(policy, MODEL_CLIENT), steps, None)
+            client = RecordedClient(getattr(policy, MODEL_CLIENT), steps, None)
             undo.callback(_replace(policy, {MODEL_CLIENT: client}))
         return undo.pop_all().close
+
+
+def wrap_models(
+    agent_or_team: ChatAgent | BaseTeam, wrap: Callable[[ChatCompletionClient], ChatCompletionClient]
+) -> None:
+    """Have the agents, and what chooses the speakers of teams, ask what `wrap` returns for their model clients.
+
+    Args:
+        agent_or_team: The agent, or the team with all its agents.
+        wrap: Returns a client that forwards to the one that it is given.
+    """
+    for _, agent in agent_keys(agent_or_team):
+        client = getattr(agent, MODEL_CLIENT, None)
+        if isinstance(agent, BaseCodeAgent) and client is not None:
+            agent.use_steps(None, wrap(client))
+        elif isinstance(client, ChatCompletionClient):
+            _replace(agent, {MODEL_CLIENT: wrap(client)})
+    for _, policy in _selectors(agent_or_team):
+        _replace(policy, {MODEL_CLIENT: wrap(getattr(policy, MODEL_CLIENT))})
 
 
 def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
@@ -59,7 +78,7 @@ def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
     context = getattr(agent, MODEL_CONTEXT, None)
     recorded = None
     if isinstance(client, ChatCompletionClient):
-        recorded = recorded_client(client, steps, context if isinstance(context, ChatCompletionContext) else None)
+        recorded = RecordedClient(client, steps, context if isinstance(context, ChatCompletionContext) else None)
     if isinstance(agent, BaseCodeAgent):
         steps.begin(agent.journal)
         agent.use_steps(steps, recorded)

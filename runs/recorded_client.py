@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
 
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
-    ModelCapabilities,
-    ModelInfo,
-    RequestUsage,
     UserMessage,
 )
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
+from autogen_codeact.agents.forwarding_client import ForwardingClient
 from autogen_codeact.runs.events import ModelCallFinished, ModelCallStarted
 from autogen_codeact.runs.past import ModelAnswer, raised
 from autogen_codeact.runs.redaction import Redaction
@@ -33,7 +30,7 @@ from autogen_codeact.runs.steps import AgentSteps
 Tools = Sequence[Tool | ToolSchema]
 
 
-class RecordedClient(ChatCompletionClient):
+class RecordedClient(ForwardingClient):
     """Forwards to another client.
 
     Args:
@@ -42,11 +39,8 @@ class RecordedClient(ChatCompletionClient):
         context: The conversation of the agent, where notes to the model are kept; None if it has none.
     """
 
-    component_type = "model"
-
     def __init__(self, client: ChatCompletionClient, steps: AgentSteps, context: ChatCompletionContext | None) -> None:
-        self.client = client
-        """The client that is asked."""
+        super().__init__(client)
         self._steps = steps
         self._context = context
         self._sent: list[str] = []
@@ -176,64 +170,6 @@ class RecordedClient(ChatCompletionClient):
                 duration_s=seconds,
             )
         )
-
-    # What is the other client's own
-
-    async def close(self) -> None:
-        """Close the client."""
-        await self.client.close()
-
-    def actual_usage(self) -> RequestUsage:
-        """Return the tokens of all answers."""
-        return self.client.actual_usage()
-
-    def total_usage(self) -> RequestUsage:
-        """Return the tokens of all answers, those from caches included."""
-        return self.client.total_usage()
-
-    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Tools = ()) -> int:
-        """Return how many tokens messages have."""
-        return self.client.count_tokens(messages, tools=tools)
-
-    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Tools = ()) -> int:
-        """Return how many tokens fit into the model's context beside messages."""
-        return self.client.remaining_tokens(messages, tools=tools)
-
-    @property
-    def capabilities(self) -> ModelCapabilities:  # type: ignore[no-any-unimported, unused-ignore]
-        """What the model can do."""
-        return self.client.capabilities
-
-    @property
-    def model_info(self) -> ModelInfo:
-        """What the model can do."""
-        return self.client.model_info
-
-    def dump_component(self) -> ComponentModel:
-        """Return the configuration of the client."""
-        return self.client.dump_component()
-
-
-class RecordedCountingClient(RecordedClient):
-    """A `RecordedClient` of a client that counts the tokens of a stream only if it is asked to."""
-
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], *, include_usage: bool | None = None, **options: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the model's answer as the base class does."""
-        if include_usage is not None:
-            options["include_usage"] = include_usage
-        async with aclosing(super().create_stream(messages, **options)) as items:
-            async for item in items:
-                yield item
-
-
-def recorded_client(
-    client: ChatCompletionClient, steps: AgentSteps, context: ChatCompletionContext | None
-) -> RecordedClient:
-    """Return a client that forwards to another one; the arguments are those of `RecordedClient`."""
-    counts = "include_usage" in inspect.signature(client.create_stream).parameters
-    return (RecordedCountingClient if counts else RecordedClient)(client, steps, context)
 
 
 def request_hash(messages: Sequence[LLMMessage], redaction: Redaction) -> str:

@@ -105,12 +105,12 @@ def summarize(run: Run) -> RunSummary:
     """
     finished: RunFinished | None = None
     steps = tokens = gaps = 0
-    clock = _Clock()
+    clock = RunClock()
     for raw in run.raw_events():
         if not isinstance(raw, RawEvent):
             gaps += not raw.cut_off
             continue
-        clock.see(raw)
+        clock.see(raw.name, raw.data.get("monotonic"))
         steps += raw.name == "block_started"
         if raw.name == "run_resumed":
             finished = None
@@ -140,18 +140,24 @@ def _unfinished(path: Path) -> Outcome:
     return "running" if is_being_written(path) else "interrupted"
 
 
-class _Clock:
+class RunClock:
     """Adds up the time that a run took in each of its processes: their monotonic clocks have nothing in common."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        """Seconds until the last event."""
         self._before: float | None = None
 
-    def see(self, raw: RawEvent) -> None:
-        now = raw.data.get("monotonic")
+    def see(self, name: str, now: object) -> None:
+        """Take the next event into account.
+
+        Args:
+            name: Its type.
+            now: Its time on the monotonic clock, as the log has it.
+        """
         if not isinstance(now, int | float) or not abs(now) < _MAX:  # NaN is not less, either
             return
-        if self._before is not None and now > self._before and raw.name != "run_resumed":
+        if self._before is not None and now > self._before and name != "run_resumed":
             self.seconds += now - self._before
         self._before = now
 

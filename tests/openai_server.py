@@ -15,9 +15,9 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -40,9 +40,13 @@ class Reply:
         prompt_tokens: Reported usage.
         completion_tokens: Reported usage.
         break_after: In a stream, cut the connection after so many pieces of content.
+        ends_after: In a stream, end after so many pieces of content as if the answer was complete, but without a `finish_reason`.
+        pause_after: In a stream, send nothing more after so many pieces of content, until the client hangs up.
+        trickles: Send the answer's bytes one by one, which is never done, until the client hangs up.
         endless: Never stop talking, until the client hangs up.
         silent: Never answer, until the client hangs up.
         status: Other than 200: refuse with this HTTP status, `content` being the error message.
+        headers: More headers of a refusal.
         body: Sent as it is, in place of everything that the format asks for.
     """
 
@@ -52,9 +56,13 @@ class Reply:
     prompt_tokens: int = 7
     completion_tokens: int = 3
     break_after: int | None = None
+    ends_after: int | None = None
+    pause_after: int | None = None
+    trickles: bool = False
     endless: bool = False
     silent: bool = False
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
 
 
@@ -89,14 +97,20 @@ class OpenAIServer:
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def client(
-        self, *, structured_output: bool = True, json_output: bool = True, vision: bool = False, **more: Any
+        self,
+        *,
+        structured_output: bool = True,
+        json_output: bool = True,
+        vision: bool = False,
+        max_retries: int = 0,
+        **more: Any,
     ) -> OpenAIChatCompletionClient:
         """Return AutoGen's own client for this server, which closes it."""
         client = OpenAIChatCompletionClient(
             model="scripted",
             base_url=self.base_url,
             api_key="none-needed",
-            max_retries=0,
+            max_retries=max_retries,
             model_info=ModelInfo(
                 vision=vision,
                 function_calling=False,
@@ -201,6 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(reply)
             elif reply.silent:
                 self.server.owner.stopping.wait()
+            elif reply.trickles:
+                self._chunked("text/event-stream", self._trickle(), broken=True)
             elif reply.body is not None:
                 self._raw(200, "text/event-stream" if request.get("stream") else "application/json", reply.body)
             elif request.get("stream"):
@@ -217,14 +233,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, reply: Reply) -> None:
         error = {"message": reply.content, "type": "invalid_request_error", "param": None, "code": None}
-        self._whole(reply.status, {"error": error})
+        self._raw(reply.status, "application/json", json.dumps({"error": error}), reply.headers)
 
     def _whole(self, status: int, body: dict[str, Any]) -> None:
         self._raw(status, "application/json", json.dumps(body))
 
-    def _raw(self, status: int, content_type: str, body: str) -> None:
+    def _raw(self, status: int, content_type: str, body: str, headers: Mapping[str, str] | None = None) -> None:
         data = body.encode()
         self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -255,6 +273,11 @@ class _Handler(BaseHTTPRequestHandler):
         while not self.server.owner.stopping.wait(0.01):
             yield "and on " * 20
 
+    def _trickle(self) -> Iterator[str]:
+        yield "data: {"
+        while not self.server.owner.stopping.wait(0.05):
+            yield " "
+
     def _events(self, request: dict[str, Any], reply: Reply) -> Iterator[str]:
         envelope = _envelope(request, "chat.completion.chunk")
 
@@ -265,11 +288,14 @@ class _Handler(BaseHTTPRequestHandler):
         yield event({"role": "assistant", "content": ""})
         if reply.thought is not None:
             yield event({"reasoning_content": reply.thought})
-        for piece in _pieces(reply.content)[: reply.break_after]:
+        stops = [after for after in (reply.break_after, reply.ends_after, reply.pause_after) if after is not None]
+        for piece in _pieces(reply.content)[: min(stops, default=None)]:
             yield event({"content": piece})
+        if reply.pause_after is not None:
+            self.server.owner.stopping.wait()
         while reply.endless and not self.server.owner.stopping.wait(0.01):
             yield event({"content": "and on "})
-        if reply.break_after is None:
+        if not stops:
             yield event({}, reply.finish_reason)
             if (request.get("stream_options") or {}).get("include_usage"):
                 yield _event({**envelope, "choices": [], "usage": _usage(reply)})

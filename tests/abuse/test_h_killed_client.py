@@ -1,5 +1,6 @@
 """H. A client killed in any phase, 15: what it leaves behind is gone after the next start."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -17,8 +18,8 @@ import pytest
 from autogen_codeact.sandbox.files.temporary_folder import PREFIX
 
 from ..executors.bubblewrapped import open_folder
-from .faults import client, engine, eventually
-from .oracles import control_groups, descendants
+from .faults import client, engine
+from .oracles import control_groups, descendants, eventually_empty
 from .subject import Kind, each_engine
 
 pytestmark = pytest.mark.usefixtures("untouched")
@@ -83,7 +84,7 @@ class Left:
             *self.folders(),
             *(str(container["Names"]) for container in found),
             *control_groups(self._pid),
-            *(str(pid) for pid in self.processes if _lives(pid)),
+            *(f"{pid}: {_command(pid)}" for pid in self.processes if _lives(pid)),
             *map(str, sockets),
         ]
 
@@ -92,6 +93,18 @@ def _lives(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     return False
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")[:100].decode(errors="replace")
+    return "ended"
+
+
+async def gone(left: Callable[[], list[str]]) -> None:
+    """Wait until nothing is left."""
+    found = await eventually_empty(lambda: {"left": set(there)} if (there := left()) else {}, 30)
+    assert not found
 
 
 def wait(process: subprocess.Popen[str], word: str) -> None:
@@ -180,7 +193,7 @@ async def test_h15_what_a_killed_client_leaves_is_gone_after_the_next_start(
     if phase in ("in a block", "storing files"):
         assert left.folders()  # the control: it does leave something
     with client(f"{kind.engine.capitalize()}CommandLineCodeExecutor", temporary=folder) as other:
-        await eventually(lambda: not left.everything(), 20)
+        await gone(left.everything)
         # The living one has kept what is its own.
         other.send("print(open('/workspace/made', 'w').write('x'))")
         assert other.hear()["output"] == "1\n"
@@ -189,3 +202,39 @@ async def test_h15_what_a_killed_client_leaves_is_gone_after_the_next_start(
         other.process.stdin.close()
         other.process.wait(20)
     assert os.listdir(folder) == []
+
+
+KILLED_EARLY = """
+import asyncio, os, signal, threading
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.sandbox.backends.bubblewrap import launcher
+
+def end(*_):
+    print(open(f"/proc/self/task/{threading.get_native_id()}/children").read(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+launcher._child_pid = end
+asyncio.run(BubblewrapCommandLineCodeExecutor().start())
+"""
+
+
+async def test_h15_bubblewrap_ends_if_its_client_was_killed_before_the_namespaces_were_made(
+    bubblewrap: None, folder: Path
+) -> None:
+    """It could not tell the client its child's number, and ended; the child waited for it for ever."""
+    command, env = [sys.executable, "-c", KILLED_EARLY], {**os.environ, "TMPDIR": str(folder)}
+    done = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, text=True, env=env, timeout=50)
+    assert done.returncode == -signal.SIGKILL
+    (session,) = done.stdout.split()
+
+    def of_the_session() -> list[str]:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [f"{pid}: {_command(pid)}" for pid in pids if _lives(pid) and _session(pid) == session]
+
+    await gone(of_the_session)
+
+
+def _session(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[3]
+    return ""

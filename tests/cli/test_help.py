@@ -13,7 +13,7 @@ SANDBOX = [
     *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "runs", "show", "export", "image", "doctor", "clean"],
+    (): ["--version", "demo", "exec", "run", "models", "runs", "show", "export", "image", "doctor", "clean"],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
@@ -34,8 +34,10 @@ OPTIONS = {
         ),
         *("--json", "--mode", "--save", *SANDBOX),
     ],
+    ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
+    ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],

@@ -46,7 +46,7 @@ class TestRollback:
         assert await out(session, "n") == "2\n"
 
     async def test_works_after_timeouts_crashes_and_restored_blocks(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session", timeout=1)
+        executor = await make_executor(mode="session", timeout=3)
         await out(executor, "x = 'at the checkpoint'")
         await executor.checkpoint()
         await out(executor, "x = 'later'")

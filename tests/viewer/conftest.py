@@ -1,17 +1,21 @@
-"""A real browser for tests of the viewer's pages.
+"""A recorded run, and a real browser, for tests of the viewer.
 
-These tests are `async`, and share one event loop in their module:
+Tests with the browser are `async`, and share one event loop in their module:
 
     pytestmark = pytest.mark.asyncio(loop_scope="module")
 """
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
+
+from .runs import record_rich_run
 
 WAIT_MS = 30_000
 """How long a page may take for anything that a test waits for, on a busy machine."""
@@ -57,3 +61,9 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
         yield await context.new_page()
     finally:
         await context.close()
+
+
+@pytest.fixture(scope="session")
+def rich_run(bubblewrap: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a recorded run of a team with all kinds of steps. It is shared: do not change it."""
+    return asyncio.run(record_rich_run(tmp_path_factory.mktemp("runs") / "rich"))

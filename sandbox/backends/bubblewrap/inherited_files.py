@@ -23,8 +23,19 @@ class InheritedFiles:
         return fd
 
     def pipe_from_child(self) -> tuple[int, int]:
-        """Return a pipe that the child writes to, as (own end, child's end); the caller closes its own end."""
-        own_end, child_end = os.pipe()
+        """Return a pipe that the child writes to, as (own end, child's end); the caller closes its own end.
+
+        The child's end can be read as well, so that the pipe always has a reader: bwrap whose write failed because this
+        process was killed would end at once, and the process that it has just started would wait for it for ever.
+        """
+        own_end, write_only = os.pipe()
+        try:
+            child_end = os.open(f"/proc/self/fd/{write_only}", os.O_RDWR | os.O_CLOEXEC)
+        except BaseException:
+            os.close(own_end)
+            raise
+        finally:
+            os.close(write_only)
         self.fds.append(child_end)
         return own_end, child_end
 

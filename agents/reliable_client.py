@@ -1,0 +1,219 @@
+"""A model client that does not wait for ever, and asks again if something failed that passes."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+
+from autogen_codeact.agents.forwarding_client import ForwardingClient, unwrapped
+from autogen_codeact.agents.model import awaited
+
+T = TypeVar("T")
+
+DEFAULT_RETRIES = 2
+BEGINS_AGAIN = "\n\n[The answer broke off. It begins again:]\n\n"
+"""A piece of a stream: the pieces before it are no part of the answer."""
+_FIRST_DELAY_S, _MAX_DELAY_S = 0.5, 8.0
+_PASSING_STATUS = frozenset({408, 409, 425, 429})
+# By name: importing a vendor's package takes long, and it is there if the error is one of its own.
+_CONNECTION_ERRORS = frozenset({"APIConnectionError", "TransportError", "ConnectionError"})
+
+
+class ModelTimeoutError(TimeoutError):
+    """The model's server has sent nothing for too long."""
+
+
+class ReliableClient(ForwardingClient):
+    """Ends a call in which the server sends nothing, and repeats one that failed in a way that passes.
+
+    A streamed answer that breaks off is requested once more. If the stream ended without a reason, as it does when a server or a
+    proxy closes the connection, the answer is requested whole, because only that shows whether it is complete.
+
+    Args:
+        client: Is asked. Retries of its own, of which nobody is told, are switched off.
+        timeout_s: How long the server may send nothing, in seconds: for a stream between two pieces, else for the whole answer.
+        tell: Receives a line for the user before a call is repeated.
+        retries: How often a call is repeated. Default: as often as the client would.
+    """
+
+    def __init__(
+        self,
+        client: ChatCompletionClient,
+        timeout_s: float,
+        *,
+        tell: Callable[[str], None] = lambda line: None,
+        retries: int | None = None,
+    ) -> None:
+        super().__init__(client)
+        self._timeout_s = timeout_s
+        self._tell = tell
+        own = _take_retries(client)
+        self._retries = own if retries is None else retries
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the model's answer.
+
+        Raises:
+            ModelTimeoutError: It did not come in time.
+        """
+        failures = 0
+        while True:
+            try:
+                return await self._whole(messages, options)
+            except Exception as error:  # noqa: BLE001 - raised again, unless it passes
+                failures += 1
+                await self._before_retry(error, failures, options)
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **options: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the model's answer in pieces, and whole at last.
+
+        Raises:
+            ModelTimeoutError: The next piece did not come in time.
+        """
+        failures, shown, broken = 0, False, False
+        while True:
+            if broken:
+                yield BEGINS_AGAIN
+            try:
+                async with aclosing(self._pieces(messages, options)) as pieces:
+                    async for item in pieces:
+                        if isinstance(item, CreateResult) and self._retries > 0 and _breaks_off(item):
+                            break
+                        shown = shown or isinstance(item, str)
+                        yield item
+                    else:
+                        return
+                break
+            except Exception as error:
+                if broken:  # again
+                    raise
+                failures, broken = failures + 1, shown
+                await self._before_retry(error, failures, options, begun=shown)
+        self._tell(
+            "the model's stream ended without saying that the answer is complete: asking again for the whole answer"
+        )
+        if shown:
+            yield BEGINS_AGAIN
+        options.pop("include_usage", None)
+        whole = await self.create(messages, **options)
+        if isinstance(whole.content, str):
+            yield whole.content
+        yield whole.model_copy(update={"finish_reason": "stop"}) if _breaks_off(whole) else whole
+
+    async def _whole(self, messages: Sequence[LLMMessage], options: dict[str, Any]) -> CreateResult:
+        answer = self.client.create(messages, **options)
+        return await self._in_time(answer, options, f"the model's server gave no answer in {self._timeout_s:g} s")
+
+    async def _pieces(
+        self, messages: Sequence[LLMMessage], options: dict[str, Any]
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        stream: Any = self.client.create_stream(messages, **options)
+        async with aclosing(stream):
+            while True:
+                silence = f"the model's server sent nothing for {self._timeout_s:g} s"
+                item = await self._in_time(_next(stream), options, silence)
+                if item is None:
+                    return
+                yield item
+
+    async def _in_time(self, work: Coroutine[Any, Any, T], options: dict[str, Any], problem: str) -> T:
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                return await _cancellable(work, options)
+        except TimeoutError as error:
+            if limit.expired():
+                raise ModelTimeoutError(problem) from error
+            raise
+
+    async def _before_retry(
+        self, error: Exception, failures: int, options: dict[str, Any], *, begun: bool = False
+    ) -> None:
+        """Wait until a call may be repeated, or raise the error because it is not to be."""
+        problem = _passing_problem(error, begun=begun)
+        if problem is None or failures > self._retries:
+            raise error
+        delay = _requested_delay(error)
+        if delay is not None and delay > self._timeout_s:
+            self._tell(f"{problem}, and wants {_seconds(delay)} s before the next request: not waiting for so long")
+            raise error
+        if delay is None:
+            delay = min(_FIRST_DELAY_S * 2 ** (failures - 1), _MAX_DELAY_S)
+            delay *= random.uniform(0.75, 1)  # noqa: S311 - only so that many runs don't ask at the same time
+        self._tell(f"{problem}: asking again in {_seconds(delay)} s ({failures} of {self._retries})")
+        await _cancellable(asyncio.sleep(delay), options)
+
+
+async def _next(stream: AsyncIterator[T]) -> T | None:
+    # A coroutine of its own, because a task can't raise StopAsyncIteration.
+    return await anext(stream, None)
+
+
+async def _cancellable(work: Coroutine[Any, Any, T], options: dict[str, Any]) -> T:
+    """Await `work` until the call's token is cancelled: not every client looks at it all the time."""
+    token = options.get("cancellation_token")
+    return await (awaited(work, token) if isinstance(token, CancellationToken) else work)
+
+
+def _take_retries(client: ChatCompletionClient) -> int:
+    """Return how often the vendor's client repeats a call, and have it no longer do so."""
+    vendors: Any = getattr(unwrapped(client), "_client", None)
+    retries = getattr(vendors, "max_retries", None)
+    if not isinstance(retries, int):
+        return DEFAULT_RETRIES
+    vendors.max_retries = 0
+    return retries
+
+
+def _breaks_off(result: CreateResult) -> bool:
+    return result.finish_reason == "unknown" and not result.cached
+
+
+def _passing_problem(error: Exception, *, begun: bool) -> str | None:
+    """Return what to tell of an error that may be gone when the call is repeated; None for another error."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    status = getattr(error, "status_code", None)
+    if isinstance(error, ModelTimeoutError):
+        return None
+    if isinstance(status, int):
+        passes = status in _PASSING_STATUS or status >= 500
+        final = _headers(error).get("x-should-retry") == "false" or getattr(error, "code", None) == "insufficient_quota"
+        if final or not passes or status == 501:
+            return None
+        return f"the model's server {'is busy' if status in (429, 503, 529) else 'failed'} (HTTP {status})"
+    if names & _CONNECTION_ERRORS:
+        return "the model's answer broke off" if begun else "no connection to the model's server"
+    # The server has sent an error in the middle of its answer.
+    return "the model's server failed in its answer" if begun and type(error).__name__ == "APIError" else None
+
+
+def _requested_delay(error: Exception) -> float | None:
+    """Return the seconds that the server wants to pass before the next request, if it says so."""
+    headers = _headers(error)
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = str(headers.get(name) or "")[:100]
+        try:
+            return max(0.0, float(value) * unit)
+        except ValueError:
+            date = email.utils.parsedate_tz(value)
+            if date is not None:
+                return max(0.0, email.utils.mktime_tz(date) - time.time())
+    return None
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return headers if isinstance(headers, Mapping) else {}
+
+
+def _seconds(delay: float) -> str:
+    return f"{round(delay, 1):g}"

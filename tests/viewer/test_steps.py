@@ -1,0 +1,467 @@
+"""Steps of recorded runs as documents."""
+
+import json
+import shutil
+
+import pytest
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from autogen_codeact.runs import RunFolderError, recorded
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    BlockStarted,
+    ChunkLogged,
+    CodeText,
+    LogStopped,
+    MessageLogged,
+    ModelCallFinished,
+    ModelCallStarted,
+    ProcessInfo,
+    RunFinished,
+    RunResumed,
+)
+from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.results import ErrorRecord, ResultRecord
+from autogen_codeact.runs.writer import MAX_LINE, LogWriter
+from autogen_codeact.viewer import indexing
+from autogen_codeact.viewer.steps import RunSteps
+from tests.runs.logs import lines, started, text, whole_run, write_log
+
+from .runs import model, python
+
+CHUNK = {"type": "ModelClientStreamingChunkEvent", "source": "coder"}
+
+
+def read(folder):
+    run = RunSteps(folder)
+    run.read_all()
+    return run
+
+
+def kinds(run):
+    return [(each["kind"], each["agent"], each["outcome"]) for each in run.summaries(1, len(run))]
+
+
+def steps(run):
+    return run.steps(1, len(run))
+
+
+def test_rich_run_has_all_its_steps_in_order(rich_run):
+    run = read(rich_run)
+    assert kinds(run) == [
+        ("task", "user", None),
+        ("message", "actor", None),
+        ("block", "actor", "ok"),
+        ("message", "actor", None),
+        ("block", "actor", "ok"),
+        ("block", "actor", "ok"),
+        ("block", "actor", "timeout"),
+        ("block", "actor", "ok"),
+        ("block", "actor", "ok"),
+        ("handoff", "actor", None),
+        ("block", "checker", "error"),
+        ("decision", "checker", None),
+        ("block", "checker", "ok"),
+        ("message", "checker", None),
+        ("end", None, "completed"),
+    ]
+    found = steps(run)
+    assert [each["number"] for each in found] == list(range(1, 16))
+    assert not any(each["running"] for each in found)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_header_sums_up_the_run(rich_run):
+    header = read(rich_run).header()
+    assert header["timing"]["sandbox_s"] >= 2
+    assert header["duration_s"] >= 2
+    for name in ("duration_s", "started", "timing", "completion_tokens"):
+        header.pop(name)
+    agent = {"model": "ReplayChatCompletionClient"}
+    assert header == {
+        "id": "rich",
+        "name": "Team",
+        "kind": "team",
+        "task": "Make a table of two cities, and check it.",
+        "agents": [
+            {"name": "actor", "kind": "CodeActAgent", **agent},
+            {"name": "checker", "kind": "CodeExecutorAgent", **agent},
+        ],
+        "outcome": "completed",
+        "stop_reason": "Text 'DONE' mentioned",
+        "error": None,
+        "steps": 15,
+        "blocks": 8,
+        "model_calls": 10,
+        "prompt_tokens": 1000,
+        "resumed": 0,
+        "gaps": 0,
+        "live": False,
+        "indexed": True,
+        "controls": False,
+    }
+
+
+def test_words_and_thought_are_in_the_message_and_code_and_displays_in_the_block(rich_run):
+    _, message, block, *_ = steps(read(rich_run))
+    assert (message["text"], message["thought"]) == ("I begin with a **table**.", "Two cities are enough.")
+    assert message["usage"]["prompt_tokens"] == 100
+    assert block["code"].startswith("class Table:")
+    assert "".join(text for _, text in block["spans"]) == block["code"]
+    assert ["k", "class"] in block["spans"]
+    assert block["output"].startswith("two cities\n")
+    assert block["displays"] == [
+        {
+            "name": "display-1",
+            "data": {"text/plain": "Table(Oslo, 7)", "text/html": "<table><tr><td>Oslo</td><td>7</td></tr></table>"},
+        },
+        {
+            "name": "figure-1.svg",
+            "data": {
+                "text/plain": "a circle",
+                "image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'><circle r='5'/></svg>",
+            },
+        },
+    ]
+
+
+def test_calls_have_arguments_results_errors_and_refusals(rich_run):
+    block = steps(read(rich_run))[4]
+    shown = [(c["name"], c["arguments"], c["outcome"], c["result"], c["error"], c["approval"]) for c in block["calls"]]
+    assert shown == [
+        ("look_up", {"city": '"Oslo"'}, "ok", "8", None, None),
+        ("look_up", {"city": '"Atlantis"'}, "error", None, "KeyError: Atlantis", None),
+        ("delete", {"name": '"cities.csv"'}, "refused", None, "ToolRefused: files are kept", "refused"),
+    ]
+    assert block["value"] == "8"
+    assert block["timing"]["tools_s"] > 0
+
+
+def test_files_are_added_changed_with_diff_and_removed(rich_run):
+    found = steps(read(rich_run))
+    shown = [[(file["name"], file["change"], file["size"]) for file in found[at]["files"]] for at in (2, 4, 5)]
+    assert shown == [
+        [("cities.csv", "added", 28), ("figure-1.svg", "added", 61)],
+        [("cities.csv", "changed", 28), ("data.bin", "added", 256)],
+        [("data.bin", "removed", 256)],
+    ]
+    changed, binary = found[4]["files"]
+    assert changed["diff"].splitlines() == [
+        "--- cities.csv",
+        "+++ cities.csv",
+        "@@ -1,3 +1,3 @@",
+        " city,degrees",
+        "-Oslo,7",
+        "+Oslo,8",
+        " Rome,19",
+    ]
+    assert (binary["diff"], binary["file"]["media_type"]) == (None, "application/octet-stream")
+
+
+def test_timeout_marks_where_the_state_was_restored(rich_run):
+    found = [each for each in steps(read(rich_run)) if each["kind"] == "block"]
+    assert [each["state"] for each in found] == ["kept", "kept", "kept", "restored", "kept", "kept", "kept", "kept"]
+    assert (found[3]["outcome"], found[3]["output"]) == ("timeout", "looping\n")
+
+
+def test_handoff_and_decision_name_target_and_reason(rich_run):
+    found = steps(read(rich_run))
+    handoff, decision = found[9], found[11]
+    assert (handoff["text"], handoff["target"]) == ("Check the table, please.", "checker")
+    assert (decision["text"], decision["retry"]) == ("It ended with exit code 3.", True)
+
+
+@pytest.mark.parametrize("piece", [1, 1000, 100_000])
+def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path, piece):
+    whole = (rich_run / "events.jsonl").read_bytes()
+    folder = tmp_path / "rich"
+    shutil.copytree(rich_run, folder)
+    # By bytes only over its beginning: each reading opens the file.
+    first = whole.index(b"\n") + 1
+    places = range(first, first + 300) if piece == 1 else range(first, len(whole), piece)
+    (folder / "events.jsonl").write_bytes(whole[:first])
+    run = RunSteps(folder)
+    run.live = True
+    with open(folder / "events.jsonl", "ab", buffering=0) as log:
+        done = first
+        for place in [*places, len(whole)]:
+            log.write(whole[done:place])
+            done = place
+            run._steps.changed.clear()
+            for line in run._tail.read():
+                run._steps.add(line)
+    run.live = False
+    assert steps(run) == steps(read(rich_run))
+
+
+async def test_code_that_was_not_approved_is_a_denied_block(bubblewrap, tmp_path):
+    def refuse(request):
+        from autogen_codeact.agents.approval import ApprovalResponse  # noqa: PLC0415 - with AutoGen, as in programs
+
+        return ApprovalResponse(approved=False, reason="too risky")
+
+    async with BubblewrapCommandLineCodeExecutor(mode="session") as session:
+        client = model(python("open('x', 'w')", "I write."), "I may not.")
+        agent = CodeActAgent("actor", session, model_client=client, approval_func=refuse)
+        async for _ in recorded(agent, task="Write.", path=tmp_path / "run"):
+            pass
+    run = read(tmp_path / "run")
+    assert kinds(run) == [
+        ("task", "user", None),
+        ("message", "actor", None),
+        ("block", "actor", "denied"),
+        ("message", "actor", None),
+        ("end", None, "completed"),
+    ]
+    block = steps(run)[2]
+    assert (block["code"], "too risky" in block["output"]) == ("open('x', 'w')", True)
+
+
+async def test_calls_of_an_assistant_agents_model_belong_to_its_message(tmp_path):
+    from autogen_agentchat.agents import AssistantAgent  # noqa: PLC0415 - takes a second
+    from autogen_core import FunctionCall  # noqa: PLC0415 - takes a second
+    from autogen_core.models import CreateResult, ModelInfo, RequestUsage  # noqa: PLC0415 - takes a second
+    from autogen_ext.models.replay import ReplayChatCompletionClient  # noqa: PLC0415 - takes a second
+
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    usage = RequestUsage(prompt_tokens=5, completion_tokens=2)
+    calls = [FunctionCall(id="1", name="add", arguments='{"a": 1, "b": 2}')]
+    asked = CreateResult(finish_reason="function_calls", content=calls, usage=usage, cached=False)
+    info = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
+    client = ReplayChatCompletionClient([asked, "It is 3."], info)
+    agent = AssistantAgent("helper", client, tools=[add], reflect_on_tool_use=True)
+    async for _ in recorded(agent, task="Add.", path=tmp_path / "run"):
+        pass
+    run = read(tmp_path / "run")
+    assert kinds(run) == [
+        ("task", "user", None),
+        ("message", "helper", None),
+        ("message", "helper", None),
+        ("end", None, "completed"),
+    ]
+    _, request, answer, _ = steps(run)
+    assert [(call["name"], call["outcome"], call["result"]) for call in request["calls"]] == [("add", "ok", '"3"')]
+    assert (request["usage"], answer["text"]) == ({"prompt_tokens": 5, "completion_tokens": 2}, "It is 3.")
+
+
+async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tmp_path):
+    log = await LogWriter.create(tmp_path / "run", Redaction(None, []))
+    block = [CodeText(code="work()", language="python")]
+    for event in (started(), ModelCallStarted(agent="coder", number=1, request="0" * 64)):
+        await log.write(event, sync=True)
+    run = read(tmp_path / "run")
+    assert run.header()["outcome"] == "running"
+    assert [(each["kind"], each["running"]) for each in steps(run)] == [("task", False), ("model_call", True)]
+    run.take_changes()
+
+    answer = {"content": "```python\nwork()\n```", "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    codes = [{"code": "work()", "language": "python"}]
+    generated = {
+        "type": "CodeGenerationEvent",
+        "source": "coder",
+        "content": answer["content"],
+        "code_blocks": codes,
+    }
+    output = {**CHUNK, "content": "half\n", "metadata": {"chunk_of": "execution"}}
+    for event in (
+        ModelCallFinished(agent="coder", number=1, result=answer, duration_s=0.5),
+        MessageLogged(message=generated),
+        BlockStarted(agent="coder", number=1, blocks=block),
+        ChunkLogged(message=output),
+    ):
+        await log.write(event, sync=True)
+    run.read_all()
+    assert run.take_changes() == ([2], [(2, "half\n")])
+    (step,) = run.steps(2, 2)
+    assert (step["kind"], step["outcome"], step["running"], step["output"]) == ("block", "running", True, "half\n")
+    assert (step["usage"], step["timing"]["model_s"]) == ({"prompt_tokens": 3, "completion_tokens": 4}, 0.5)
+    await log.close()
+
+    # Its process has ended without an end of the run.
+    assert run.read()
+    assert run.header()["outcome"] == "interrupted"
+    assert run.take_changes()[0] == [2]
+    assert [(each["running"], each["outcome"]) for each in run.summaries(2, 2)] == [(False, "interrupted")]
+    assert (steps(run)[1]["output"], run.output(2)) == ("half\n", "half\n")
+
+
+def test_words_of_a_model_are_shown_while_they_come(tmp_path):
+    begun = [
+        started(),
+        ModelCallStarted(agent="coder", number=1, request="0" * 64, stream=True),
+        ChunkLogged(message={**CHUNK, "content": "Hel", "metadata": {}}),
+        ChunkLogged(message={**CHUNK, "content": "lo", "metadata": {}}),
+    ]
+    run = read(write_log(tmp_path / "run", lines(begun)))
+    assert run.take_changes()[1] == [(2, "Hel"), (2, "lo")]
+    assert steps(run)[1]["text"] == "Hello"
+
+
+def test_failed_model_call_is_a_step_of_its_own(tmp_path):
+    error = ErrorRecord(type="APIError", message="no such model")
+    events = [
+        started(),
+        ModelCallStarted(agent="coder", number=1, request="0" * 64),
+        ModelCallFinished(agent="coder", number=1, error=error, duration_s=1.5),
+        RunFinished(outcome="failed", error=error),
+    ]
+    run = read(write_log(tmp_path / "run", lines(events)))
+    assert kinds(run) == [("task", "user", None), ("model_call", "coder", "error"), ("end", None, "failed")]
+    _, call, end = steps(run)
+    assert (call["error"], call["duration_s"], end["error"]) == (
+        "APIError: no such model",
+        1.5,
+        "APIError: no such model",
+    )
+    assert (run.header()["outcome"], run.header()["error"]) == ("failed", "APIError: no such model")
+
+
+def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
+    block = [CodeText(code="work()", language="python")]
+    result = ResultRecord(kind="sandbox", exit_code=0, output="done\n", state="lost")
+    process = ProcessInfo(pid=2, host="there")
+    events = [
+        started(),
+        BlockStarted(agent="coder", number=1, blocks=block),
+        RunResumed(boundary=1, process=process),
+        BlockStarted(agent="coder", number=2, blocks=block),
+        BlockFinished(agent="coder", number=2, result=result, duration_s=0.5),
+        RunFinished(outcome="completed"),
+    ]
+    run = read(write_log(tmp_path / "run", lines(events)))
+    assert kinds(run) == [
+        ("task", "user", None),
+        ("block", "coder", "interrupted"),
+        ("resumed", None, None),
+        ("block", "coder", "ok"),
+        ("end", None, "completed"),
+    ]
+    assert steps(run)[2]["notes"] == ["Process 2 on there"]
+    assert [each["state"] for each in run.summaries(1, 5)] == [None, None, None, "lost", None]
+    assert run.header()["resumed"] == 1
+
+
+# Damaged logs
+
+
+def test_damaged_lines_are_one_gap_and_the_rest_is_there(tmp_path):
+    content = lines(whole_run())
+    content[3:5] = [b"{broken\n", b"\x00\xff\n", b'{"type": 1}\n']
+    run = read(write_log(tmp_path / "run", content))
+    gaps = [each for each in steps(run) if each["kind"] == "gap"]
+    assert [(each["text"], each["notes"]) for each in gaps] == [("the line is damaged: it is not JSON", ["3 lines"])]
+    assert run.header()["gaps"] == 3
+    assert kinds(run)[-1] == ("end", None, "completed")
+
+
+def test_missing_and_repeated_events_are_gaps(tmp_path):
+    content = lines(whole_run())
+    run = read(write_log(tmp_path / "run", [*content[:3], content[2], *content[5:]]))
+    assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == [
+        "event 3 is there twice, or in a wrong place"
+    ]
+    run = read(write_log(tmp_path / "other", [*content[:3], *content[5:]]))
+    assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == ["events are missing before this line: 2"]
+
+
+def test_overlong_line_is_a_gap_and_costs_no_memory(tmp_path):
+    content = lines(whole_run())
+    folder = write_log(tmp_path / "run", [*content[:3], b"x" * (3 * MAX_LINE) + b"\n", *content[3:]])
+    run = read(folder)
+    gap = next(each for each in steps(run) if each["kind"] == "gap")
+    assert gap["text"] == f"the line has {3 * MAX_LINE:,} bytes; at most {MAX_LINE:,} are read"
+    assert run.header()["outcome"] == "completed"
+
+
+def test_log_that_is_cut_off_ends_with_a_gap_once(tmp_path):
+    content = lines(whole_run())
+    run = read(write_log(tmp_path / "run", [*content[:4], content[4][:30]]))
+    run.read()
+    assert kinds(run)[-1] == ("gap", None, None)
+    assert [each["text"] for each in steps(run) if each["kind"] == "gap"] == ["the last line is incomplete"]
+    assert (run.header()["outcome"], run.header()["gaps"]) == ("interrupted", 0)
+
+
+def test_event_with_wrong_fields_is_a_gap(tmp_path):
+    content = lines(whole_run())
+    wrong = json.loads(content[4]) | {"blocks": 7}
+    unknown = json.loads(content[5]) | {"type": "dance", "step": "\u202e\x1b[31m"}
+    content[4:6] = [json.dumps(wrong).encode() + b"\n", json.dumps(unknown).encode() + b"\n"]
+    run = read(write_log(tmp_path / "run", content))
+    gap, event = [each for each in steps(run) if each["kind"] in ("gap", "event")]
+    assert gap["text"] == "this is no event of type block_started"
+    assert "dance" in event["text"]
+    assert "\u202e" not in event["text"]
+
+
+def test_step_whose_file_is_missing_says_so(rich_run, tmp_path):
+    events = whole_run(output="x" * 100_000)
+    folder = write_log(tmp_path / "run", lines(events))
+    content = [json.loads(line) for line in (folder / "events.jsonl").read_bytes().splitlines()]
+    content[5]["result"]["output"] = None
+    content[5]["stored"] = {"/result/output": {"sha256": "0" * 64, "size": 100_000, "format": "text", "note": None}}
+    write_log(folder, [json.dumps(each).encode() + b"\n" for each in content])
+    block = next(each for each in steps(read(folder)) if each["kind"] == "block")
+    assert "can't be read: line 6" in block["notes"][0]
+
+
+def test_log_stopped_is_a_gap(tmp_path):
+    run = read(write_log(tmp_path / "run", lines([started(), LogStopped(reason="disk full")])))
+    assert steps(run)[1]["text"] == "The run went on without a log: disk full"
+
+
+def test_replaced_log_is_not_read_on(tmp_path):
+    content = lines(whole_run())
+    folder = write_log(tmp_path / "run", content)
+    run = read(folder)
+    write_log(folder, content[:2])
+    run.read()
+    assert run.error == f"The log of {folder} was replaced while it was read."
+
+
+def test_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(RunFolderError, match="is not a run"):
+        RunSteps(tmp_path)
+
+
+def test_steps_of_a_run_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexing, "MAX_STEPS", 5)
+    run = read(write_log(tmp_path / "run", lines([started(), *(text(str(n)) for n in range(20))])))
+    assert len(run) == 6
+    assert steps(run)[-1]["text"] == "the run has more than 5 steps; the others are not shown"
+
+
+# Text
+
+
+def test_escapes_bidi_characters_and_lone_surrogates_become_visible(tmp_path):
+    events = whole_run(task="\u202eevil\x1b]0;x\x07 \ud800", output="\x1b[31m10%\x1b[0m\r100%\n")
+    run = read(write_log(tmp_path / "run", list(_safe_lines(events))))
+    task, *_ = found = steps(run)
+    assert task["text"] == "\\u202eevil\\x1b]0;x\\x07 \\ud800"
+    block = next(each for each in found if each["kind"] == "block")
+    assert block["output"] == "100%\n"
+
+
+def _safe_lines(events):
+    """Lines in ASCII: pydantic refuses to write lone surrogates, but a hostile log can have them."""
+    for number, event in enumerate(events, 1):
+        data = event.model_copy(update={"seq": number, "monotonic": 100.0 + number}).model_dump()
+        yield json.dumps(data, default=str).encode() + b"\n"
+
+
+def test_long_output_is_shortened_and_the_whole_can_be_had(tmp_path):
+    output = "".join(f"line {n}\n" for n in range(30_000))
+    run = read(write_log(tmp_path / "run", lines(whole_run(output=output))))
+    number, block = next((each["number"], each) for each in steps(run) if each["kind"] == "block")
+    assert block["output_bytes"] == len(output)
+    assert len(block["output"]) < 41_000
+    assert block["output"].startswith("line 0\n")
+    assert block["output"].endswith("line 29999\n")
+    assert "characters left out" in block["output"]
+    assert run.output(number) == output
+    assert run.output(999) is None

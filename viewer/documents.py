@@ -1,0 +1,367 @@
+"""Makes the document of a step of its events, which are read from the log again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    BlockStarted,
+    HostCallFinished,
+    HostCallStarted,
+    MessageLogged,
+    ModelCallFinished,
+    RunEvent,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    ValueLogged,
+)
+from autogen_codeact.runs.notebook import words_beside_code
+from autogen_codeact.runs.reader import Gap, Run, UnknownEvent
+from autogen_codeact.runs.results import CallRecord, DisplayRecord, ErrorRecord, ResultRecord
+from autogen_codeact.runs.summary import task_text
+from autogen_codeact.sandbox.result import TIMEOUT_LINE
+from autogen_codeact.viewer.entries import Entry
+from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
+from autogen_codeact.viewer.highlight import spans_of
+from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, FileReference, Step
+from autogen_codeact.viewer.text import (
+    bounded,
+    count,
+    json_text,
+    output_text,
+    seconds,
+    shortened,
+    visible,
+)
+
+TEXT_CHARS = 200_000
+CODE_CHARS = 200_000
+OUTPUT_CHARS = 40_000
+DISPLAY_CHARS = 1_000_000
+MAX_PARTS = 100
+"""Displays, calls and connections of a block that its document has."""
+
+Event = RunEvent | UnknownEvent | Gap
+
+
+def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) -> Step:
+    """Return the document of a step.
+
+    Args:
+        run: The run.
+        entry: What the index knows of the step.
+        events: Its events.
+        running: Whether it is still going on.
+    """
+    step: Step = {
+        "number": entry.number,
+        "kind": entry.kind,
+        "agent": visible(entry.agent[:200]) if entry.agent is not None else None,
+        "time": entry.time,
+        "duration_s": round(entry.model_s + entry.sandbox_s + entry.tools_s, 6),
+        "timing": entry.timing,
+        "running": running,
+        "usage": entry.usage,
+    }
+    if entry.gap is not None:
+        reason, lines = entry.gap
+        step["text"], step["notes"] = bounded(reason), [f"{lines:,} lines"] if lines > 1 else []
+    if bad := next((each for each in events if isinstance(each, Gap)), None):
+        step["notes"] = [f"A part of this step can't be read: line {bad.line}: {bad.reason}"]
+    for event in events:
+        if not isinstance(event, Gap):
+            _take(run, entry, step, event)
+    if entry.kind == "block":
+        _complete_block(entry, step, running=running)
+    elif entry.live is not None:
+        step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
+    return step
+
+
+def whole_output(entry: Entry, events: Sequence[Event]) -> str:
+    """Return the whole output of a block, or the whole text of another step."""
+    for event in reversed(events):
+        match event:
+            case BlockFinished() if event.result is not None:
+                return event.result.output
+            case MessageLogged() if entry.kind == "block":
+                result = event.message.get("result")
+                if isinstance(result, dict):
+                    return str(result.get("output", ""))
+            case _ if entry.live is not None or entry.kind == "block":
+                pass  # what is known of it is in `live`
+            case MessageLogged() if isinstance(event.message.get("content"), str):
+                return str(event.message["content"])
+            case RunStarted():
+                return task_text(event.task or ())
+            case ModelCallFinished() if event.result is not None and isinstance(event.result.get("content"), str):
+                return str(event.result["content"])
+    return str(entry.live or "")
+
+
+def _take(run: Run, entry: Entry, step: Step, event: RunEvent | UnknownEvent) -> None:
+    match event:
+        case RunStarted():
+            step["text"], step["text_bytes"] = shortened(task_text(event.task or ()), TEXT_CHARS)
+        case RunResumed():
+            step["text"] = "The run was continued by another process."
+            step["notes"] = [f"Process {event.process.pid} on {bounded(event.process.host, 200)}"]
+        case RunFinished():
+            step["outcome"] = event.outcome
+            step["stop_reason"] = bounded(event.stop_reason) if event.stop_reason is not None else None
+            step["error"] = _error(event.error)
+            step["duration_s"] = seconds(event.duration_s)
+        case ModelCallFinished():
+            _take_answer(step, event)
+        case MessageLogged():
+            _take_message(run, entry, step, event.message)
+        case BlockStarted():
+            _take_code(step, [(each.code, each.language) for each in event.blocks])
+        case BlockFinished():
+            _take_result(run, entry, step, event)
+        case HostCallStarted() | HostCallFinished():
+            _take_call(step, event)
+        case ValueLogged():
+            step["text"] = f"The session was rebuilt: {json_text(event.value)}"
+        case UnknownEvent():
+            step["text"] = json_text(event.data)
+        case _ if hasattr(event, "reason"):
+            step["text"] = f"The run went on without a log: {bounded(event.reason)}"
+
+
+def _take_answer(step: Step, event: ModelCallFinished) -> None:
+    result = event.result or {}
+    if event.error is not None:
+        step["error"] = _error(event.error)
+    if isinstance(thought := result.get("thought"), str) and thought.strip():
+        step["thought"], _ = shortened(thought, TEXT_CHARS)
+    if step["kind"] in ("model_call", "decision"):
+        content = result.get("content")
+        text = content if isinstance(content, str) else json_text(content) if content is not None else ""
+        step["text"], step["text_bytes"] = shortened(text, TEXT_CHARS)
+        if step["kind"] == "decision":
+            _take_decision(step, text)
+
+
+def _take_decision(step: Step, text: str) -> None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(found, dict) and isinstance(found.get("reason"), str):
+        step["text"], step["text_bytes"] = shortened(found["reason"], TEXT_CHARS)
+        step["retry"] = found.get("retry") is True
+
+
+# Messages
+
+
+def _take_message(run: Run, entry: Entry, step: Step, message: Mapping[str, Any]) -> None:
+    content, metadata = message.get("content"), message.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    kind = message.get("type")
+    if kind == "ThoughtEvent":
+        step["thought"], _ = shortened(str(content), TEXT_CHARS)
+    elif kind == "CodeExecutionEvent":
+        _take_unrun(step, message, metadata)
+    elif kind == "ToolCallExecutionEvent":
+        step["calls"] = [*step.get("calls", []), *map(_call_of_model, content if isinstance(content, list) else ())]
+    elif kind == "ToolCallRequestEvent":
+        step["text"] = ""
+    elif kind == "CodeGenerationEvent" and "retry" in metadata:
+        step["retry"] = metadata["retry"] == "true"
+        step.setdefault("text", visible(str(content)[:TEXT_CHARS]))
+    else:
+        _take_words(step, message, metadata)
+
+
+def _take_words(step: Step, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    text = _words(message.get("content"))
+    blocks = [each for each in message.get("code_blocks") or () if isinstance(each, dict)]
+    notes = [str(metadata[name]) for name in ("sent_back", "not_run", "stopped", "misfit") if metadata.get(name)]
+    if "cut_off" in metadata:
+        notes.insert(0, "The model's answer was cut off, so none of its code was run.")
+    elif blocks and "sent_back" not in metadata:
+        text = words_beside_code(text, [str(each.get("code")) for each in blocks])
+    if step["kind"] == "block":
+        _take_code(step, [(str(each.get("code")), str(each.get("language"))) for each in blocks])
+    step["text"], step["text_bytes"] = shortened(text, TEXT_CHARS)
+    step["notes"] = [bounded(note) for note in notes]
+    if step["kind"] == "handoff":
+        step["target"] = bounded(str(message.get("target")), 200)
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(each if isinstance(each, str) else "[picture]" for each in content)
+    return content if isinstance(content, str) else json_text(content)
+
+
+def _take_unrun(step: Step, message: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    result = message.get("result")
+    result = result if isinstance(result, dict) else {}
+    step["outcome"] = bounded(str(metadata.get("outcome", "denied")), 40)
+    step["exit_code"] = result.get("exit_code") if isinstance(result.get("exit_code"), int) else None
+    step["output"], step["output_bytes"] = output_text(str(result.get("output", "")), OUTPUT_CHARS)
+
+
+# Code and results
+
+
+def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
+    code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
+    step["language"] = bounded(blocks[0][1], 40) if blocks else ""
+    step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
+    step["spans"] = spans_of(step["code"], step["language"])
+
+
+def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> None:
+    result = event.result
+    step["error"] = _error(event.error)
+    if result is None:
+        step["outcome"] = "error"
+        return
+    if result.error is not None:
+        step["error"] = _error(result.error)
+    output = result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
+    step["output"], step["output_bytes"] = output_text(output, OUTPUT_CHARS)
+    step["outcome"], step["exit_code"] = result.outcome, result.exit_code
+    step["truncated"] = count(result.truncated)
+    step["value"] = bounded(result.value) if result.value is not None else None
+    step["displays"] = [_display(each) for each in result.displays[:MAX_PARTS]]
+    step["calls"] = [_call(each) for each in result.tool_calls[:MAX_PARTS]]
+    step["connections"] = [
+        {
+            "host": bounded(each.host, 300) if each.host is not None else None,
+            "port": each.port,
+            "allowed": each.allowed,
+            "sent": count(each.sent),
+            "received": count(each.received),
+            "reason": bounded(each.reason) if each.reason is not None else None,
+        }
+        for each in result.connections[:MAX_PARTS]
+    ]
+    step["files"], more = changed_files(run, result, entry.known_files, entry.removed)
+    step["state"] = result.state
+    step["notes"] = [*step.get("notes", []), *(bounded(note) for note in result.notes[:MAX_PARTS])]
+    step["notes"] += _left_out(result, more)
+
+
+def _left_out(result: ResultRecord, files: int) -> list[str]:
+    parts = {"displays": len(result.displays), "calls": len(result.tool_calls), "connections": len(result.connections)}
+    notes = [
+        f"{number - MAX_PARTS:,} more {name} are not shown." for name, number in parts.items() if number > MAX_PARTS
+    ]
+    return [*notes, f"{files:,} more files are not shown."] if files > 0 and files + MAX_FILES > MAX_FILES else notes
+
+
+def _complete_block(entry: Entry, step: Step, *, running: bool) -> None:
+    defaults: dict[str, Any] = {
+        "code": "",
+        "code_bytes": None,
+        "language": "",
+        "spans": None,
+        "output": "",
+        "output_bytes": None,
+        "truncated": 0,
+        "value": None,
+        "exit_code": None,
+        "error": None,
+        "state": None,
+        "text": "",
+    }
+    lists: dict[str, Callable[[], list[Any]]] = dict.fromkeys(
+        ("displays", "calls", "connections", "files", "notes"), list
+    )
+    if entry.live is not None:
+        step["output"], step["output_bytes"] = output_text(str(entry.live), OUTPUT_CHARS)
+    if entry.is_open:
+        step["outcome"] = "running" if running else "interrupted"
+    for name, value in defaults.items():
+        step.setdefault(name, value)  # type: ignore[misc]
+    for name, make in lists.items():
+        step.setdefault(name, make())  # type: ignore[misc]
+
+
+def _display(display: DisplayRecord) -> DisplayDocument:
+    data: dict[str, Any] = {}
+    for kind, form in list(display.data.items())[:20]:
+        text = form if isinstance(form, str) else json.dumps(form, default=str)
+        if len(text) <= DISPLAY_CHARS:
+            data[bounded(kind, 100)] = text
+        else:
+            data.setdefault("text/plain", f"[{visible(kind[:100])} with {len(text):,} characters is not shown]")
+    for kind, file in list(display.files.items())[:20]:
+        data[bounded(kind, 100)] = {"file": reference(file, kind)}
+    return {"name": bounded(display.name, 300), "data": data}
+
+
+# Calls
+
+
+def _call(record: CallRecord) -> CallDocument:
+    return {
+        "name": bounded(record.name, 200),
+        "arguments": {bounded(name, 200): json_text(value) for name, value in list(record.arguments.items())[:50]},
+        "outcome": record.outcome,
+        "result": json_text(_plain(record.result)) if record.outcome == "ok" else None,
+        "error": _error(record.error),
+        "duration_s": seconds(record.duration_s),
+        "approval": "refused" if record.outcome == "refused" else None,
+        "images": [_picture(each) for each in record.images[:20]],
+    }
+
+
+def _plain(result: Any) -> Any:
+    """Return the text of a result of AutoGen's workbenches; other results as they are."""
+    if isinstance(result, dict) and result.get("type") == "ToolResult" and isinstance(result.get("result"), list):
+        parts = [each.get("content") if isinstance(each, dict) else None for each in result["result"]]
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) == len(parts):
+            return "\n".join(texts)
+    return result
+
+
+def _picture(picture: Any) -> FileReference:
+    found = reference(picture.file, picture.media_type)
+    assert found is not None
+    return found
+
+
+def _take_call(step: Step, event: HostCallStarted | HostCallFinished) -> None:
+    calls = step.setdefault("calls", [])
+    if isinstance(event, HostCallStarted):
+        if len(calls) < MAX_PARTS:
+            started = CallRecord(name=event.name, arguments=event.arguments, outcome="cancelled")
+            calls.append({**_call(started), "outcome": "running"})
+        return
+    call = _call(event.record)
+    places = [at for at, each in enumerate(calls) if each["outcome"] == "running" and each["name"] == call["name"]]
+    if places:
+        calls[places[0]] = call
+    elif len(calls) < MAX_PARTS:
+        calls.append(call)
+
+
+def _call_of_model(result: Any) -> CallDocument:
+    result = result if isinstance(result, dict) else {}
+    failed = result.get("is_error") is True
+    content = bounded(str(result.get("content")))
+    return {
+        "name": bounded(str(result.get("name")), 200),
+        "arguments": {},
+        "outcome": "error" if failed else "ok",
+        "result": None if failed else content,
+        "error": content if failed else None,
+        "duration_s": 0.0,
+        "approval": None,
+        "images": [],
+    }
+
+
+def _error(error: ErrorRecord | None) -> str | None:
+    return bounded(f"{error.type}: {error.message}") if error is not None else None

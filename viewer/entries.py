@@ -1,0 +1,117 @@
+"""What is kept in memory of each step of a run: its short form, and where in the log its events are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from autogen_codeact.viewer.log_tail import Place
+from autogen_codeact.viewer.schema import StepKind, Summary, Timing, Usage
+from autogen_codeact.viewer.text import title
+
+_LIVE_CHARS = 256 * 1024
+_MAX_HEIGHT = 400
+
+
+@dataclass
+class LiveText:
+    """Text that is being written, of which the last part is kept."""
+
+    pieces: list[str] = field(default_factory=list)
+    chars: int = 0
+    dropped: int = 0
+
+    def add(self, text: str) -> None:
+        """Append text; the oldest pieces are dropped when there are too many."""
+        self.pieces.append(text)
+        self.chars += len(text)
+        if self.chars > 2 * _LIVE_CHARS or len(self.pieces) > 10_000:
+            kept = "".join(self.pieces)[-_LIVE_CHARS:]
+            self.dropped += self.chars - len(kept)
+            self.pieces, self.chars = [kept], len(kept)
+
+    def __str__(self) -> str:
+        note = f"[… {self.dropped:,} characters dropped …]\n" if self.dropped else ""
+        return note + "".join(self.pieces)
+
+
+@dataclass
+class Entry:
+    """One step.
+
+    Args:
+        number: Its number, from 1.
+        kind: Its kind; it can change as long as the step goes on.
+        agent: Its agent's key in the log, or its sender's name.
+        time: When it began, ISO 8601.
+        process: How often the run had been resumed before.
+        is_open: Whether it has no end yet.
+        places: Where its events are.
+        model_s, sandbox_s, tools_s: Seconds in the model, the sandbox and tools.
+        usage: Tokens of the model, or None.
+        title: Its short text.
+        outcome: How its code or the run ended.
+        state: What became of the session's memory.
+        height: A guess of its height in lines.
+        live: What it has written by now, until the events that have all of it are there.
+        gap: Why its part of the log can't be read, and how many lines it has.
+        known_files: Copies of its changed files from before, by name, as the log has them.
+        removed: Files that are gone after it.
+        answer: The model's answer, to see whether a message repeats it.
+    """
+
+    number: int
+    kind: StepKind
+    agent: str | None
+    time: str
+    process: int = 0
+    is_open: bool = False
+    places: list[Place] = field(default_factory=list)
+    model_s: float = 0.0
+    sandbox_s: float = 0.0
+    tools_s: float = 0.0
+    usage: Usage | None = None
+    title: str = ""
+    outcome: str | None = None
+    state: Any = None
+    height: int = 2
+    live: LiveText | None = None
+    gap: tuple[str, int] | None = None
+    known_files: dict[str, Any] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+    answer: str | None = None
+
+    @property
+    def timing(self) -> Timing:
+        """Where its time went."""
+        return {"model_s": self.model_s, "sandbox_s": self.sandbox_s, "tools_s": self.tools_s}
+
+    def name_it(self, text: object) -> None:
+        """Take the first words of a text as the title, unless it is empty, and its size into the height."""
+        if isinstance(text, str) and text.strip():
+            self.title = title(text.lstrip())
+            self.grow(text.count("\n", 0, 100_000) + min(len(text), 100_000) // 100)
+
+    def grow(self, lines: int) -> None:
+        """Add lines to the height."""
+        self.height = min(self.height + lines, _MAX_HEIGHT)
+
+    def summary(self, *, running: bool) -> Summary:
+        """Return its short form.
+
+        Args:
+            running: Whether it is still going on.
+        """
+        outcome = self.outcome
+        if self.kind == "block" and self.is_open:
+            outcome = "running" if running else "interrupted"
+        return {
+            "number": self.number,
+            "kind": self.kind,
+            "agent": self.agent,
+            "title": self.title or self.kind.replace("_", " "),
+            "outcome": outcome,
+            "state": self.state,
+            "running": running,
+            "height": self.height,
+        }

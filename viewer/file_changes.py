@@ -1,0 +1,130 @@
+"""What a block did to the files of its workspace, with the differences of text files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.reader import Run
+from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
+from autogen_codeact.viewer.schema import FileDocument, FileReference
+from autogen_codeact.viewer.text import bounded, visible
+
+MAX_FILES = 200
+_MAX_BYTES = 256 * 1024
+_MAX_LINES = 2_000
+_MAX_CHANGED_LINES = 400
+_MAX_DIFF = 32 * 1024
+
+
+def changed_files(
+    run: Run, result: ResultRecord, known: Mapping[str, Any], removed: list[str]
+) -> tuple[list[FileDocument], int]:
+    """Return the files that a block added, changed or removed, and how many more there were.
+
+    Args:
+        run: The run, which has copies of the files.
+        result: The block's result.
+        known: The copies from before the block by name, as the log has them.
+        removed: Names of files that are gone.
+    """
+    before = result.files_before
+    documents = [
+        _changed(run, each, known.get(each.name), is_new=before is not None and each.name not in before)
+        for each in result.artifacts[:MAX_FILES]
+    ]
+    room = MAX_FILES - len(documents)
+    documents += [_removed(run, name, known.get(name)) for name in removed[:room]]
+    return documents, len(result.artifacts) + len(removed) - len(documents)
+
+
+def reference(file: StoredFile | None, media_type: str) -> FileReference | None:
+    """Return how a document refers to a file of the run's folder."""
+    if file is None:
+        return None
+    note = bounded(file.note) if file.note is not None else None
+    return {"sha256": file.sha256, "size": file.size, "media_type": visible(media_type[:200]), "note": note}
+
+
+def _changed(run: Run, artifact: ArtifactRecord, earlier: Any, *, is_new: bool) -> FileDocument:
+    old = _stored(earlier)
+    return {
+        "name": bounded(artifact.name, 1_000),
+        "change": "added" if is_new or (old is None and earlier is None and is_new) else "changed",
+        "size": artifact.size,
+        "diff": _difference(run, None if is_new else old, artifact.file, artifact.name, is_new=is_new),
+        "file": reference(artifact.file, artifact.media_type),
+        "note": bounded(artifact.note) if artifact.note is not None else None,
+    }
+
+
+def _removed(run: Run, name: str, earlier: Any) -> FileDocument:
+    file = _stored(earlier)
+    return {
+        "name": bounded(name, 1_000),
+        "change": "removed",
+        "size": file.size if file is not None else 0,
+        "diff": None,
+        "file": reference(file, "application/octet-stream"),
+        "note": None,
+    }
+
+
+def _stored(file: Any) -> StoredFile | None:
+    try:
+        return StoredFile.model_validate(file) if isinstance(file, dict) else None
+    except ValidationError:
+        return None
+
+
+def _difference(run: Run, old: StoredFile | None, new: StoredFile | None, name: str, *, is_new: bool) -> str | None:
+    after = _lines(run, new)
+    before = [] if is_new else _lines(run, old)
+    if before is None or after is None:
+        return None
+    # The time of a comparison grows with the product of what has changed: the same lines at both ends are free.
+    same = _same_at_start(before, after)
+    end = _same_at_start(before[same:][::-1], after[same:][::-1])
+    if min(len(before), len(after)) - same - end > _MAX_CHANGED_LINES:
+        return None
+    shown = visible(name[:200]).replace("\n", " ")
+    first = max(0, same - 3)
+    stop = max(0, end - 3)
+    diff = difflib.unified_diff(
+        before[first : len(before) - stop], after[first : len(after) - stop], shown, shown, lineterm=""
+    )
+    lines = [_moved(line, first) if line.startswith("@@") else line for line in diff]
+    return bounded("\n".join(lines), _MAX_DIFF) if lines else ""
+
+
+def _moved(header: str, by: int) -> str:
+    """Return the header of a hunk with line numbers that count from the beginning of the file."""
+    if not by:
+        return header
+    parts = header.split(" ")
+    for at in (1, 2):
+        start, comma, size = parts[at][1:].partition(",")
+        parts[at] = f"{parts[at][0]}{int(start) + by}{comma}{size}"
+    return " ".join(parts)
+
+
+def _same_at_start(one: list[str], other: list[str]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _lines(run: Run, file: StoredFile | None) -> list[str] | None:
+    """Return the lines of a text file, or None if it has none, is too long, or is not in the folder."""
+    if file is None or file.sha256 is None or file.size > _MAX_BYTES:
+        return None
+    try:
+        text = run.read_file(file).decode("utf-8")
+    except (RunError, UnicodeDecodeError):
+        return None
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    return None if "\0" in text or len(lines) > _MAX_LINES else lines

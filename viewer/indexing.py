@@ -1,0 +1,403 @@
+"""Sorts the events of a log into steps as they come; what an event says in full is read again when its step is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autogen_codeact.runs.reader import Gap
+from autogen_codeact.runs.summary import RunClock, task_text
+from autogen_codeact.viewer.entries import Entry, LiveText
+from autogen_codeact.viewer.log_tail import LogLine
+from autogen_codeact.viewer.schema import StepKind, Timing
+from autogen_codeact.viewer.text import count, seconds, title
+
+MAX_STEPS = 200_000
+"""Steps of a run that are shown; a log with more was hardly written by an agent."""
+_MAX_ANSWER = 8_000
+_FENCES = ("```", "~~~", "<")
+_ROOM_OF_FENCES = 30
+_DISPLAY_LINES = 16
+
+
+@dataclass
+class _Agent:
+    """What an agent is doing, as far as the log says."""
+
+    key: str
+    call: Entry | None = None  # a call of its model whose answer has not become a message yet
+    generated: Entry | None = None  # a message of code alone, that becomes a block
+    code: Entry | None = None  # its last message with code
+    ran: Entry | None = None  # a block that has ended and whose event is still to come
+    request: Entry | None = None  # a message with calls of the model
+    request_has_calls: bool = False
+    blocks: dict[int, Entry] = field(default_factory=dict)
+    finished: Entry | None = None  # the last block that has ended
+    files: dict[str, Any] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+
+class Steps:
+    """The steps of a log."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.changed: dict[int, None] = {}
+        """Numbers of the steps that are new or have changed, until the caller clears it."""
+        self.output: list[tuple[int, str]] = []
+        """Pieces of output of running blocks, until the caller clears it."""
+        self.is_full = False
+        self.finished: dict[str, Any] | None = None
+        self.resumed = self.gaps = self.blocks = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
+        self.clock = RunClock()
+        self._timing: Timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
+        self._agents: dict[str, _Agent] = {}
+        self._by_source: dict[str, list[str]] = {}
+        self._task_ids: set[str] = set()
+        self._last_runner: str | None = None
+        self._handlers: dict[str, Callable[[LogLine], None]] = {
+            "run_started": self._run_started,
+            "run_resumed": self._run_resumed,
+            "message": self._message,
+            "chunk": self._chunk,
+            "model_call_started": self._model_call_started,
+            "model_call_finished": self._model_call_finished,
+            "block_started": self._block_started,
+            "block_finished": self._block_finished,
+            "value": self._value,
+            "host_call_started": self._host_call,
+            "host_call_finished": self._host_call,
+            "boundary": lambda line: None,
+            "run_finished": self._run_finished,
+            "log_stopped": self._log_stopped,
+        }
+
+    def is_running(self, entry: Entry) -> bool:
+        """Return whether a step goes on if the run does."""
+        return entry.is_open and self.finished is None and entry.process == self.resumed
+
+    def total_timing(self) -> Timing:
+        """Return the sums of the seconds of all steps."""
+        timing = self._timing
+        return {
+            "model_s": round(timing["model_s"], 6),
+            "sandbox_s": round(timing["sandbox_s"], 6),
+            "tools_s": round(timing["tools_s"], 6),
+        }
+
+    def add(self, line: LogLine | Gap) -> None:
+        """Add the next line of the log."""
+        if self.is_full:
+            return
+        if len(self.entries) >= MAX_STEPS:
+            self.is_full = True
+            self._add_gap(f"the run has more than {MAX_STEPS:,} steps; the others are not shown", 0)
+            return
+        if isinstance(line, Gap):
+            self.gaps += not line.cut_off
+            self._add_gap(line.reason, line.lines)
+            return
+        self.clock.see(line.name, line.data.get("monotonic"))
+        handler = self._handlers.get(line.name, self._unknown)
+        try:
+            handler(line)
+        except (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError):
+            self.gaps += 1
+            self._add_gap(f"this is no event of type {title(line.name)}", 1)
+
+    # Steps
+
+    def _new(self, kind: StepKind, agent: str | None, line: LogLine | None, *, is_open: bool = False) -> Entry:
+        time = line.data.get("time") if line is not None else None
+        shown = time if isinstance(time, str) and len(time) <= 40 else (self.entries[-1].time if self.entries else "")
+        entry = Entry(len(self.entries) + 1, kind, agent, shown, self.resumed, is_open)
+        self.entries.append(entry)
+        if line is not None:
+            self._extend(entry, line)
+        return entry
+
+    def _extend(self, entry: Entry, line: LogLine) -> Entry:
+        entry.places.append(line.place)
+        self.changed[entry.number] = None
+        return entry
+
+    def _add_gap(self, reason: str, lines: int) -> None:
+        last = self.entries[-1] if self.entries else None
+        if last is not None and last.kind == "gap" and last.gap is not None:
+            last.gap = (last.gap[0], last.gap[1] + lines)
+        else:
+            last = self._new("gap", None, None)
+            last.gap = (reason, lines)
+            last.name_it(reason)
+        self.changed[last.number] = None
+
+    def _agent(self, key: object) -> _Agent:
+        if not isinstance(key, str):
+            raise TypeError("an agent's name is text")
+        if key not in self._agents:
+            self._agents[key] = _Agent(key)
+            name = key.rpartition("/")[2].partition("#")[0]
+            self._by_source.setdefault(name, []).append(key)
+        return self._agents[key]
+
+    def _sender(self, source: object) -> _Agent:
+        """Return the agent that has sent a message: its name in the log can have that of its team before it."""
+        keys = self._by_source.get(source, []) if isinstance(source, str) else []
+        agents = [self._agents[key] for key in keys]
+        busy = [each for each in agents if each.call or each.generated or each.blocks or each.ran]
+        return next(iter(busy or agents), None) or self._agent(source)
+
+    # Events
+
+    def _run_started(self, line: LogLine) -> None:
+        task = line.data.get("task") or []
+        self._task_ids = {str(each["id"]) for each in task if "id" in each}
+        for each in line.data.get("agents", []):
+            self._agent(each["name"])
+        if not self.entries and task:
+            entry = self._new("task", str(task[0].get("source", "user")), line)
+            entry.name_it(task_text(task))
+
+    def _run_resumed(self, line: LogLine) -> None:
+        self.resumed += 1
+        self.finished = None
+        self._new("resumed", None, line).name_it("The run was continued by another process.")
+
+    def _run_finished(self, line: LogLine) -> None:
+        self.finished = line.data
+        entry = self._new("end", None, line)
+        entry.outcome = str(line.data["outcome"])
+        error = line.data.get("error")
+        entry.name_it(
+            f"{error['type']}: {error['message']}" if error else line.data.get("stop_reason") or entry.outcome
+        )
+
+    def _log_stopped(self, line: LogLine) -> None:
+        self._new("gap", None, line).name_it(f"The run went on without a log: {line.data['reason']}")
+        self.gaps += 1
+
+    def _value(self, line: LogLine) -> None:
+        if line.data["kind"] == "rebuild":
+            self._new("event", str(line.data["agent"]), line).name_it("The session was rebuilt.")
+
+    def _unknown(self, line: LogLine) -> None:
+        self._new("event", None, line).name_it(f"An event of a type that this version does not know: {line.name}")
+
+    def _model_call_started(self, line: LogLine) -> None:
+        agent = self._agent(line.data["agent"])
+        agent.generated = agent.ran = None
+        agent.call = self._new("model_call", agent.key, line, is_open=True)
+        agent.call.title = "The model is asked"
+
+    def _model_call_finished(self, line: LogLine) -> None:
+        agent = self._agent(line.data["agent"])
+        entry = agent.call if agent.call is not None and agent.call.is_open else None
+        entry = self._extend(entry, line) if entry is not None else self._new("model_call", agent.key, line)
+        entry.is_open, entry.live = False, None
+        entry.model_s = seconds(line.data.get("duration_s"))
+        self._timing["model_s"] += entry.model_s
+        error, result = line.data.get("error"), line.data.get("result")
+        if error is not None:
+            entry.outcome = "error"
+            entry.name_it(f"{error['type']}: {error['message']}")
+            agent.call = None
+            return
+        self.model_calls += 1
+        agent.call = entry
+        content = self._take_answer(entry, result)
+        if reason := _reason_of_decision(content):
+            entry.kind = "decision"
+            entry.name_it(reason)
+
+    def _take_answer(self, entry: Entry, result: Any) -> str | None:
+        if not isinstance(result, dict):
+            return None
+        usage = result.get("usage")
+        if isinstance(usage, dict):
+            read, written = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+            entry.usage = {"prompt_tokens": read, "completion_tokens": written}
+            self.prompt_tokens += read
+            self.completion_tokens += written
+        content = result.get("content")
+        entry.name_it(content)
+        entry.answer = content if isinstance(content, str) and len(content) <= _MAX_ANSWER else None
+        return entry.answer
+
+    def _block_started(self, line: LogLine) -> None:
+        agent = self._agent(line.data["agent"])
+        entry, agent.generated = agent.generated, None
+        entry = self._extend(entry, line) if entry is not None else self._new("block", agent.key, line)
+        entry.kind, entry.is_open, entry.process = "block", True, self.resumed
+        entry.name_it("\n".join(str(each["code"]) for each in line.data["blocks"] if each.get("code")))
+        for old in list(agent.blocks):
+            if len(agent.blocks) > 8:  # of a log that starts blocks only
+                del agent.blocks[old]
+        agent.blocks[int(line.data["number"])] = entry
+        self.blocks += 1
+
+    def _block_finished(self, line: LogLine) -> None:
+        agent = self._agent(line.data["agent"])
+        entry = agent.blocks.pop(int(line.data["number"]), None) or self._new("block", agent.key, None)
+        self._extend(entry, line)
+        entry.is_open, agent.ran = False, entry
+        result, error = line.data.get("result"), line.data.get("error")
+        duration = seconds(line.data.get("duration_s"))
+        if result is not None:
+            entry.live = None
+            calls = result.get("tool_calls") or []
+            entry.tools_s = min(duration, sum(seconds(call.get("duration_s")) for call in calls))
+            entry.outcome, entry.state = str(result["outcome"]), _state(result.get("state"))
+            entry.grow(
+                _lines_of(result.get("output")) + _DISPLAY_LINES * len(result.get("displays") or ()) + len(calls)
+            )
+            self._follow_files(agent, entry, result)
+        if error is not None:
+            entry.outcome = "error"
+        entry.sandbox_s = max(0.0, duration - entry.tools_s)
+        self._timing["sandbox_s"] += entry.sandbox_s
+        self._timing["tools_s"] += entry.tools_s
+        self._last_runner = agent.key
+
+    def _follow_files(self, agent: _Agent, entry: Entry, result: Mapping[str, Any]) -> None:
+        before = result.get("files_before")
+        if isinstance(before, dict):
+            # When other agents have run code since, it may have been theirs.
+            gone = sorted(agent.names - before.keys()) if self._last_runner == agent.key else []
+            if gone and (previous := agent.finished) is not None:
+                previous.removed = gone
+                previous.known_files |= {name: agent.files[name] for name in gone if name in agent.files}
+                self.changed[previous.number] = None
+            for name in gone:
+                agent.files.pop(name, None)
+            agent.names = set(before)
+        artifacts = {str(each["name"]): each for each in result.get("artifacts") or ()}
+        entry.known_files = {name: agent.files[name] for name in artifacts if name in agent.files}
+        agent.files |= {name: each.get("file") for name, each in artifacts.items()}
+        agent.names |= artifacts.keys()
+        agent.finished = entry
+
+    def _host_call(self, line: LogLine) -> None:
+        agent = self._agent(line.data["agent"])
+        number = line.data["block"]
+        entry = agent.request if number == 0 else agent.blocks.get(number)
+        if entry is None:
+            return
+        self._extend(entry, line)
+        if number == 0:
+            agent.request_has_calls = True
+        if line.name == "host_call_finished":
+            took = seconds(line.data["record"].get("duration_s"))
+            entry.tools_s += took
+            entry.grow(1)
+            if number == 0:
+                self._timing["tools_s"] += took
+
+    def _chunk(self, line: LogLine) -> None:
+        message = line.data["message"]
+        text, agent = message["content"], self._sender(message["source"])
+        if not isinstance(text, str):
+            return
+        if message.get("metadata", {}).get("chunk_of") == "execution":
+            entry = next(reversed(agent.blocks.values()), None)
+        else:
+            entry = agent.call if agent.call is not None and agent.call.is_open else None
+        if entry is not None:
+            entry.live = entry.live or LiveText()
+            entry.live.add(text)
+            self.output.append((entry.number, text))
+
+    # Messages
+
+    def _message(self, line: LogLine) -> None:
+        message = line.data["message"]
+        kind, metadata = str(message["type"]), message.get("metadata") or {}
+        if str(message.get("id")) in self._task_ids:
+            return
+        agent = self._sender(message.get("source") or "")
+        match kind:
+            case "ThoughtEvent" if agent.call is not None:
+                self._extend(agent.call, line)
+            case "CodeGenerationEvent" if "replayed" in metadata:
+                self._new("event", agent.key, line).name_it(message["content"])
+            case "CodeGenerationEvent" if "retry" in metadata:
+                self._answered(agent, "decision", line, message)
+            case "CodeGenerationEvent":
+                self._code_generated(agent, line, message)
+            case "CodeExecutionEvent":
+                self._code_executed(agent, line, metadata)
+            case "HandoffMessage":
+                self._answered(agent, "handoff", line, message)
+            case "ToolCallRequestEvent":
+                agent.request = self._answered(agent, "message", line, message)
+                agent.request_has_calls = False
+            case "ToolCallExecutionEvent" if agent.request is not None:
+                if not agent.request_has_calls:
+                    self._extend(agent.request, line)
+            case _ if "exit_code" in metadata and agent.ran is not None:
+                agent.ran = None  # the block shows all of it
+            case _:
+                self._answered(agent, "message" if kind.endswith("Message") else "event", line, message)
+
+    def _answered(self, agent: _Agent, kind: StepKind, line: LogLine, message: Mapping[str, Any]) -> Entry:
+        """Make the call of a model the message that has come of it; or a new step of a message without one."""
+        entry, content = agent.call, message.get("content")
+        repeats = entry is not None and (entry.answer is None or entry.kind != "decision" or entry.answer == content)
+        if entry is not None and not entry.is_open and (repeats or kind == "decision"):
+            agent.call = None
+            self._extend(entry, line)
+            entry.kind, entry.answer = kind, None
+            entry.height = 2
+        else:
+            entry = self._new(kind, agent.key, line)
+        if kind != "decision" or not entry.title:
+            words = content.partition("```")[0] if isinstance(content, str) else None
+            entry.name_it(words or content if isinstance(content, str) else message.get("type"))
+        agent.ran = None
+        return entry
+
+    def _code_generated(self, agent: _Agent, line: LogLine, message: Mapping[str, Any]) -> None:
+        entry = self._answered(agent, "message", line, message)
+        metadata = message.get("metadata") or {}
+        codes = [each["code"].strip() for each in message.get("code_blocks") or ()]
+        agent.code, agent.generated = entry, None
+        content = message.get("content")
+        if codes and isinstance(content, str) and not {"cut_off", "sent_back"} & set(metadata):
+            text = content.strip()
+            room = len(text) - sum(map(len, codes))
+            if text.startswith(_FENCES) and room <= _ROOM_OF_FENCES * len(codes):
+                agent.generated = entry
+
+    def _code_executed(self, agent: _Agent, line: LogLine, metadata: Mapping[str, Any]) -> None:
+        if agent.ran is not None:
+            agent.ran = None
+            return
+        # Code that was not approved never ran.
+        entry, agent.generated = agent.generated, None
+        if entry is None:
+            entry = self._new("block", agent.key, None)
+            entry.places += agent.code.places if agent.code is not None else []
+        self._extend(entry, line)
+        entry.kind, entry.outcome = "block", str(metadata.get("outcome", "denied"))
+
+
+def _reason_of_decision(content: str | None) -> str | None:
+    """Return the reason in the JSON with which a model decides about another attempt, or None if it is something else."""
+    if content is None or not content.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.keys() != {"reason", "retry"} or not isinstance(found["reason"], str):
+        return None
+    return found["reason"] if isinstance(found["retry"], bool) else None
+
+
+def _state(state: object) -> str | None:
+    return state if state in ("kept", "restored", "lost") else None
+
+
+def _lines_of(text: object) -> int:
+    return text.count("\n", 0, 50_000) if isinstance(text, str) else 40

@@ -1,0 +1,204 @@
+// What belongs to a block of code: the code, what it printed and showed, calls, connections and files.
+import { bytes, chip, count, h, seconds, visible } from "./dom.js";
+import { fileUrl, outputUrl } from "./data.js";
+import { htmlFrame, prettyJson, svgFrame } from "./frames.js";
+import { markdown } from "./markdown.js";
+import { cutLines, longText } from "./text.js";
+
+const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/** Show code, coloured if the server has found its parts. */
+export function code(step) {
+  const spans = step.spans;
+  const box = spans ? colouredCode(step.code, spans) : longText(step.code, { head: 60, tail: 20, name: "code", size: step.code_bytes ?? null });
+  box.classList.add("code");
+  return box;
+}
+
+function colouredCode(text, spans) {
+  const lines = splitSpans(spans);
+  const draw = (piece, from) => joined(lines.slice(from, from + piece.split("\n").length));
+  return longText(text, { head: 60, tail: 20, name: "code", draw });
+}
+
+function splitSpans(spans) {
+  const lines = [[]];
+  for (const [name, text] of spans) {
+    const parts = text.split("\n");
+    parts.forEach((piece, index) => {
+      if (index) lines.push([]);
+      if (piece) lines[lines.length - 1].push([name, piece]);
+    });
+  }
+  while (lines.length > 1 && !lines[lines.length - 1].length) lines.pop();
+  return lines;
+}
+
+function joined(lines) {
+  const all = document.createDocumentFragment();
+  lines.forEach((line, index) => {
+    if (index) all.append("\n");
+    for (const [name, text] of line) {
+      all.append(name ? h("span", { class: `t-${name.replace(/[^a-z0-9]/gi, "")}` }, visible(cutLines(text))) : visible(cutLines(text)));
+    }
+  });
+  return all;
+}
+
+/** Show what a block has printed; null if it printed nothing. */
+export function output(step) {
+  // A session prints the value of the last expression too.
+  if (!step.output || (step.value && step.output.trim() === step.value.trim())) return null;
+  const size = step.output_bytes ?? null;
+  const box = longText(step.output, { size, url: size === null ? null : outputUrl(step.number), name: "output" });
+  box.classList.add("output");
+  if (step.outcome === "error") box.classList.add("failed");
+  const dropped = step.truncated ? h("p.muted", null, `The sandbox has dropped ${bytes(step.truncated)} of output.`) : null;
+  return labelled("output", box, dropped);
+}
+
+/** Show the value of a block's last expression, or what it gave as its answer. */
+export function value(step) {
+  if (step.value === null || step.value === undefined) return null;
+  // What is shown as a table or a figure needs no second form.
+  if ((step.displays || []).some((shown) => shown.data && shown.data["text/plain"] === step.value && Object.keys(shown.data).length > 1)) return null;
+  const box = longText(step.value, { head: 12, tail: 4, name: "value" });
+  box.classList.add("value");
+  return labelled("value", box);
+}
+
+/** A part of a step with a small label beside it. */
+export function labelled(label, ...content) {
+  return h("div.field", null, h("span.label", { "aria-hidden": "true" }, label), h("div.content", null, content));
+}
+
+/** Show a figure, table or other display in its best form. */
+export function display(shown) {
+  const name = shown.name || "display";
+  const data = shown.data || {};
+  const text = typeof data["text/plain"] === "string" ? data["text/plain"] : null;
+  const best = picture(data, text || name) || formatted(data, name);
+  if (best) return labelled("display", h("figure", null, best));
+  const type = Object.keys(data).find((key) => key !== "text/plain");
+  const reason = type ? h("p.muted", null, `${type}: can't be shown without scripts; its text:`) : null;
+  return labelled("display", reason, longText(text || `(${Object.keys(data).join(", ") || "empty"})`, { name }));
+}
+
+function picture(data, alternative) {
+  for (const type of PICTURES) {
+    const file = data[type] && data[type].file;
+    if (!file) continue;
+    const url = fileUrl(file.sha256, type);
+    if (!url) return h("p.muted", null, `${type}, ${bytes(file.size)}: ${file.note || "not stored"}`);
+    const image = h("img", { src: url, alt: shortName(alternative), loading: "lazy", decoding: "async" });
+    image.addEventListener("error", () => image.replaceWith(h("p.muted", null, `${type}, ${bytes(file.size)}: this is not a picture`)));
+    return h("a.figure", { href: url, target: "_blank", rel: "noopener", "aria-label": `Open the picture: ${shortName(alternative)}` }, image);
+  }
+  return null;
+}
+
+function shortName(text) {
+  const line = text.split("\n")[0];
+  return line.length > 200 ? `${line.slice(0, 200)}…` : line;
+}
+
+function formatted(data, name) {
+  const text = (type) => (typeof data[type] === "string" ? data[type] : null);
+  if (text("text/html")) {
+    const frame = htmlFrame(text("text/html"), `${name}, as HTML`);
+    if (frame) return frame;
+  }
+  if (text("image/svg+xml")) {
+    const frame = svgFrame(text("image/svg+xml"), `${name}, a picture in SVG`);
+    if (frame) return frame;
+  }
+  if (text("text/markdown")) return markdown(text("text/markdown").slice(0, 60_000));
+  if (text("text/latex")) return longText(text("text/latex"), { name });
+  return text("application/json") ? longText(prettyJson(text("application/json")), { name }) : null;
+}
+
+/** Show calls of host tools. */
+export function calls(list) {
+  return labelled(list.length === 1 ? "host call" : "host calls", h("ul.calls", null, list.map((call) => h("li", null, oneCall(call)))));
+}
+
+function oneCall(call) {
+  const signature = Object.entries(call.arguments || {}).map(([key, text]) => `${key}=${text}`).join(", ");
+  const state = call.approval === "refused" ? "refused" : call.outcome;
+  const answer = call.error ?? call.result;
+  const line = h("summary", null,
+    h("span.signature", null, h("b", null, visible(call.name)), "(", visible(clip(signature, 120)), ")"),
+    state === "ok" && call.result !== null ? h("span.result", null, "→ ", visible(clip(call.result, 80))) : null,
+    state === "ok" ? null : chip(state),
+    h("span.muted.time", null, seconds(call.duration_s)));
+  const details = h("details.call", null, line);
+  // Its content is made when it is opened: a block can make thousands of calls.
+  details.addEventListener("toggle", () => {
+    if (details.childElementCount > 1) return;
+    const all = Object.entries(call.arguments || {}).map(([key, text]) => [h("dt", null, visible(key)), h("dd", null, longText(prettyJson(text), { name: key }))]);
+    details.append(h("dl", null, all,
+      answer === null || answer === undefined ? null : [h("dt", null, call.error ? "error" : "result"),
+        h("dd", null, longText(call.error ? answer : prettyJson(answer), { name: "result" }))],
+      call.approval === "refused" ? [h("dt", null, "approval"), h("dd", null, "refused")] : null));
+    for (const image of call.images || []) details.append(picture({ [image.media_type]: { file: image } }, `picture of ${call.name}`) || "");
+  });
+  return details;
+}
+
+function clip(text, limit) {
+  const line = text.replace(/\s+/g, " ");
+  return line.length > limit ? `${line.slice(0, limit)}…` : line;
+}
+
+/** Show connections that code has opened or tried to open. */
+export function connections(list) {
+  return labelled(list.length === 1 ? "connection" : "connections", h("ul.rows", null, list.slice(0, 200).map((one) => h("li", null,
+    h("code", null, visible(`${one.host ?? "?"}${one.port ? `:${one.port}` : ""}`)),
+    one.allowed ? h("span.muted", null, `${bytes(one.sent)} sent, ${bytes(one.received)} received`) : chip("refused"),
+    one.reason ? h("span.muted", null, visible(one.reason)) : null))),
+    list.length > 200 ? h("p.muted", null, `and ${count(list.length - 200, "more", "more")}`) : null);
+}
+
+/** Show files that a block has added, changed or removed, with their differences. */
+export function files(list) {
+  const label = list.length === 1 ? "file" : "files";
+  const shown = list.slice(0, 200).map((file) => h("li", null, oneFile(file)));
+  return labelled(label, h("ul.rows", null, shown), list.length > 200 ? h("p.muted", null, `and ${list.length - 200} more`) : null);
+}
+
+function oneFile(file) {
+  const stored = file.file && file.file.sha256;
+  const type = (file.file && file.file.media_type) || "";
+  const url = stored ? fileUrl(stored, type) : null;
+  const head = [
+    h("span.change", { class: file.change }, file.change),
+    url ? h("a", { href: url, target: "_blank", rel: "noopener", download: PICTURES.includes(type) ? null : file.name.split("/").pop() }, visible(file.name))
+      : h("code", null, visible(file.name)),
+    h("span.muted", null, file.change === "removed" ? null : bytes(file.size), file.note ? `, ${file.note}` : null),
+  ];
+  if (!file.diff) return h("div.file", null, head);
+  const [more, less] = [sum(file.diff, "+"), sum(file.diff, "-")];
+  const details = h("details.file", null, h("summary", null, head, h("span.counts", null,
+    h("span.plus", { "aria-label": count(more, "line added", "lines added") }, `+${more}`), " ",
+    h("span.minus", { "aria-label": count(less, "line removed", "lines removed") }, `−${less}`))));
+  details.addEventListener("toggle", () => {
+    if (details.childElementCount > 1) return;
+    const box = longText(file.diff, { head: 60, tail: 20, name: `changes of ${file.name}`, draw: diffLines });
+    box.classList.add("diff");
+    details.append(box);
+  });
+  return details;
+}
+
+function sum(diff, sign) {
+  return diff.split("\n").filter((line) => line.startsWith(sign) && !line.startsWith(sign.repeat(3))).length;
+}
+
+function diffLines(text) {
+  const all = document.createDocumentFragment();
+  for (const line of text.split("\n")) {
+    const kind = line.startsWith("@@") || /^(\+\+\+|---)/.test(line) ? "place" : line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : "same";
+    all.append(h(`span.line.${kind}`, null, visible(line || " ")), "\n");
+  }
+  return all;
+}

@@ -1,0 +1,105 @@
+// HTML and SVG that code has shown. It gets into a frame without scripts, network, forms or navigation: `sandbox` without any
+// permission, a content security policy of its own, and nothing in it that loads or runs.
+import { h, plain } from "./dom.js";
+
+const POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; form-action 'none'; base-uri 'none'";
+const STYLE = "html{color-scheme:light;background:#fff;color:#1f2328}body{margin:8px;font:13px/1.5 system-ui,sans-serif}"
+  + "table{border-collapse:collapse}th,td{padding:3px 9px;border-bottom:1px solid #e3e5e8;text-align:right}"
+  + "th{font-weight:600}img,svg{max-width:100%;height:auto}";
+const REMOVED = "script,link,meta,base,iframe,frame,frameset,object,embed,applet,portal,fencedframe,template,noscript,audio,video,source,track,"
+  + "form,input,button,select,textarea,animate,set,animateMotion,animateTransform,feImage";
+const LARGEST = 4_000_000;
+const TALLEST = 480;
+
+/** Show HTML; null if nothing of it can be seen without scripts. */
+export function htmlFrame(html, name) {
+  if (html.length > LARGEST) return null;
+  const page = parsed(html);
+  const rows = page.querySelectorAll("tr").length;
+  const seen = page.body.textContent.trim() || page.querySelector("img[src],svg,table,hr");
+  if (!seen) return null;
+  const lines = page.body.textContent.trim().split("\n").filter((line) => line.trim()).length;
+  const picture = page.querySelector("img[src],svg") ? 320 : 0;
+  const height = Math.max(picture, rows ? rows * 28 + 24 : lines * 21 + 30);
+  return frame(page, name, Math.min(Math.max(height, 56), TALLEST));
+}
+
+/** Show a picture in SVG. */
+export function svgFrame(svg, name) {
+  if (svg.length > LARGEST) return null;
+  const page = parsed(svg);
+  const root = page.querySelector("svg");
+  if (!root) return null;
+  const box = (root.getAttribute("viewBox") || "").trim().split(/[\s,]+/).map(Number);
+  const height = pixels(root.getAttribute("height")) || (box.length === 4 && box[3] > 0 ? box[3] : 200);
+  page.body.replaceChildren(root);
+  return frame(page, name, Math.min(Math.max(height + 20, 56), TALLEST));
+}
+
+function pixels(text) {
+  const found = /^\s*(\d+(?:\.\d+)?)\s*(px|pt)?\s*$/.exec(text || "");
+  return found ? Number(found[1]) * (found[2] === "pt" ? 4 / 3 : 1) : 0;
+}
+
+function nonce() {
+  const from = document.querySelector("[nonce]");
+  return from ? from.nonce.replace(/[^\w+/=-]/g, "") : "";
+}
+
+// A document that is parsed has the policy of this page as well, and the browser would complain of each style in it.
+function parsed(html) {
+  const renamed = html.replace(/<[a-z][^<>]*>/gi, (tag) => tag.replace(/([\s/"'])style\s*=/gi, "$1data-inline=")
+    .replace(/^<style\b/i, `<style nonce="${nonce()}"`));
+  const page = new DOMParser().parseFromString(renamed, "text/html");
+  clean(page);
+  return page;
+}
+
+// The frame forbids all of this already; what is gone can't be forbidden wrongly. Some of it is no request that a policy
+// knows of, such as connecting in advance to the host of a link.
+function clean(page) {
+  for (const element of page.querySelectorAll(REMOVED)) element.remove();
+  for (const element of page.querySelectorAll("*")) {
+    for (const { name, value } of [...element.attributes]) {
+      const key = name.toLowerCase();
+      const address = /^(?:xlink:)?(?:href|src)$/.test(key);
+      const kept = address && (value.startsWith("#") || (element.matches("img,image") && /^data:image\/(?:png|jpeg|gif|webp);base64,/i.test(value)));
+      if (key.startsWith("on") || (address && !kept) || FORBIDDEN.has(key)) element.removeAttribute(name);
+    }
+  }
+}
+
+const FORBIDDEN = new Set(["srcdoc", "srcset", "action", "formaction", "ping", "background", "poster", "data", "target", "autofocus",
+  "manifest", "imagesrcset", "http-equiv", "style"]);
+
+// The frame inherits the policy of this page, which allows styles with its nonce only. Styles of single elements can't have one, so
+// they become rules.
+function styles(page) {
+  const all = [...page.querySelectorAll("style")].map((style) => style.textContent);
+  for (const style of page.querySelectorAll("style")) style.remove();
+  page.querySelectorAll("[data-inline]").forEach((element, index) => {
+    all.push(`[data-inline="${index}"][data-inline]{${element.getAttribute("data-inline").replace(/[{}]/g, "")}}`);
+    element.setAttribute("data-inline", index);
+  });
+  return all.join("\n").replace(/<\//g, "<\\/");
+}
+
+function frame(page, name, height) {
+  const text = `<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="${POLICY}">`
+    + `<meta http-equiv="x-dns-prefetch-control" content="off"><meta name="referrer" content="no-referrer">`
+    + `<style nonce="${nonce()}">${STYLE}\n${styles(page)}</style></head>${page.body.outerHTML}</html>`;
+  const element = h("iframe.display", { sandbox: "", title: name, loading: "lazy", referrerpolicy: "no-referrer" });
+  element.style.height = `${Math.round(height)}px`;
+  element.srcdoc = text;
+  return element;
+}
+
+/** JSON text with indents; the text itself if it is no JSON. */
+export function prettyJson(text) {
+  if (text.length > 200_000) return text;
+  try {
+    return plain(JSON.stringify(JSON.parse(text), null, 2));
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,156 @@
+// One step of a run as an element.
+import { add, chip, clock, count, h, icon, seconds, short, timingBar, visible } from "./dom.js";
+import { calls, code, connections, display, files, labelled, output, value } from "./block.js";
+import { outputUrl } from "./data.js";
+import { markdown } from "./markdown.js";
+import { GrowingText, longText } from "./text.js";
+
+const LONGEST_MARKDOWN = 64_000;
+const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Bash", sh: "shell", shell: "shell", "": "code" };
+const MOST_DISPLAYS = 100;
+
+/** What a step is, in a few words. */
+export function kindWords(step) {
+  switch (step.kind) {
+    case "task": return "gave the task";
+    case "message": return step.running ? "is writing" : "said";
+    case "model_call": return step.running ? "asks the model" : "asked the model";
+    case "block": return `${step.running ? "is running" : "ran"} ${LANGUAGES[step.language ?? ""] || step.language}`;
+    case "decision": return step.retry ? "tries again" : "is done";
+    case "handoff": return `handed over to ${step.target}`;
+    case "resumed": return "run resumed";
+    case "gap": return "unreadable part of the log";
+    case "end": return "end of the run";
+    default: return "event";
+  }
+}
+
+/** Make the element of a step. */
+export function stepElement(step, { colour, folded, onFold }) {
+  const id = `step-${step.number}`;
+  const body = h("div.step-body", { hidden: folded });
+  const fold = h("button.quiet.fold", {
+    type: "button", "aria-expanded": String(!folded), "aria-label": `Content of step ${step.number}`,
+    onclick: () => onFold(step.number),
+  }, icon("fold"));
+  const article = h("article.step", {
+    id, tabindex: "-1", class: `kind-${step.kind}${step.running ? " running" : ""}`, "aria-labelledby": `${id}-title`,
+    "aria-posinset": step.number,
+  }, head(step, id, colour, fold), body);
+  article.style.setProperty("--agent", `var(--agent-${colour})`);
+  if (!folded) fill(step, body);
+  article.step = step;
+  return article;
+}
+
+function head(step, id, colour, fold) {
+  const speaker = step.agent || (step.kind === "task" ? "user" : "");
+  const usage = step.usage;
+  return h("header.step-head", null,
+    h("a.number", { href: `#${id}`, "aria-label": `Link to step ${step.number}` }, String(step.number)),
+    h("h2.who", { id: `${id}-title` },
+      speaker ? h("span.agent", null, visible(speaker)) : null, speaker ? " " : null,
+      h("span.what", null, visible(kindWords(step)))),
+    marks(step),
+    h("span.meta", null,
+      step.running ? h("span.busy-dot", { role: "img", "aria-label": "running" }) : null,
+      usage ? h("span.tokens", { title: `${count(usage.prompt_tokens, "token")} read, ${count(usage.completion_tokens, "token")} written` },
+        `${short(usage.prompt_tokens + usage.completion_tokens)} tok`) : null,
+      step.duration_s >= 0.001 ? timingBar(step.timing || {}, step.duration_s) : null,
+      step.duration_s >= 0.0005 ? h("span.seconds", null, seconds(step.duration_s)) : null,
+      h("time", { datetime: step.time, title: step.time }, clock(step.time)), fold));
+}
+
+function marks(step) {
+  const all = [];
+  if (step.outcome && !["ok", "running"].includes(step.outcome)) {
+    all.push(chip(step.outcome, step.exit_code ? ` · exit code ${step.exit_code}` : null));
+  }
+  if (step.state && step.state !== "kept") all.push(chip(step.state));
+  else if (step.state === "kept") all.push(h("span.kept", { title: "The session's variables were kept" }, "kept"));
+  if (step.kind === "model_call" && step.error) all.push(chip("failed"));
+  return h("span.marks", null, all);
+}
+
+function fill(step, body) {
+  const parts = {
+    task: words, message: words, model_call: words, handoff: words, event: quietText, resumed: quietText, gap: quietText,
+    block, decision, end,
+  };
+  if (step.thought) body.append(thought(step.thought));
+  (parts[step.kind] || quietText)(step, body);
+  for (const note of step.notes || []) body.append(h("p.note", null, visible(note)));
+}
+
+function thought(text) {
+  const details = h("details.thought", null, h("summary", null, "thought"));
+  details.addEventListener("toggle", () => details.childElementCount > 1 || details.append(prose(text, null, null)));
+  return details;
+}
+
+function words(step, body) {
+  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, outputUrl(step.number)));
+  if (step.calls && step.calls.length) body.append(calls(step.calls));
+  if (step.error) body.append(failure(step.error));
+}
+
+// Markdown up to a size that nobody writes by hand; longer text as it is.
+function prose(text, size, url) {
+  if (size === null && text.length <= LONGEST_MARKDOWN) return markdown(text);
+  return longText(text, { head: 40, tail: 20, size, url, name: "text" });
+}
+
+function failure(text) {
+  const box = longText(text, { name: "error" });
+  box.classList.add("output", "failed");
+  return labelled("error", box);
+}
+
+function quietText(step, body) {
+  if (step.text) body.append(h("div.quiet-text", null, longText(step.text, { size: step.text_bytes ?? null, url: outputUrl(step.number) })));
+  if (step.error) body.append(failure(step.error));
+}
+
+function decision(step, body) {
+  if (step.text) body.append(h("p.reason", null, visible(step.text)));
+  if (step.error) body.append(failure(step.error));
+}
+
+function end(step, body) {
+  if (step.stop_reason) body.append(h("p.reason", null, visible(step.stop_reason)));
+  if (step.error) body.append(failure(step.error));
+}
+
+function block(step, body) {
+  if (step.text) body.append(prose(step.text, step.text_bytes ?? null, outputUrl(step.number)));
+  if (step.code) body.append(code(step));
+  if (step.running) {
+    body.append(labelled("output", runningOutput(step)));
+  } else {
+    add(body, output(step));
+  }
+  if (step.error) body.append(failure(step.error));
+  add(body, value(step));
+  const displays = step.displays || [];
+  for (const shown of displays.slice(0, MOST_DISPLAYS)) body.append(display(shown));
+  if (displays.length > MOST_DISPLAYS) body.append(h("p.muted", null, `and ${count(displays.length - MOST_DISPLAYS, "more display")}`));
+  if (step.calls && step.calls.length) body.append(calls(step.calls));
+  if (step.connections && step.connections.length) body.append(connections(step.connections));
+  if (step.files && step.files.length) body.append(files(step.files));
+  if (step.state === "lost") body.append(h("p.note", null, "The session's variables and imports were lost here."));
+  if (step.state === "restored") body.append(h("p.note", null, "The session was lost, and restored to what it was before this block."));
+}
+
+function runningOutput(step) {
+  const growing = new GrowingText("output");
+  growing.element.classList.add("output");
+  growing.element.growing = growing;
+  if (step.output) growing.append(step.output);
+  return growing.element;
+}
+
+/** Append output to the element of a running block. */
+export function appendOutput(article, text) {
+  const box = article.querySelector(".output");
+  if (box && box.growing) box.growing.append(text);
+}

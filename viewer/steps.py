@@ -1,0 +1,208 @@
+"""The steps of a run, as documents: see `schema`. A log that is being written is followed as it grows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from autogen_codeact.runs.errors import RunError, RunFolderError
+from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.reader import Gap, RawEvent, Run, load_run
+from autogen_codeact.runs.summary import task_text
+from autogen_codeact.viewer.documents import Event, document, whole_output
+from autogen_codeact.viewer.entries import Entry
+from autogen_codeact.viewer.indexing import Steps
+from autogen_codeact.viewer.log_tail import LogTail, Place, parse_line
+from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
+from autogen_codeact.viewer.text import bounded, shortened
+from autogen_codeact.viewer.writers import is_being_written
+
+_TASK_CHARS = 20_000
+
+
+class RunSteps:
+    """The steps of one run. It reads files: call it in a thread, in one at a time.
+
+    Args:
+        path: The run's folder.
+        name: What the run is called in addresses. Default: the folder's name.
+
+    Raises:
+        RunError: There is no log, or it can't be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.run: Run = load_run(path)
+        """The run."""
+        self.name = name if name is not None else Path(path).name
+        self.live = is_being_written(self.run.folder)
+        """Whether a process is writing the log, as far as known at the last reading."""
+        self.error: str | None = None
+        """Why the log could not be read any further, or None."""
+        self._tail = LogTail(RunFolder(path))
+        self._steps = Steps()
+        self._partial_told = False
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the log has been read to the end that it had at the last reading."""
+        return self._tail.at_end or self._steps.is_full or self.error is not None
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the log has been read."""
+        return self._tail.offset
+
+    def __len__(self) -> int:
+        """Return the number of steps that are known by now."""
+        return len(self._steps.entries)
+
+    def read(self, limit: int = 4 * 1024 * 1024) -> bool:
+        """Read on in the log.
+
+        Args:
+            limit: Bytes to read, up to the end of a line.
+
+        Returns:
+            Whether there was something new.
+        """
+        if self._steps.is_full or self.error is not None:
+            return False
+        was_live = self.live
+        try:
+            # First, so that the last lines of a writer that ends now are not missed.
+            self.live = is_being_written(self.run.folder)
+            lines = self._tail.read(limit)
+        except RunError as error:
+            self.error = str(error)
+            self.live = False
+            return True
+        for line in lines:
+            self._steps.add(line)
+        if was_live and not self.live:
+            self._end_open_steps()
+        if self._tail.at_end and self._tail.partial and not self.live and not self._partial_told:
+            self._partial_told = True
+            self._steps.add(Gap(0, "the last line is incomplete", cut_off=True))
+        return bool(lines) or was_live != self.live
+
+    def read_all(self) -> None:
+        """Read the log to its present end."""
+        self.read()
+        while not self.indexed:
+            self.read()
+
+    def take_changes(self) -> tuple[list[int], list[tuple[int, str]]]:
+        """Return the numbers of the steps that have changed since the last call, and what running steps have written."""
+        changed, output = sorted(self._steps.changed), self._steps.output
+        self._steps.changed, self._steps.output = {}, []
+        return changed, output
+
+    def header(self) -> RunHeader:
+        """Return what is known of the run by now."""
+        started, steps = self.run.started, self._steps
+        finished = steps.finished or {}
+        error = finished.get("error")
+        reason = finished.get("stop_reason")
+        return {
+            "id": self.name,
+            "name": bounded(started.name, 200),
+            "kind": started.kind,
+            "task": shortened(task_text(started.task or ()), _TASK_CHARS)[0],
+            "agents": [
+                {
+                    "name": bounded(each.name, 200),
+                    "kind": bounded(each.kind, 200),
+                    "model": bounded(each.model, 200) if each.model is not None else None,
+                }
+                for each in started.agents[:100]
+            ],
+            "started": started.time.isoformat(),
+            "outcome": self._outcome(),
+            "stop_reason": bounded(str(reason)) if reason is not None else None,
+            "error": bounded(f"{error.get('type')}: {error.get('message')}") if isinstance(error, dict) else self.error,
+            "steps": len(steps.entries),
+            "blocks": steps.blocks,
+            "model_calls": steps.model_calls,
+            "prompt_tokens": steps.prompt_tokens,
+            "completion_tokens": steps.completion_tokens,
+            "duration_s": round(steps.clock.seconds, 6),
+            "timing": steps.total_timing(),
+            "resumed": steps.resumed,
+            "gaps": steps.gaps,
+            "live": self.live,
+            "indexed": self.indexed,
+            "controls": False,
+        }
+
+    def summaries(self, first: int, last: int) -> list[Summary]:
+        """Return the short forms of steps.
+
+        Args:
+            first: The first one's number, from 1.
+            last: The last one's number.
+        """
+        return [each.summary(running=self._is_running(each)) for each in self._range(first, last)]
+
+    def steps(self, first: int, last: int) -> list[Step]:
+        """Return the documents of steps.
+
+        Args:
+            first: The first one's number, from 1.
+            last: The last one's number.
+
+        Raises:
+            RunFolderError: The log can't be read any more.
+        """
+        return [
+            document(self.run, each, self._events(each), running=self._is_running(each))
+            for each in self._range(first, last)
+        ]
+
+    def output(self, number: int) -> str | None:
+        """Return the whole output of a block, or the whole text of another step; None if there is no such step.
+
+        Args:
+            number: The step's number.
+
+        Raises:
+            RunFolderError: The log can't be read any more.
+        """
+        entry = next(iter(self._range(number, number)), None)
+        return whole_output(entry, self._events(entry)) if entry is not None else None
+
+    def _range(self, first: int, last: int) -> list[Entry]:
+        return self._steps.entries[max(first, 1) - 1 : max(last, 0)]
+
+    def _is_running(self, entry: Entry) -> bool:
+        return self.live and self._steps.is_running(entry)
+
+    def _outcome(self) -> RunOutcome:
+        outcome = (self._steps.finished or {}).get("outcome")
+        if outcome in ("completed", "failed", "cancelled"):
+            return outcome  # type: ignore[no-any-return]
+        return "running" if self.live else "interrupted"
+
+    def _end_open_steps(self) -> None:
+        for entry in self._steps.entries[-1_000:]:
+            if entry.is_open:
+                self._steps.changed[entry.number] = None
+
+    def _events(self, entry: Entry) -> list[Event]:
+        return list(self._read_events(entry.places)) if entry.places else []
+
+    def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
+        with self.run.folder.open_log() as file:
+            for place in places:
+                try:
+                    file.seek(place.start)
+                    data = file.read(place.size)
+                except OSError as error:
+                    raise RunFolderError(f"The log can't be read: {error.strerror}.") from error
+                line = parse_line(data, place)
+                yield (
+                    line
+                    if isinstance(line, Gap)
+                    else self.run.parse(RawEvent(line.name, line.data, place.number, place.start + place.size + 1))
+                )

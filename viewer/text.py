@@ -1,0 +1,82 @@
+"""Text of models, code and tools as documents have it: bounded, and without characters that hide or reorder it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
+
+_COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+# Joiners are invisible too, but several scripts and most emoji need them.
+_ALLOWED = "\n\t\xa0\u3000\u200c\u200d"
+TITLE_CHARS = 120
+VALUE_CHARS = 8_000
+"""Characters of an argument, a result or an error that a document has."""
+
+
+def visible(text: str) -> str:
+    """Return text with control, bidi and other invisible characters as escapes; colours are removed.
+
+    Args:
+        text: Untrusted text.
+    """
+    return printable(_COLOURS.sub("", text.replace("\r\n", "\n")), keep=_ALLOWED)
+
+
+def shortened(text: str, limit: int) -> tuple[str, int | None]:
+    """Return text with at most about `limit` characters, and its size in bytes if it was longer.
+
+    Args:
+        text: Untrusted text; the result is `visible`.
+        limit: Characters to keep, head and tail together.
+    """
+    if len(text) <= limit:
+        return visible(text), None
+    half = limit // 2
+    left_out = f"\n[… {len(text) - 2 * half:,} characters left out …]\n"
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return f"{visible(text[:half])}{left_out}{visible(text[-half:])}", size
+
+
+def bounded(text: str, limit: int = VALUE_CHARS) -> str:
+    """Return the beginning of a text that is too long, and say so."""
+    return visible(text) if len(text) <= limit else f"{visible(text[:limit])}…"
+
+
+def output_text(text: str, limit: int) -> tuple[str, int | None]:
+    """Return output as a person would see it in a terminal at last, shortened as `shortened` does."""
+    return shortened(fold_carriage_returns(_COLOURS.sub("", text)), limit)
+
+
+def title(text: str) -> str:
+    """Return the first words of a text in one line of at most 120 characters."""
+    line = " ".join(visible(text[: 4 * TITLE_CHARS]).split())
+    return line if len(line) <= TITLE_CHARS else f"{line[: TITLE_CHARS - 1].rstrip()}…"
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON text of limited length."""
+    try:
+        return bounded(json.dumps(value, ensure_ascii=False, default=str))
+    except (ValueError, RecursionError):
+        return "[a value that is nested too deeply]"
+
+
+def seconds(value: object) -> float:
+    """Return a number of seconds from a log as a finite number that is not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    try:
+        number = float(value)
+    except OverflowError:
+        return 0.0
+    return round(number, 6) if math.isfinite(number) and 0 <= number < 1e12 else 0.0
+
+
+def count(value: object) -> int:
+    """Return a number of things from a log; 0 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
