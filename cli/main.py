@@ -318,7 +318,7 @@ def _models(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+    """List the models that can be used now, and what the other servers need: a key, or to be started.
 
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
@@ -419,6 +419,34 @@ def _export(
         from autogen_codeact.runs.store import find_run
 
         raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
+
+
+@app.command("view")
+def _view(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|DIR]",
+            help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one")
+    ] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    host: Annotated[
+        str,
+        typer.Option(metavar="IP", help="Address to listen on; another one than this can be reached from outside."),
+    ] = "127.0.0.1",
+) -> None:
+    """Show runs in a browser: the list, each run's steps, and a run that goes on, live. Prints the address of the page.
+
+    Whoever has the address can see the runs. It works until Ctrl-C.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.view import view
+
+        raise typer.Exit(view(target, host=host, port=port, open_browser=not no_open))
 
 
 @app.command("mcp")
