@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval
+from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval, with_component
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.chat_lines import Interrupted, Reader
@@ -46,6 +46,7 @@ def run_chat(job: ChatJob) -> int:
         SandboxError: The sandbox did not start.
         RunError: The earlier chat can't be continued.
     """
+    job = with_component(job)
     job.check()
     silence_libraries()
     return asyncio.run(_supervised(job))
@@ -104,7 +105,7 @@ class Chat:
             if files is not None:
                 await files.begin()
             view = ChatView(terminal, files, team=len(conversation.agents) > 1)
-            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
+            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.choice, leave=self.leave)
             if approve and not set_approval(target, turns.approve):
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
