@@ -49,6 +49,8 @@ def run_chat(job: ChatJob) -> int:
     job = with_component(job)
     job.check()
     silence_libraries()
+    if not os.environ.get("TERM"):
+        os.environ["TERM"] = "dumb"  # as for the editor; rich takes any other name for a terminal with colours
     return asyncio.run(_supervised(job))
 
 
