@@ -26,6 +26,7 @@ from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompl
 from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.agents.answer import Answer
+from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.agents.arguments import check_parts
 from autogen_codeact.agents.code_runner import CodeRunner
 from autogen_codeact.agents.config import (
@@ -293,6 +294,11 @@ class BaseCodeAgent(BaseChatAgent):
         self._model_client = model_client
         if self._conversation is not None and model_client is not None:
             self._conversation.client = model_client
+
+    def use_approval(self, approval_func: ApprovalFuncType | None) -> None:
+        """Have another function decide whether code may run, from the next block on; None to run all code."""
+        self._options = replace(self._options, approval_func=approval_func)
+        self._runner.use_options(self._options)
 
     # State
 

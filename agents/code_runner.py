@@ -122,6 +122,10 @@ class CodeRunner:
                 "DockerCommandLineCodeExecutor, or omit tools, approve_tool and handoffs."
             )
 
+    def use_options(self, options: RunOptions) -> None:
+        """Run code with other options from the next block on; its tools stay those that it was made with."""
+        self._options = options
+
     async def list_tools(self) -> Sequence[HostToolProtocol]:
         """List the host tools that code can call, without `final_answer` and handoffs."""
         return await self._with_tools.list_tools() if self._with_tools is not None else ()

@@ -14,6 +14,7 @@ from autogen_core.models import UserMessage
 from autogen_codeact.agents.pictures import pictures_of
 from autogen_codeact.executors import (
     REFUSALS,
+    STOPPED,
     Artifact,
     ErrorInfo,
     ExecutionResult,
@@ -40,9 +41,12 @@ _UNKNOWN = (
     "Look at what is there, files for example, before you go on."
 )
 _BROKEN = "The sandbox broke while the code ran ({message}). What it did before that is done."
-_NO_END = {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)} | {
-    INTERRUPTED: _UNKNOWN
-}
+_STOPPED = "The person who uses this program stopped the code before its end."
+_NO_END = (
+    {STOPPED.type: _STOPPED}
+    | {cls.__name__: _BROKEN for cls in (SandboxDied, SandboxTimeout, SandboxProtocolError)}
+    | {INTERRUPTED: _UNKNOWN}
+)
 MAX_METADATA_CALLS = 100
 MAX_METADATA_BYTES = 64 * 1024
 MAX_ITEMS = 50

@@ -41,3 +41,21 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add `%%sandbox` to a notebook, and have it show results as HTML: `%load_ext autogen_codeact`.
+
+    Args:
+        shell: IPython's shell.
+    """
+    import_module("autogen_codeact.integrations.notebook").load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Undo `load_ipython_extension`, and stop the sandboxes of the shell's cells.
+
+    Args:
+        shell: IPython's shell.
+    """
+    import_module("autogen_codeact.integrations.notebook").unload_ipython_extension(shell)

@@ -29,9 +29,12 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolExecutor
+from autogen_codeact.runs import load_run, recorded
+from autogen_codeact.viewer.one_file import export_html
 
 _RECORDINGS = ("sales.json", "sales-plain.json")
 """The first recording whose libraries are installed is played; the last one needs none."""
+_PAGE = "demo.html"
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,14 @@ def run_demo(out: Path, choice: SandboxChoice) -> int:
     """Play the demo.
 
     Args:
-        out: Folder on the host for the plot.
+        out: Folder on the host for the plot and the page.
         choice: Sandbox of the code.
 
     Returns:
         0 if the code made the plot, else 1; 130 after Ctrl-C.
 
     Raises:
-        CommandError: The plot can't be saved.
+        CommandError: The plot or the page can't be saved.
         SandboxError: There is no sandbox.
     """
     silence_libraries()
@@ -99,14 +102,16 @@ async def _demo(terminal: Terminal, out: Path, folder: Path, choice: SandboxChoi
     terminal.field("Model", "recorded: its answers are read from a file, so no key and no network are needed")
     terminal.field("Code", "real: every result below comes from running the code now")
     begun = time.monotonic()
-    async with started(replace(choice, work_dir=folder)) as executor:
+    work_dir, log = folder / "work", folder / "demo"
+    work_dir.mkdir()
+    async with started(replace(choice, work_dir=work_dir)) as executor:
         await _describe_sandbox(terminal, executor, time.monotonic() - begun)
         recording = await _choose_recording(terminal, executor)
         for name, content in recording.files.items():
-            (folder / name).write_text(content, encoding="utf-8")
+            (work_dir / name).write_text(content, encoding="utf-8")
         terminal.line()
-        code_s = await _play(terminal, executor, recording)
-    return _save_plot(terminal, folder / recording.plot, out, total_s=time.monotonic() - begun, code_s=code_s)
+        code_s = await _play(terminal, executor, recording, log)
+    return _save(terminal, work_dir / recording.plot, log, out, total_s=time.monotonic() - begun, code_s=code_s)
 
 
 async def _describe_sandbox(terminal: Terminal, executor: CodeExecutor, took: float) -> None:
@@ -155,11 +160,11 @@ async def _choose_recording(terminal: Terminal, executor: CodeExecutor) -> Recor
     raise AssertionError("the last recording needs nothing")
 
 
-async def _play(terminal: Terminal, executor: CodeExecutor, recording: Recording) -> float:
-    """Let the agent do the task and print its messages; return the seconds that its code ran."""
+async def _play(terminal: Terminal, executor: CodeExecutor, recording: Recording, log: Path) -> float:
+    """Let the agent do the task, keep the run in a log and print its messages; return the seconds that its code ran."""
     agent = CodeExecutorAgent("coder", executor, model_client=RecordedModel(recording.answers), max_retries_on_error=2)
     transcript, code_s = Transcript(terminal), 0.0
-    async with aclosing(agent.run_stream(task=recording.task)) as events:
+    async with aclosing(recorded(agent, task=recording.task, path=log)) as events:
         async for event in events:
             if not isinstance(event, TaskResult):
                 transcript.show(event)
@@ -168,19 +173,24 @@ async def _play(terminal: Terminal, executor: CodeExecutor, recording: Recording
     return code_s
 
 
-def _save_plot(terminal: Terminal, plot: Path, out: Path, *, total_s: float, code_s: float) -> int:
+def _save(terminal: Terminal, plot: Path, log: Path, out: Path, *, total_s: float, code_s: float) -> int:
     if not plot.is_file():
         say("the code made no plot; run `codeact doctor` to see what is wrong with the sandbox")
         return 1
+    page = out / _PAGE
     try:
         out.mkdir(parents=True, exist_ok=True)
         saved = Path(shutil.copyfile(plot, out / plot.name))
+        export_html(load_run(log), page)
     except OSError as error:
         raise CommandError(
-            f"The plot can't be saved in {out} ({error.strerror}). Choose another folder with --out."
+            f"The plot and the page can't be saved in {out} ({error.strerror}). Choose another folder with --out."
         ) from error
     terminal.line()
     terminal.field("Plot", f"{saved} ({format_size(saved.stat().st_size)})")
+    terminal.field(
+        "Page", f"{page}: the whole run in one file ({format_size(page.stat().st_size)}); open it in a browser"
+    )
     times = f"{format_duration(total_s)} in total, {format_duration(code_s)} of it running code"
     terminal.field("Time", f"{times}; the sandbox has been removed")
     terminal.field("Next", 'codeact run "How many primes are below 1000?" --model gpt-4o-mini')

@@ -1,23 +1,26 @@
-"""`codeact export`: a saved run as a notebook, as JSON, or its files."""
+"""`codeact export`: a saved run as a notebook, as a page, as JSON, or its files."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.runs import Run, export_files, export_json, export_notebook, load_run
+from autogen_codeact.runs.whole_file import whole_file
+from autogen_codeact.viewer.one_file import write_html
 
 
-def export_run(path: Path, *, notebook: Path | None, json_file: Path | None, files: Path | None) -> int:
+def export_run(
+    path: Path, *, notebook: Path | None, page: Path | None, json_file: Path | None, files: Path | None
+) -> int:
     """Write a run to files.
 
     Args:
         path: Its folder.
         notebook: File for the notebook, or None.
+        page: File for the HTML page, or None.
         json_file: File for the JSON, or None.
         files: Folder for the files that the code has made, or None.
 
@@ -28,11 +31,13 @@ def export_run(path: Path, *, notebook: Path | None, json_file: Path | None, fil
         CommandError: There is no file to write, or it can't be written.
         RunError: There is no run, or it can't be read.
     """
-    if notebook is None and json_file is None and files is None:
-        raise CommandError("Say what to write: --ipynb FILE, --json FILE or --files FOLDER.")
+    if notebook is None and page is None and json_file is None and files is None:
+        raise CommandError("Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER.")
     run = load_run(path)
     if notebook is not None:
         _write(notebook, run, export_notebook)
+    if page is not None:
+        _write(page, run, write_html)
     if json_file is not None:
         _write(json_file, run, export_json)
     if files is not None:
@@ -55,18 +60,8 @@ def _write(target: Path, run: Run, export: Callable[[Run, TextIO], None]) -> Non
     """Write a file as a whole or not at all."""
     if target.is_dir():
         raise CommandError(f"{target} is a folder: give the name of a file.")
-    part: str | None = None
     try:
-        descriptor, part = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        with open(descriptor, "w", encoding="ascii") as file:
+        with whole_file(target) as file:
             export(run, file)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.fchmod(file.fileno(), 0o666 & ~umask)
-        os.replace(part, target)
-        part = None
     except OSError as error:
         raise CommandError(f"{target} can't be written: {error.strerror}.") from error
-    finally:
-        if part is not None:
-            os.unlink(part)

@@ -14,8 +14,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from autogen_codeact.cli.exit import clean_exit
-from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.model_options import takes_model
+from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
+from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, sandbox_option, takes_sandbox
 
@@ -84,9 +84,9 @@ def _common(
 
 @app.command("demo")
 def _demo(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws.")] = Path(
-        "codeact-demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for the plot that the code draws, and for the page.")
+    ] = Path("codeact-demo"),
     sandbox: SandboxOption = SandboxKind.AUTO,
     image: ImageOption = None,
 ) -> None:
@@ -198,6 +198,107 @@ def _run(
         raise typer.Exit(run_task(job, as_json=as_json))
 
 
+@app.command("chat")
+@takes_sandbox(isolated=True)
+@takes_model(required=False)
+def _chat(
+    *,
+    model_choice: ModelChoice,
+    agent: Annotated[
+        Path | None,
+        _agent_option(metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."),
+    ] = None,
+    team: Annotated[
+        bool, _agent_option("--team", help="Two agents: one writes code, the other runs it, until the answer is there.")
+    ] = False,
+    steps: Annotated[
+        int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20")
+    ] = None,
+    stream: Annotated[
+        bool, _agent_option("--stream/--no-stream", help="Show the model's answer while it is generated.")
+    ] = True,
+    describe_environment: Annotated[
+        bool,
+        _agent_option(
+            "--describe-environment/--no-describe-environment",
+            help="Tell the model what is in the sandbox: versions, network, limits, files.",
+        ),
+    ] = True,
+    approve: Annotated[
+        bool, _agent_option("--approve", help="Ask before code runs, and show how it has changed files.")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Go on with an earlier chat: its folder, its name, or last."),
+    ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild/--no-rebuild", help="With --resume: rebuild the session, or begin with an empty one."),
+    ] = True,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust", help="With --resume: load the configuration in the log also if you have not made it here."
+        ),
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Folder for the log. Default: one below your state folder.")
+    ] = None,
+    no_save: Annotated[bool, typer.Option("--no-save", help="Keep no log and no history.")] = False,
+    choice: SandboxChoice,
+) -> None:
+    """Talk with an agent that writes code and runs it in one live session.
+
+    Enter sends a message, Alt-Enter begins a new line, /help lists the commands. Ctrl-C stops the code that runs, a second one
+    ends the turn, a third one leaves. The exit status is 0, or 130 after the third Ctrl-C.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.chat import run_chat
+        from autogen_codeact.cli.chat_agent import ChatJob
+        from autogen_codeact.runs.store import find_run
+
+        job = ChatJob(
+            model=model_choice if model_choice.spec else None,
+            sandbox=replace(choice, mode=Mode.SESSION.value),
+            component=agent,
+            team=team,
+            steps=steps,
+            stream=stream,
+            describe_environment=describe_environment,
+            approve=approve,
+            resume=find_run(resume) if resume is not None else None,
+            rebuild=rebuild,
+            trust=trust,
+            untrusted=model_choice.untrusted,
+            save=save,
+            no_save=no_save,
+        )
+        raise typer.Exit(run_chat(job))
+
+
+@app.command("models")
+def _models(
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Also ask this server, which speaks OpenAI's format.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VAR", help="Environment variable with the key of that server.", show_default="OPENAI_API_KEY"
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+
+    A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.list_models import print_models
+
+        raise typer.Exit(print_models(base_url, api_key_env, as_json=as_json))
+
+
 @app.command("runs")
 def _runs(
     folder: Annotated[
@@ -240,6 +341,7 @@ def _resume(
     api_key_env: Annotated[
         str | None, typer.Option(metavar="VAR", help="Environment variable with the model's key.")
     ] = None,
+    model_timeout: ModelTimeoutOption = DEFAULT_TIMEOUT_S,
     trust: Annotated[
         bool,
         typer.Option(
@@ -255,7 +357,7 @@ def _resume(
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
-        job = ResumeJob(path, rebuild=rebuild, rebuild_limit=rebuild_limit, trust=trust, api_key_env=api_key_env)
+        job = ResumeJob(path, rebuild, rebuild_limit, trust, api_key_env, model_timeout)
         raise typer.Exit(resume_run(job, as_json=as_json))
 
 
@@ -264,6 +366,10 @@ def _export(
     run: RunArgument,
     notebook: Annotated[
         Path | None, typer.Option("--ipynb", metavar="FILE", help="Write a notebook for Jupyter, with all outputs.")
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write one page with everything inside, for any browser."),
     ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write one JSON object with all events.")
@@ -278,7 +384,35 @@ def _export(
         from autogen_codeact.cli.export_run import export_run
         from autogen_codeact.runs.store import find_run
 
-        raise typer.Exit(export_run(find_run(run), notebook=notebook, json_file=json_file, files=files))
+        raise typer.Exit(export_run(find_run(run), notebook=notebook, page=page, json_file=json_file, files=files))
+
+
+@app.command("view")
+def _view(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN|DIR]",
+            help="A run, or a folder with runs in it. Default: the folder where `codeact run` keeps them.",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port to listen on.", show_default="a free one")
+    ] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    host: Annotated[
+        str,
+        typer.Option(metavar="IP", help="Address to listen on; another one than this can be reached from outside."),
+    ] = "127.0.0.1",
+) -> None:
+    """Show runs in a browser: the list, each run's steps, and a run that goes on, live. Prints the address of the page.
+
+    Whoever has the address can see the runs. It works until Ctrl-C.
+    """
+    with clean_exit():
+        from autogen_codeact.cli.view import view
+
+        raise typer.Exit(view(target, host=host, port=port, open_browser=not no_open))
 
 
 @app.command("mcp")

@@ -59,6 +59,10 @@ def _options(
     return ModelChoice(model, base_url, api_key_env, untrusted, model_timeout)
 
 
-def takes_model() -> Callable[[Command], Command]:
-    """Give a command the options of a model; they reach it as its argument `model_choice`, a `ModelChoice`."""
-    return takes("model_choice", _options)
+def takes_model(*, required: bool = True) -> Callable[[Command], Command]:
+    """Give a command the options of a model; they reach it as its argument `model_choice`, a `ModelChoice`.
+
+    Args:
+        required: Whether a model has to be named; if not, the name may be empty.
+    """
+    return takes("model_choice", _options, {} if required else {"model": {"default": ""}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import Preset, find_preset, server_address, without_prefix
+from autogen_codeact.cli.model_presets import PRESETS, Preset, find_preset, server_address, without_prefix
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
@@ -59,6 +59,22 @@ def _client(choice: ModelChoice) -> ChatCompletionClient:
     return _by_name(choice)
 
 
+def key_for(config: Mapping[str, Any]) -> str | None:
+    """Return the key for a client that is made from its configuration again, without the key.
+
+    Args:
+        config: The configuration of a model client.
+
+    Returns:
+        The key of the server in the configuration, if that has a prefix; else None, and the client looks for the key itself.
+    """
+    address = config.get("base_url")
+    preset = next((each for each in PRESETS if address in (each.base_url, server_address(each))), None)
+    if preset is None:
+        return None
+    return os.environ.get(preset.key_variable, "").strip() or (None if preset.needs_key else _NO_KEY)
+
+
 def describe_error(error: BaseException, choice: ModelChoice) -> str:
     """Describe an error of a model client in one line without keys.
 
@@ -72,8 +88,10 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
     # "Connection error." alone does not help; the last cause says what is wrong.
     cause = error.__cause__ or error.__context__
     while cause is not None:
-        if str(cause) and str(cause) not in parts[0]:
-            parts[1:] = [f"({cause})"]
+        # The first line: httpx adds a link to a page about the status.
+        said = str(cause).partition("\n")[0]
+        if said and said not in parts[0]:
+            parts[1:] = [f"({said})"]
         cause = cause.__cause__ or cause.__context__
     parts += [advice.format(choice.key_variable) for name, advice in _ADVICE.items() if type(error).__name__ == name]
     line = " ".join(without_secrets(" ".join(parts), choice).split())

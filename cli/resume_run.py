@@ -9,9 +9,10 @@ from pathlib import Path
 
 from autogen_agentchat.base import TaskResult
 
+from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
-from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error
+from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
+from autogen_codeact.cli.models import describe_error, key_for
 from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.run import RunOutcome, silence_libraries, to_object
 from autogen_codeact.cli.terminal import Terminal
@@ -29,7 +30,8 @@ class ResumeJob:
         rebuild: Whether the session is rebuilt.
         rebuild_limit: Seconds that this may take; None for no limit.
         trust: Whether the configuration in the log may have what an untrusted one may not.
-        api_key_env: Environment variable with the key of the model; None for the default of its client.
+        api_key_env: Environment variable with the key of the model; None for that of its server.
+        model_timeout: How long the model's server may send nothing, in seconds.
     """
 
     path: Path
@@ -37,6 +39,7 @@ class ResumeJob:
     rebuild_limit: float | None = None
     trust: bool = False
     api_key_env: str | None = None
+    model_timeout: float = DEFAULT_TIMEOUT_S
 
 
 def resume_run(job: ResumeJob, *, as_json: bool) -> int:
@@ -54,6 +57,7 @@ def resume_run(job: ResumeJob, *, as_json: bool) -> int:
         CommandError: The model failed, or the run is still going on.
         SandboxError: The sandbox broke.
     """
+    ModelChoice("", timeout_s=job.model_timeout).check()
     silence_libraries()
     return run_until_interrupted(_resume(job, as_json=as_json))
 
@@ -69,7 +73,8 @@ async def _resume(job: ResumeJob, *, as_json: bool) -> int:
     transcript = None if as_json else Transcript(Terminal(), team=team)
     items = resumed(
         job.path,
-        api_key=key,
+        api_key=key or key_for,
+        wrap_model=lambda client: ReliableClient(client, job.model_timeout, tell=say),
         trust=job.trust,
         rebuild=job.rebuild,
         rebuild_limit=job.rebuild_limit,

@@ -71,6 +71,10 @@ class Terminal:
         styles = f"{'bold' if bold else ''} {style or ''}".strip()
         self._console.print(Text(printable(text), style=styles), soft_wrap=True)
 
+    def text(self, text: Text) -> None:
+        """Write a line with colours of its own; long lines are not wrapped."""
+        self._console.print(text, soft_wrap=True)
+
     def field(self, name: str, text: str, style: Style | None = None, *, indent: int = 9) -> None:
         """Write a name and its value, as one row of a list.
 
@@ -84,7 +88,7 @@ class Terminal:
         right = Text(printable(text))
         lines = right.wrap(self._console, max(self._width - indent, 20)) if self.is_terminal else [right]
         for line in lines:
-            self._console.print(left + line, soft_wrap=True)
+            self._console.print(Text.assemble(left, line), soft_wrap=True)
             left = Text(" " * indent)
 
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:

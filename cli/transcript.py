@@ -16,7 +16,7 @@ from autogen_core.code_executor import CodeResult
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
-from autogen_codeact.executors import Artifact, ExecutionResult
+from autogen_codeact.executors import STOPPED, Artifact, ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import written_by_code
@@ -37,6 +37,8 @@ def headline(result: CodeResult) -> str:
         return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
     if _is_unknown(result):
         return "whether it finished is unknown"
+    if result.outcome == "crashed" and result.error == STOPPED:
+        return f"stopped, {format_duration(result.duration_s)}"
     parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]
     if result.error is not None and result.outcome == "error":
         parts.append(printable(result.error.type))
@@ -54,7 +56,7 @@ def remarks(result: CodeResult) -> list[str]:
         lines.append(f"Value: {result.value}")
     if _is_unknown(result) and result.error is not None:
         lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
-    elif result.error is not None and result.error.message not in result.output:
+    elif result.error is not None and result.error != STOPPED and result.error.message not in result.output:
         lines.append(f"{printable(result.error.type)}: {result.error.message}")
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from autogen_codeact.sandbox.pictures import BROKEN_PICTURE, PictureRefused, check_picture
     from autogen_codeact.sandbox.replay import ExternalEffectsError
     from autogen_codeact.sandbox.result import (
+        STOPPED,
         Artifact,
         CallOutcome,
         ErrorInfo,
@@ -122,6 +123,7 @@ _HOME = {
     "SandboxTimeout": "autogen_codeact.sandbox.errors",
     "SandboxUnavailable": "autogen_codeact.sandbox.errors",
     "SessionExecutor": "autogen_codeact.executors.capabilities",
+    "STOPPED": "autogen_codeact.sandbox.result",
     "State": "autogen_codeact.sandbox.result",
     "ToolAnswer": "autogen_codeact.sandbox.tools.tool",
     "ToolApproval": "autogen_codeact.sandbox.tools.approval",
@@ -158,6 +160,7 @@ __all__ = [
     "DEFAULT_IMAGE",
     "MAX_FILES",
     "REFUSALS",
+    "STOPPED",
     "WORKSPACE",
     "AllowTools",
     "ApproveTool",

@@ -211,6 +211,16 @@ class SandboxCodeExecutor(CodeExecutor):
         """
         return await facts_of(self.sandbox)
 
+    def interrupt(self) -> bool:
+        """Stop the blocks that run; the session stays as it was before them.
+
+        Whoever awaits such a block gets its result: the outcome `crashed`, the exit code 130 and an error of type `Stopped`.
+
+        Returns:
+            Whether a block was running.
+        """
+        return self.sandbox.interrupt()
+
     async def upload(self, source: Path | str, name: str | None = None) -> None:
         """Copy a file from the host into the workspace.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from autogen_codeact.runs.continuing import resume, resumed
+    from autogen_codeact.runs.conversation import NothingToUndo, RecordedConversation, Undone
     from autogen_codeact.runs.copies import export_files, kept_files
     from autogen_codeact.runs.errors import RunError, RunFileError, RunFolderError, RunVersionError
     from autogen_codeact.runs.events import RunEvent
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 _HOME = {
     "Gap": "reader",
     "LogLocked": "writer",
+    "NothingToUndo": "conversation",
     "Rebuilding": "sessions",
+    "RecordedConversation": "conversation",
     "Run": "reader",
     "RunDivergedError": "steps",
     "RunError": "errors",
@@ -34,6 +37,7 @@ _HOME = {
     "RunNotResumableError": "plan",
     "RunSummary": "summary",
     "RunVersionError": "errors",
+    "Undone": "conversation",
     "UnknownEvent": "reader",
     "UnreadableRun": "summary",
     "export_files": "copies",
@@ -52,7 +56,9 @@ _HOME = {
 __all__ = [
     "Gap",
     "LogLocked",
+    "NothingToUndo",
     "Rebuilding",
+    "RecordedConversation",
     "Run",
     "RunDivergedError",
     "RunError",
@@ -63,6 +69,7 @@ __all__ = [
     "RunNotResumableError",
     "RunSummary",
     "RunVersionError",
+    "Undone",
     "UnknownEvent",
     "UnreadableRun",
     "export_files",

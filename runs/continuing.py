@@ -12,14 +12,15 @@ from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
-from autogen_codeact.runs.parts import exchange_parts
+from autogen_codeact.runs.parts import exchange_parts, wrap_models
 from autogen_codeact.runs.past import RunPast
-from autogen_codeact.runs.plan import Plan, RunNotResumableError, make_plan
-from autogen_codeact.runs.rebuilt_agents import check_agents, load_agents
+from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
+from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.sessions import (
@@ -34,6 +35,8 @@ from autogen_codeact.runs.writer import LogWriter
 
 OnRebuild = Callable[[Rebuilding], None]
 """Called before a session is rebuilt."""
+WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
+"""Returns a client that forwards to the one that it is given."""
 
 
 async def resume(path: str | os.PathLike[str], **options: Any) -> TaskResult:
@@ -54,7 +57,8 @@ async def resumed(
     *,
     agent: ChatAgent | BaseTeam | None = None,
     tools: Sequence[Any] = (),
-    api_key: str | None = None,
+    api_key: str | KeyOf | None = None,
+    wrap_model: WrapModel | None = None,
     trust: bool = False,
     rebuild: bool = True,
     rebuild_limit: float | None = None,
@@ -72,8 +76,10 @@ async def resumed(
         path: The run's folder.
         agent: The agent or team, made as for the first time. Default: made from the configuration in the log.
         tools: The functions that the agents had as host tools, if the agents are made from the configuration.
-        api_key: The key of the models, if the agents are made from the configuration, which has none. Default: AutoGen's clients
-            read it from the environment.
+        api_key: The key of the models, if the agents are made from the configuration, which has none; or a function that returns
+            it, or None, for the configuration of a model client. Default: AutoGen's clients read it from the environment.
+        wrap_model: Returns what is asked instead of a model client, and forwards to it, if the agents are made from the
+            configuration. Default: the client itself.
         trust: Whether the configuration in the log may have anything, such as folders of this machine or classes that run code
             in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
             machine.
@@ -99,19 +105,27 @@ async def resumed(
             f"{plan.run.folder.path} was recorded with redact=, and functions are not in the log: continue it in your program, "
             "with the same function as redact=, so that nothing is written that the function removes."
         )
+    if plan.boundary.at == "message" and plan.turn is None:
+        raise RunIsFinishedError(
+            f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
+        )
     target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
     try:
+        if agent is None and wrap_model is not None:
+            wrap_models(target, wrap_model)
         check_agents(plan, target)
         redaction = Redaction(redact, secrets_of(target))
         log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
         try:
             past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
             limit = rebuild_limit if rebuild else 0.0
-            changes = await _restore(plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild)
+            changes = await restore_agents(
+                plan, target, past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+            )
             await log.write(RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes), sync=True)
             with recording(target, log, past):
-                async with aclosing(logged(_stream(plan, target, token), log, plan.messages)) as items:
+                async with aclosing(logged(continued_stream(plan, target, token), log, plan.messages)) as items:
                     async for item in items:
                         yield item
         finally:
@@ -121,7 +135,7 @@ async def resumed(
             await _close(target)
 
 
-async def _restore(
+async def restore_agents(
     plan: Plan,
     target: ChatAgent | BaseTeam,
     past: RunPast,
@@ -171,7 +185,7 @@ async def _restore(
     return changes
 
 
-def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:
+def continued_stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator[Message | TaskResult, None]:
     if plan.boundary.at == "turn":
         # The sessions have been restored; a later state of theirs than that of the boundary.
         state = without_journals(plan.boundary.state)
@@ -180,7 +194,7 @@ def _stream(plan: Plan, target: Any, token: CancellationToken) -> AsyncGenerator
             used["seconds"] += plan.seconds_since
         stream: AsyncGenerator[Message | TaskResult, None] = target.continue_stream(state, cancellation_token=token)
         return stream
-    task = plan.started.task
+    task = plan.turn if plan.turn is not None else plan.started.task
     try:
         messages = [load_message(each) for each in task] if task is not None else None
     except Exception as error:

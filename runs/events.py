@@ -89,6 +89,7 @@ class RunStarted(Event):
         agents: The agents, those of nested teams included.
         process: The process.
         redacted: Whether texts passed a function of the caller, which is given again at resume.
+        conversation: Whether a person gives one message after the other; the task is the first of them.
         signature: Shows that the configuration was written by the user who continues the run, on the same machine.
     """
 
@@ -103,6 +104,7 @@ class RunStarted(Event):
     agents: list[AgentInfo] = Field(default_factory=list)
     process: ProcessInfo
     redacted: bool = False
+    conversation: bool = False
     signature: str | None = None
 
 
@@ -315,15 +317,54 @@ class Boundary(Event):
     """A point at which the run can be continued from a state.
 
     Args:
-        at: `start` of the run, or before a `turn` of a team.
+        at: `start` of the run, before a `turn` of a team, or before the next `message` of a conversation.
         state: State of the agent or team, as `save_state()` gives it; for a turn, what `Team.continue_stream` takes.
         state_error: Why there is no state.
     """
 
     type: Literal["boundary"] = "boundary"
-    at: Literal["start", "turn"]
+    at: Literal["start", "turn", "message"]
     state: dict[str, Any] | None = None
     state_error: str | None = None
+
+
+class TurnStarted(Event):
+    """A message of a person begins a turn of a conversation.
+
+    Args:
+        task: The message, as AutoGen dumps it.
+    """
+
+    type: Literal["turn_started"] = "turn_started"
+    task: list[dict[str, Any]]
+
+
+class TurnFinished(Event):
+    """A turn of a conversation has ended; a boundary follows.
+
+    Args:
+        outcome: With a result, with an exception, or stopped by the person.
+        stop_reason: That of AutoGen's `TaskResult`.
+        error: The exception.
+        duration_s: Seconds that the turn took, in this process.
+    """
+
+    type: Literal["turn_finished"] = "turn_finished"
+    outcome: Literal["completed", "failed", "cancelled"]
+    stop_reason: str | None = None
+    error: ErrorRecord | None = None
+    duration_s: float = 0.0
+
+
+class ConversationChanged(Event):
+    """A person has changed a conversation between two turns; a boundary with the new state follows.
+
+    Args:
+        change: `undone`: the last turn or reset was taken back; `reset`: it has begun anew.
+    """
+
+    type: Literal["conversation_changed"] = "conversation_changed"
+    change: Literal["undone", "reset"]
 
 
 class RunFinished(Event):
@@ -375,6 +416,9 @@ RunEvent = Annotated[
     | HostCallStarted
     | HostCallFinished
     | Boundary
+    | TurnStarted
+    | TurnFinished
+    | ConversationChanged
     | RunFinished
     | LogStopped,
     Field(discriminator="type"),

@@ -19,6 +19,7 @@ from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
     Boundary,
+    ConversationChanged,
     HostCallFinished,
     HostCallStarted,
     JournalChange,
@@ -30,6 +31,7 @@ from autogen_codeact.runs.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    TurnStarted,
     ValueLogged,
 )
 from autogen_codeact.runs.known_messages import KnownMessages
@@ -38,6 +40,8 @@ from autogen_codeact.runs.reader import Gap, RawEvent, Run, UnknownEvent, first_
 from autogen_codeact.runs.store import EVENTS
 
 NOT_NEEDED = frozenset({"chunk"})
+MAX_POINTS = 50
+"""Turns of a conversation that can be undone."""
 
 
 class RunNotResumableError(RunError):
@@ -46,6 +50,19 @@ class RunNotResumableError(RunError):
 
 class RunIsFinishedError(RunNotResumableError):
     """The run has ended with a result, so there is nothing to continue."""
+
+
+@dataclass
+class Point:
+    """A state between two messages of a conversation.
+
+    Args:
+        state: The state of the agent or team.
+        task: The message of the turn before it, as AutoGen dumps it; None if there was none.
+    """
+
+    state: dict[str, Any]
+    task: list[dict[str, Any]] | None = None
 
 
 @dataclass
@@ -64,6 +81,8 @@ class Plan:
         found: Bytes of the log before it was read.
         seconds_since: Seconds that the run went on after the boundary, as far as the log says.
         finished: The last end of the run, if it has not been continued since.
+        turn: The message of the turn of a conversation that was under way, as AutoGen dumps it; None between two turns.
+        points: The states between the turns of a conversation that can be gone back to, the present one last.
     """
 
     run: Run
@@ -77,6 +96,8 @@ class Plan:
     found: int = 0
     seconds_since: float = 0.0
     finished: RunFinished | None = None
+    turn: list[dict[str, Any]] | None = None
+    points: list[Point] = field(default_factory=list)
 
     @property
     def started(self) -> RunStarted:
@@ -174,6 +195,9 @@ class _Reader:
         self._seconds: dict[int, list[float]] = {}
         self._finished: RunFinished | None = None
         self._stopped: LogStopped | None = None
+        self._turn: list[dict[str, Any]] | None = None
+        self._before: list[dict[str, Any]] | None = None
+        self._points: list[Point] = []
 
     def tick(self, raw: RawEvent) -> None:
         """Measure the time between an event and the one before, if the same process has written them."""
@@ -187,6 +211,11 @@ class _Reader:
         match event:
             case Boundary():
                 self._at_boundary(event)
+            case TurnStarted():
+                self._turn = event.task
+            case ConversationChanged(change="undone"):
+                self._before = self._points[-2].task if len(self._points) > 1 else None
+                del self._points[-2:]
             case ModelCallStarted():
                 self._asked[event.agent, event.number] = event
             case ModelCallFinished():
@@ -211,7 +240,8 @@ class _Reader:
             RunNotResumableError: The run can't be continued.
         """
         name = self._run.folder.path
-        if self._finished is not None and self._finished.outcome == "completed":
+        finished = self._finished is not None and self._finished.outcome == "completed"
+        if finished and not self._run.started.conversation:
             raise RunIsFinishedError(f"{name} is finished: there is nothing to continue. `codeact show` prints it.")
         if self._stopped is not None:
             raise RunNotResumableError(
@@ -236,6 +266,8 @@ class _Reader:
             self.size,
             seconds_since=self.seconds_since,
             finished=self._finished,
+            turn=self._turn,
+            points=self._points,
         )
 
     def _value(self, event: ValueLogged) -> None:
@@ -280,6 +312,9 @@ class _Reader:
             self._no_state = event.state_error
             return
         self._boundary = event
+        if event.at == "message":
+            self._points = [*self._points, Point(event.state, self._turn or self._before)][-MAX_POINTS:]
+            self._turn = self._before = None
         self.messages.clear()
         self.seconds_since = 0.0
         self._items, self._asked, self._steps, self._tool_calls, self._changes = {}, {}, {}, {}, []

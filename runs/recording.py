@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -31,6 +32,7 @@ from autogen_codeact.teams.parts import executors_of
 
 Task = str | BaseChatMessage | Sequence[BaseChatMessage] | None
 STATE_DEADLINE_S = 30.0
+Finish = Callable[..., Awaitable[None]]
 
 
 async def recorded(
@@ -64,10 +66,10 @@ async def recorded(
     log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team)))
     try:
         given = task_messages(task)
-        log.put(_started(agent_or_team, given, redacted=redact is not None))
+        log.put(run_started(agent_or_team, given, redacted=redact is not None))
         with recording(agent_or_team, log):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
-            await log.write(await _boundary("start", agent_or_team), sync=True)
+            await log.write(await boundary("start", agent_or_team), sync=True)
             stream = agent_or_team.run_stream(
                 task=task if given is None else given, cancellation_token=cancellation_token
             )
@@ -89,7 +91,14 @@ def task_messages(task: object) -> list[BaseChatMessage] | None:
     return None
 
 
-def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | None, *, redacted: bool) -> RunStarted:
+def run_started(
+    agent_or_team: ChatAgent | BaseTeam,
+    task: list[BaseChatMessage] | None,
+    *,
+    redacted: bool = False,
+    conversation: bool = False,
+) -> RunStarted:
+    """Return the first event of a log."""
     component, problem, secrets = configuration(agent_or_team)
     started = RunStarted(
         run=uuid4().hex,
@@ -102,13 +111,15 @@ def _started(agent_or_team: ChatAgent | BaseTeam, task: list[BaseChatMessage] | 
         agents=describe_agents(agent_or_team),
         process=process_info(),
         redacted=redacted,
+        conversation=conversation,
     )
     # What is signed is what a reader gets.
     started.signature = sign(started.model_dump(mode="json")["component"])
     return started
 
 
-async def _boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
+async def boundary(at: Any, agent_or_team: ChatAgent | BaseTeam) -> Boundary:
+    """Return a boundary with the present state of an agent or a team, or with the reason why there is none."""
     try:
         async with asyncio.timeout(STATE_DEADLINE_S):
             return Boundary(at=at, state=dict(await agent_or_team.save_state()))
@@ -157,7 +168,10 @@ def _boundaries(team: Any, log: LogWriter, *, known: bool) -> Iterator[None]:
 
 
 async def logged(
-    stream: AsyncIterator[Message | TaskResult], log: LogWriter, known: KnownMessages | None = None
+    stream: AsyncIterator[Message | TaskResult],
+    log: LogWriter,
+    known: KnownMessages | None = None,
+    finish: Finish | None = None,
 ) -> AsyncGenerator[Message | TaskResult, None]:
     """Write what a stream yields into the log, and at last how it ended; yield what was not in the log already.
 
@@ -165,7 +179,9 @@ async def logged(
         stream: The stream of an agent or a team; it is closed at the end.
         log: The log.
         known: The messages that are in the log already.
+        finish: Writes how it ended, given the fields of a `RunFinished`. Default: a `RunFinished`.
     """
+    finish = finish or partial(finish_run, log)
     began = time.monotonic()
     result: TaskResult | None = None
     try:
@@ -182,15 +198,16 @@ async def logged(
     except (asyncio.CancelledError, GeneratorExit):
         await _close(stream)  # first, because it ends code that runs, and that is logged
         if result is None:
-            await _finish(log, began, "cancelled")
+            await finish("cancelled", duration_s=time.monotonic() - began)
         else:  # the caller has the result, and reads no further
-            await _finish(log, began, "completed", stop_reason=result.stop_reason)
+            await finish("completed", duration_s=time.monotonic() - began, stop_reason=result.stop_reason)
         raise
     except BaseException as error:
-        await _finish(log, began, "failed", error=ErrorRecord.of(error))
+        await finish("failed", duration_s=time.monotonic() - began, error=ErrorRecord.of(error))
         raise
     else:
-        await _finish(log, began, "completed", stop_reason=result.stop_reason if result is not None else None)
+        reason = result.stop_reason if result is not None else None
+        await finish("completed", duration_s=time.monotonic() - began, stop_reason=reason)
     finally:
         await _close(stream)
 
@@ -201,8 +218,15 @@ async def _close(stream: object) -> None:
         await close()
 
 
-async def _finish(log: LogWriter, began: float, outcome: Any, **others: Any) -> None:
-    finished = RunFinished(outcome=outcome, duration_s=time.monotonic() - began, **others)
+async def finish_run(log: LogWriter, outcome: Any, **others: Any) -> None:
+    """Write the end of a run.
+
+    Args:
+        log: The log.
+        outcome: That of its `RunFinished`.
+        others: Other fields of it.
+    """
+    finished = RunFinished(outcome=outcome, **others)
     await log.write(lambda _: finished.model_copy(update=log.totals), sync=True)
 
 

@@ -185,6 +185,17 @@ class AsyncSandbox(SandboxLifecycle):
                     break
             return results[0] if len(results) == 1 else combine(results)
 
+    def interrupt(self) -> bool:
+        """Stop the blocks that run; the session stays as it was before them.
+
+        Whoever awaits such a block gets its result: the outcome `crashed`, the exit code 130 and an error of type `Stopped`.
+
+        Returns:
+            Whether a block was running.
+        """
+        client = self.client
+        return client is not None and client.interrupt()
+
     async def start_if_needed(self) -> None:
         """Start the sandbox if it is not running, as a block does.
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
 
 TEXT = "text/plain"
 IMAGES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -20,11 +23,20 @@ FIGURES = {
     "application/vnd.plotly.v1+json": ".plotly.json",
 }
 DOCUMENTS = {"text/html": ".html", "text/markdown": ".md", "text/latex": ".tex", "application/json": ".json"}
+MAX_TEXT_CHARS = 100_000
+MAX_SHOWN_BYTES = 24_000_000
+"""HTML of a block's displays: base64 makes the most that they can have a third longer."""
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _MAX_FRAME_HEIGHT = 600
 # Code without network could otherwise send data with the requests that a browser makes for what HTML refers to.
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; media-src data:; font-src data:; '
     "style-src 'unsafe-inline'\">"
+)
+# A frame does not know the page's colours: dark text needs a light background on dark pages.
+_STYLE = (
+    "<style>body{margin:4px;font:13px sans-serif;color:#111;background:#fff}"
+    "table{border-collapse:collapse}td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #ddd}</style>"
 )
 # The policy does not prevent that browsers look up or connect to hosts that these name.
 _CONNECTING = re.compile(r"<(?=(?:base|embed|frame|iframe|link|meta|object|portal)(?![a-z0-9-]))", re.IGNORECASE)
@@ -56,6 +68,15 @@ class Display:
         """The first image among its forms, with its MIME type, or None. It is not decoded: its bytes are untrusted."""
         return next(((self.data[kind], kind) for kind in IMAGES if kind in self.data), None)
 
+    @property
+    def output_line(self) -> str:
+        """The text that stands for it in the output, without the line end; the output can say more if a part was left out."""
+        if "." not in self.name:  # it has no file
+            return self.text
+        if self.text.startswith("<") and self.text.endswith(">") and "\n" not in self.text:
+            return f"{self.text[:-1]}: {self.name}>"
+        return f"{self.text}\n<{self.name}>" if self.text else f"<{self.name}>"
+
     def to_html(self) -> str:
         """Return HTML that shows it without running or loading anything of it.
 
@@ -67,13 +88,65 @@ class Display:
         if kind:
             data = source if isinstance(source, bytes) else str(source).encode("utf-8", "replace")
             encoded = base64.b64encode(data).decode("ascii")
-            return f'<img alt="{html.escape(self.name)}" src="data:{kind};base64,{encoded}">'
+            return f'<img alt="{escaped(self.name)}" style="max-width:100%" src="data:{kind};base64,{encoded}">'
         if "text/html" in self.data:
             height = min(_MAX_FRAME_HEIGHT, 60 + 24 * str(self.data["text/html"]).count("<tr"))
-            source = html.escape(_POLICY + _CONNECTING.sub("&lt;", str(self.data["text/html"])))
+            source = html.escape(_POLICY + _STYLE + _CONNECTING.sub("&lt;", str(self.data["text/html"])))
             style = f"border:0;width:100%;height:{height}px"
-            return f'<iframe sandbox="" title="{html.escape(self.name)}" style="{style}" srcdoc="{source}"></iframe>'
-        return f"<pre>{html.escape(self.text or self.name)}</pre>"
+            return f'<iframe sandbox="" title="{escaped(self.name)}" style="{style}" srcdoc="{source}"></iframe>'
+        return f"<pre>{escaped(self.text or self.name)}</pre>"
+
+
+def interleave(output: str, displays: Sequence[Display]) -> list[str | Display]:
+    """Return what code has printed and shown in its order, with displays in place of the text that stands for them.
+
+    Args:
+        output: What it has printed.
+        displays: What it has shown. One whose text is not found, as after a cut of the output, comes at the end.
+    """
+    pieces: list[str | Display] = []
+    left: list[str | Display] = []
+    lines, at = f"\n{output}", 1
+    for display in displays:
+        found = lines.find(f"\n{display.output_line}\n", at - 1)
+        if found < 0:
+            left.append(display)
+            continue
+        pieces += [lines[at : found + 1], display] if found >= at else [display]
+        at = found + len(display.output_line) + 2
+    return [*pieces, *([lines[at:]] if at < len(lines) else []), *left]
+
+
+def output_to_html(output: str, displays: Sequence[Display], max_chars: int = MAX_TEXT_CHARS) -> list[str]:
+    """Return HTML for what code has printed and shown, in its order, without anything that could run or be loaded.
+
+    Args:
+        output: What it has printed.
+        displays: What it has shown.
+        max_chars: Characters of the text that are shown, half of them from its end. Default 100,000.
+    """
+    rows, left_bytes = [], MAX_SHOWN_BYTES
+    for piece in interleave(cut(output, max_chars), displays):
+        if isinstance(piece, Display):
+            row = piece.to_html()
+            left_bytes -= len(row)
+            rows.append(row if left_bytes >= 0 else f"<pre>{escaped(piece.name)}: too large to be shown here</pre>")
+        elif text := piece.rstrip("\n"):
+            rows.append(f'<pre class="codeact-output">{escaped(text)}</pre>')
+    return rows
+
+
+def cut(text: str, max_chars: int) -> str:
+    """Return text of limited length: its head and its tail, and between them how much is left out."""
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half:,} characters are not shown here]\n{text[-half:]}"
+
+
+def escaped(text: str) -> str:
+    """Return text as HTML: control and invisible characters are visible, progress bars are in their last state."""
+    return html.escape(printable(fold_carriage_returns(_COLORS.sub("", text)), keep="\n\t\xa0\u3000\u200c\u200d"))
 
 
 def file_type(data: Mapping[str, Any]) -> str | None:

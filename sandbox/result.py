@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from autogen_codeact.sandbox.displays import Display
+from autogen_codeact.sandbox.displays import MAX_TEXT_CHARS, Display, cut, escaped, output_to_html
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.tools.tool import Picture
@@ -108,6 +107,10 @@ TIMEOUT_LINE = "\n Timeout"
 """Appended to the output of a block that timed out, as AutoGen's executor does: AutoGen's agents read nothing else."""
 
 
+STOPPED = ErrorInfo("Stopped", "it was stopped before its end")
+"""The error of a block that was interrupted."""
+
+
 class _HasOutput(Protocol):
     output: str
 
@@ -187,12 +190,12 @@ class Result:
             texts["files"] = f"Files: {files}"
         color = {"error": "color:#b00", "files": "color:#666"}
         rows = [
-            f'<pre class="codeact-{name}" style="{color.get(name, "")}">{html.escape(text)}</pre>'
+            f'<pre class="codeact-{name}" style="{color.get(name, "")}">{escaped(cut(text, MAX_TEXT_CHARS))}</pre>'
             for name, text in texts.items()
+            if name != "output"
         ]
-        shown_rows = [display.to_html() for display in self.displays]
-        at = len(rows) - ("files" in texts)
-        rows[at:at] = shown_rows
+        rows = [*output_to_html(f"{shown}\n" if shown else "", self.displays), *rows]
         text = fold_carriage_returns("\n".join(texts.values()))
         # IPython in a terminal prints it as it is.
+        text = cut(text, MAX_TEXT_CHARS)
         return {"text/plain": printable(text, keep="\n\t"), "text/html": "\n".join(rows)}

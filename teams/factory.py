@@ -56,6 +56,7 @@ def coder_executor_team(
     coder_system_message: str = CODER_MESSAGE,
     reviewer_system_message: str = REVIEWER_MESSAGE,
     model_client_stream: bool = False,
+    stream_output: bool = False,
     termination_condition: TerminationCondition | None = None,
     max_messages: int = 30,
     max_turns: int | None = None,
@@ -79,6 +80,7 @@ def coder_executor_team(
         coder_system_message: What the coder is told. Default: `CODER_MESSAGE`.
         reviewer_system_message: What the reviewer is told. Default: `REVIEWER_MESSAGE`.
         model_client_stream: Whether the models' answers are also yielded in chunks. Default: no.
+        stream_output: Whether what running code writes is also yielded. Default: no.
         termination_condition: Ends the run. Default: the coder ends a message without code with TERMINATE, or
             `max_messages` have been said.
         max_messages: Messages in a run, the task included; only without a `termination_condition`. Default: 30.
@@ -104,6 +106,7 @@ def coder_executor_team(
         approval_func=approval_func,
         tools=tools,
         approve_tool=approve_tool,
+        stream_output=stream_output,
     )
     shown = _tools_of(code_executor)
     languages = list(supported_languages or CodeExecutorAgent.DEFAULT_SUPPORTED_LANGUAGES)

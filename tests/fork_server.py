@@ -19,6 +19,8 @@ MODULES = (
     "autogen_agentchat.conditions",
     "autogen_agentchat.teams",
     "autogen_agentchat.ui",
+    "autogen_codeact.cli.chat",
+    "autogen_codeact.cli.chat_prompt",
     "autogen_codeact.cli.demo",
     "autogen_codeact.cli.doctor",
     "autogen_codeact.cli.image",

@@ -141,7 +141,7 @@ async def test_answer_in_another_format_is_a_clear_error(executor: Any, kind: st
 @pytest.mark.parametrize("stream", [False, True])
 async def test_silent_server_ends_at_the_clients_timeout(executor: Any, kind: str, stage: str, stream: bool) -> None:
     async with OpenAIServer([]) as server:
-        bench = Bench(kind, server, executor, stream=stream, client=server.client(timeout=0.5))
+        bench = Bench(kind, server, executor, stream=stream, client=server.client(timeout=1.5))
         with pytest.raises(openai.APITimeoutError):
             await bench.run(*STAGES[stage], Reply(silent=True))
         await bench.works()

@@ -45,6 +45,10 @@ ANSWERS = {
 """What the model answers to a program; `MODEL_SAYS` to all others."""
 SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
+    (
+        "getting-started.md",
+        1,
+    ): "TextMessage\nCodeGenerationEvent\nCodeExecutionEvent\nTextMessage\nTaskResult\n",
     ("coming-from-autogen.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("coming-from-smolagents.md", 2): "teapot: 273.00 euros\n",
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
@@ -64,7 +68,8 @@ PRINTS = {
     ("teams.md", 1): "Add what to buy. Digraph execution is complete\n",
     ("teams.md", 2): "1024 is right. TERMINATE Text 'TERMINATE' mentioned\n",
     ("README.md", 3): "cheapest: 'milk'\n",
-    ("notebooks.md", 1): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
+    ("notebooks.md", 1): "coder (TextMessage):\nIt is 42.\n\nDone · 1 block of code",
+    ("notebooks.md", 2): ("[2, 4]\nthe first is 2\nthe command ended with exit status 3\n['a', 'b']\n"),
     ("data.md", 1): "1\nerror\n",
     ("tools.md", 2): "[[21]]\n",
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
@@ -163,6 +168,17 @@ def test_every_link_between_pages_has_its_target():
             linked = page.parent / target if target else page
             assert linked.exists(), f"{page.name} links to {target}"
             assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def test_pictures_of_the_docs_are_shown_small_and_have_a_text():
+    shown = {
+        (page.parent / target).resolve(): words
+        for page in LINKED_PAGES
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    }
+    pictures = set((ROOT / "docs" / "images").iterdir())
+    assert pictures <= shown.keys()
+    assert [path.name for path in pictures if len(shown[path]) < 20 or path.stat().st_size > 200_000] == []
 
 
 def test_every_file_that_a_page_names_exists():

@@ -244,7 +244,7 @@ async def test_model_receives_that_a_timeout_restored_the_session() -> None:
     answers = [fenced("x = 41\n"), "Noted.", fenced(SLOW_CODE), decision(True, "do not sleep"), fenced("x + 1\n"), "42"]
     async with (
         OpenAIServer([*answers]) as server,
-        DockerCommandLineCodeExecutor(mode="session", timeout=1.5) as executor,
+        DockerCommandLineCodeExecutor(mode="session", timeout=4) as executor,
     ):
         agent = PlainAgent("coder", executor, model_client=server.client(), max_retries_on_error=1)
         await agent.run(task="Let x be 41.")
@@ -257,7 +257,7 @@ async def test_model_receives_that_a_timeout_restored_the_session() -> None:
     before = [SYSTEM, by("user", "Let x be 41."), model(answers[0]), by("coder", silent), model("Noted.")]
     told = received_messages(server)
     (seconds,) = re.findall(r"stopped after (\S+) s", told[3][-2]["content"])
-    assert float(seconds) >= 1.5
+    assert float(seconds) >= 4
     failure = [
         *before,
         by("user", "What follows x?"),

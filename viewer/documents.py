@@ -48,7 +48,7 @@ MAX_PARTS = 100
 Event = RunEvent | UnknownEvent | Gap
 
 
-def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) -> Step:
+def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
     """Return the document of a step.
 
     Args:
@@ -56,6 +56,7 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) 
         entry: What the index knows of the step.
         events: Its events.
         running: Whether it is still going on.
+        highlighted: Whether code gets its `spans`.
     """
     step: Step = {
         "number": entry.number,
@@ -79,6 +80,8 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) 
         _complete_block(entry, step, running=running)
     elif entry.live is not None:
         step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
+    if highlighted and step.get("code"):
+        step["spans"] = spans_of(step["code"], step["language"])
     return step
 
 
@@ -87,7 +90,7 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
     for event in reversed(events):
         match event:
             case BlockFinished() if event.result is not None:
-                return event.result.output
+                return _written(event.result)
             case MessageLogged() if entry.kind == "block":
                 result = event.message.get("result")
                 if isinstance(result, dict):
@@ -216,7 +219,7 @@ def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
     code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
     step["language"] = bounded(blocks[0][1], 40) if blocks else ""
     step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
-    step["spans"] = spans_of(step["code"], step["language"])
+    step["spans"] = None
 
 
 def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> None:
@@ -227,8 +230,7 @@ def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> No
         return
     if result.error is not None:
         step["error"] = _error(result.error)
-    output = result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
-    step["output"], step["output_bytes"] = output_text(output, OUTPUT_CHARS)
+    step["output"], step["output_bytes"] = output_text(_written(result), OUTPUT_CHARS)
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
     step["value"] = bounded(result.value) if result.value is not None else None
@@ -249,6 +251,11 @@ def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> No
     step["state"] = result.state
     step["notes"] = [*step.get("notes", []), *(bounded(note) for note in result.notes[:MAX_PARTS])]
     step["notes"] += _left_out(result, more)
+
+
+def _written(result: ResultRecord) -> str:
+    """Return what the code has written, without the line that a timeout appends."""
+    return result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
 
 
 def _left_out(result: ResultRecord, files: int) -> list[str]:

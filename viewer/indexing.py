@@ -44,8 +44,8 @@ class Steps:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.changed: dict[int, None] = {}
-        """Numbers of the steps that are new or have changed, until the caller clears it."""
+        self.revision = 0
+        """Number of changes of steps."""
         self.output: list[tuple[int, str]] = []
         """Pieces of output of running blocks, until the caller clears it."""
         self.is_full = False
@@ -77,6 +77,11 @@ class Steps:
     def is_running(self, entry: Entry) -> bool:
         """Return whether a step goes on if the run does."""
         return entry.is_open and self.finished is None and entry.process == self.resumed
+
+    def touch(self, entry: Entry) -> None:
+        """Note that a step has changed."""
+        self.revision += 1
+        entry.revision = self.revision
 
     def total_timing(self) -> Timing:
         """Return the sums of the seconds of all steps."""
@@ -120,7 +125,7 @@ class Steps:
 
     def _extend(self, entry: Entry, line: LogLine) -> Entry:
         entry.places.append(line.place)
-        self.changed[entry.number] = None
+        self.touch(entry)
         return entry
 
     def _add_gap(self, reason: str, lines: int) -> None:
@@ -131,7 +136,7 @@ class Steps:
             last = self._new("gap", None, None)
             last.gap = (reason, lines)
             last.name_it(reason)
-        self.changed[last.number] = None
+        self.touch(last)
 
     def _agent(self, key: object) -> _Agent:
         if not isinstance(key, str):
@@ -268,7 +273,7 @@ class Steps:
             if gone and (previous := agent.finished) is not None:
                 previous.removed = gone
                 previous.known_files |= {name: agent.files[name] for name in gone if name in agent.files}
-                self.changed[previous.number] = None
+                self.touch(previous)
             for name in gone:
                 agent.files.pop(name, None)
             agent.names = set(before)

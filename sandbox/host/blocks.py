@@ -14,7 +14,7 @@ from autogen_codeact.sandbox.files.filenames import safe_name
 from autogen_codeact.sandbox.host.connection import Reply
 from autogen_codeact.sandbox.host.languages import Language, default_filename, filename_comment, find_language
 from autogen_codeact.sandbox.host.protocol import MAX_PAYLOAD, Frame
-from autogen_codeact.sandbox.result import TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
+from autogen_codeact.sandbox.result import STOPPED, TIMEOUT_LINE, Artifact, ErrorInfo, Outcome, Result, State
 
 MAX_CODE = MAX_PAYLOAD - 64 * 1024
 SHELLS = ("sh", "bash")
@@ -124,6 +124,8 @@ def to_result(reply: Reply, *, split_streams: bool) -> Result:
             _text(reply.streams.get(kind, bytearray()), dropped[index], int(message["tail"][index]))
             for index, kind in enumerate((Frame.STDOUT, Frame.STDERR)[: len(dropped)])
         ]
+        if message["outcome"] == "cancel":
+            message = {**message, "outcome": "crashed", "exit_code": 130, "error": vars(STOPPED)}
         error = message["error"]
         outcome = _OUTCOMES[message["outcome"]]
         return Result(

@@ -320,6 +320,22 @@ class RunnerClient:
         except SandboxError:
             pass  # the sandbox has ended, and the block with it
 
+    def interrupt(self) -> bool:
+        """Kill the blocks that run; whoever waits for one gets its result, with the error `sandbox.result.STOPPED`.
+
+        Returns:
+            Whether there was one.
+        """
+        connection = self._connection
+        running = list(self._time_limits)
+        if connection is None or not running:
+            return False
+        for ident in running:
+            if (calls := self._calls.get(ident)) is not None:
+                calls.end()
+            connection.send(protocol.pack(Frame.KILL_BLOCK, ident, {}))
+        return True
+
     async def _wait_or_stop(self, reply: Future[Reply], limit_s: float) -> Reply:
         """Wait for an answer; stop the sandbox if it does not come in time."""
         try:

@@ -60,7 +60,7 @@ async def test_45_a_server_that_never_answers(subject: Subject, hosts: Hosts) ->
     listener = Listener()
     server = hosts.serve(listener, "ok.example")
     await start(subject, allowed(server))
-    result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=2)
+    result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=4)
     assert (result.outcome, result.exit_code) == ("timeout", 124)
     await eventually(lambda: server.open == 0)
     assert server.connections == 1
@@ -81,7 +81,7 @@ async def test_45_a_name_that_is_looked_up_for_ever(subject: Subject, hosts: Hos
         patch.setattr(AsyncSandbox, "resolve_name", staticmethod(slow))
         await start(subject, allowed(server))
     try:
-        result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=1)
+        result = await subject.run(f"{ASK}\n    plain('ok.example', {server.port})", timeout=3)
         assert result.outcome == "timeout"
         assert asked.is_set()
         await asyncio.sleep(1.5)  # until the supervisor has seen that nobody is left
@@ -114,7 +114,7 @@ async def test_45_connections_end_with_their_process(subject: Subject, hosts: Ho
     while True:
         pass
     """
-    result = await subject.run(ASK + SECOND + killed, timeout=2)
+    result = await subject.run(ASK + SECOND + killed, timeout=4)
     assert result.outcome == "timeout"
     await eventually(lambda: server.open == 0)
     assert server.connections == 2

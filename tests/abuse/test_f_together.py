@@ -194,7 +194,7 @@ async def test_80_a_pooled_sandbox_carries_nothing_over(kind: Kind, untouched: N
     """
     engine: dict[str, object] = {"sandbox": kind.engine, "mode": kind.mode, "limits": TINY}
     async with SandboxPool(1, max_alive=1, timeout=20, **engine) as pool:  # type: ignore[arg-type]
-        async with pool.executor(timeout=2) as first:
+        async with pool.executor(timeout=5) as first:
             assert (await run(first, LEAVE)).outcome == "ok"
             assert (await run(first, daemon)).outcome == "ok"
             if end == "timeout":
@@ -292,4 +292,4 @@ async def test_82_beside_a_noisy_neighbour_blocks_stay_quick(subject: Subject) -
             beside += await seconds(20)
             await asyncio.gather(*spinning)
     quiet, noisy = (statistics.quantiles(taken, n=20)[-1] for taken in (alone, beside))
-    assert noisy < 10 * quiet + 0.1, (quiet, noisy)
+    assert noisy < 10 * quiet + 0.5, (quiet, noisy)

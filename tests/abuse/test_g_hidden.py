@@ -64,7 +64,7 @@ async def test_97_a_checkpoint_runs_no_handler_and_shelters_no_process(subject: 
     assert await subject.out("os.register_at_fork(after_in_child=shelter)") == ""
     result = await subject.run(
         "me = os.getpid(); time.sleep(0.3)\nprint(len(children(children(me)[-1])), flush=True)\ntime.sleep(60)",
-        timeout=2,
+        timeout=4,
     )
     assert (result.outcome, result.output, result.state) == ("timeout", "0\n\n Timeout", "restored")
     living = [
@@ -200,7 +200,7 @@ async def test_103_a_session_that_spoils_its_own_interpreter_is_told_truly_and_r
         alive, failed, blocks = True, False, 0
         while blocks < 4 or failed:
             had_failed = failed
-            result = await subject.run(GOES_ON if blocks else code, timeout=2)
+            result = await subject.run(GOES_ON if blocks else code, timeout=4)
             blocks, failed, alive = blocks + 1, result.outcome != "ok", alive and result.state != "lost"
             if failed:
                 assert (result.outcome, result.state) in TOLD, (what, blocks, result)

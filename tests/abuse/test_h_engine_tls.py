@@ -131,7 +131,7 @@ async def test_h19_a_stream_over_tls_ends_with_its_engine(secured: TlsEngine, un
         secured.running = False
 
 
-WITHIN_S = 15
+WITHIN_S = 40
 FAULTS = {
     "another authority": ("wrong_authority", "127.0.0.1", "No TLS connection.*DOCKER_CERT_PATH"),
     "another client": ("wrong_client", "127.0.0.1", "No TLS connection.*DOCKER_CERT_PATH"),

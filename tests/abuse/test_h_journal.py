@@ -194,7 +194,7 @@ async def test_h17_a_journal_out_of_bounds_is_refused_in_time_and_nothing_is_run
         began = time.monotonic()
         with pytest.raises(ValueError, match=message):
             await agent.load_state(hostile)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
     assert await agent.rebuild_session() is None
     assert executor.starts == starts
 

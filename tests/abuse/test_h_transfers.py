@@ -173,7 +173,7 @@ async def test_h19_a_build_that_does_not_end_is_a_typed_error(
         with pytest.raises((SandboxStartError, SandboxUnavailable)):
             await executor.start()
         assert rule.seen.is_set()
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 50
         proxy.clear()
 
 
@@ -232,13 +232,13 @@ async def test_h19_a_pool_works_again_after_its_engine_was_killed(second_engine:
             began = time.monotonic()
             with pytest.raises(SandboxError):
                 await pool.executor().start()
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 40
             await asyncio.to_thread(second_engine.start)
             await pool.ready(60)
             assert (await run(executor, "print(1)")).state == "lost"
     finally:
         began = time.monotonic()
         await pool.stop()
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 50
         await eventually(lambda: second_engine.containers() == set(), 20)
         await asyncio.to_thread(second_engine.end)

@@ -156,10 +156,14 @@ def test_i1_html_in_a_notebook_makes_the_browser_request_nothing() -> None:
     shown = Display("display-1", {"text/html": source}).to_html()
     document = html.unescape(shown.partition('srcdoc="')[2])
     policy, _, rest = document.partition("<table>")
+    policy, style, tags_left = policy.partition("<style>")
     assert policy.startswith('<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;')
     assert rest == '<tr><td><img src=//a.test></table>"></iframe>'
     assert policy.count("<") == 1
-    assert policy.count("&lt;") == len(tags)
+    rules, _, tags_left = tags_left.partition("</style>")
+    assert style
+    assert "url" not in rules
+    assert (tags_left.count("<"), tags_left.count("&lt;")) == (0, len(tags))
 
 
 def test_i1_a_terminal_gets_no_control_sequences_of_the_code() -> None:

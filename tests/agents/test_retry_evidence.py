@@ -88,14 +88,14 @@ async def test_process_mode_mentions_no_session(bubblewrap: None) -> None:
 
 async def test_after_a_timeout_output_payment_and_restored_state_are_known(bubblewrap: None) -> None:
     bank = Bank()
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=2) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=4) as executor:
         client, next_attempt = await decided(executor, PAYS + "while True: pass", bank)
 
     failure = next_attempt[2]
     assert isinstance(failure, UserMessage)
     assert isinstance(failure.content, str)
     first, _, rest = failure.content.partition("\n")
-    assert first.startswith("The code took too long and was stopped after 2.")
+    assert first.startswith("The code took too long and was stopped after 4.")
     assert rest.split("\n\n") == [
         "Its output was:\npaying\nreceipt 1",
         f'{RESTORED}\n{CALLS_MADE}\n- pay(to="Ann", euros=3) was done and gave "receipt 1"\n'
@@ -116,7 +116,7 @@ async def test_failed_calls_are_distinguished_from_calls_in_progress(bubblewrap:
 
     code = "try:\n    refuse()\nexcept ValueError:\n    pass\nslow()"
     client = scripted(python(code), decision(False, "no use"), "I could not.")
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=2) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=4) as executor:
         agent = CodeExecutorAgent("actor", executor, model_client=client, max_retries_on_error=1, tools=[slow, refuse])
         await agent.run(task="Go.")
 

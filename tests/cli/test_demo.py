@@ -1,5 +1,6 @@
 """`codeact demo`: everything that it prints is true."""
 
+import hashlib
 import io
 import re
 from contextlib import closing
@@ -51,7 +52,11 @@ def test_demo_fails_repairs_answers_and_saves_a_plot(docker_engine, tmp_path):
         assert picture.format == "PNG"
         assert picture.width > 300
     assert re.search(r"^Plot +codeact-demo/revenue\.png \(\d+ kB\)$", done.out, re.MULTILINE)
-    assert [path.name for path in tmp_path.rglob("*")] == ["codeact-demo", "revenue.png"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["codeact-demo", "demo.html", "revenue.png"]
+    assert re.search(r"^Page +codeact-demo/demo\.html: the whole run in one file \(\d+ kB\); ", done.out, re.MULTILINE)
+    page = (tmp_path / "codeact-demo" / "demo.html").read_text()
+    assert "Cake brought in the most money" in page
+    assert f'id="file-{hashlib.sha256(plot.read_bytes()).hexdigest()}"' in page
 
 
 def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(docker_engine, tmp_path):
@@ -122,4 +127,4 @@ def test_out_folder_that_can_not_be_created_is_status_2(docker_engine, tmp_path)
     (tmp_path / "file").write_text("mine")
     done = codeact("demo", "--out", tmp_path / "file" / "below")
     assert done.status == 2
-    assert "The plot can't be saved in" in done.err
+    assert "The plot and the page can't be saved in" in done.err

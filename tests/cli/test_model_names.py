@@ -7,7 +7,7 @@ import pytest
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI, find_preset, server_address
-from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.models import key_for, open_model
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -108,3 +108,13 @@ def test_missing_package_says_what_to_install(monkeypatch):
 def test_timeout_that_is_no_time_is_an_error(seconds):
     with pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
         open_model(ModelChoice("gpt-4o", timeout_s=seconds))
+
+
+def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", "gpu")
+    urls = [OPENAI.base_url, GEMINI.base_url, OLLAMA.base_url, "http://gpu:11434/v1", "http://127.0.0.1:9/v1", None]
+    found = [key_for({"model": "gemini-x", "base_url": url}) for url in urls]
+    assert found == ["sk-openai", "sk-gemini", "none", "none", None, None]
+    assert key_for({}) is None
+    monkeypatch.delenv("GEMINI_API_KEY")
+    assert key_for({"base_url": GEMINI.base_url}) is None

@@ -230,10 +230,20 @@ def test_export_writes_json_with_all_events(runs, tmp_path):
     assert list(tmp_path.glob(".*")) == []
 
 
+def test_export_writes_a_page_with_everything_inside(runs, tmp_path):
+    file = tmp_path / "run.html"
+    done = codeact("export", runs / "cut", "--html", file)
+    assert (done.status, done.out, done.err) == (0, "", "")
+    page = file.read_text()
+    assert page.startswith("<!doctype html>")
+    assert '"outcome":"interrupted"' in page
+    assert list(tmp_path.glob(".*")) == []
+
+
 def test_export_needs_a_file_that_can_be_written(runs, tmp_path):
     missing = tmp_path / "none" / "run.json"
     for options, words in (
-        ([], "Say what to write: --ipynb FILE, --json FILE or --files FOLDER."),
+        ([], "Say what to write: --html FILE, --ipynb FILE, --json FILE or --files FOLDER."),
         (["--json", tmp_path], f"{tmp_path} is a folder: give the name of a file."),
         (["--json", missing], f"{missing} can't be written: No such file or directory."),
     ):

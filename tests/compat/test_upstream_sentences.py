@@ -82,7 +82,7 @@ async def test_a_decision_to_try_again_has_autogens_text(local: CodeExecutor) ->
 @pytest.mark.parametrize("mode", ["process", "session"])
 async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=1, mode=mode) as executor:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=3, mode=mode) as executor:
         result = await executor.execute_code_blocks([block(code)], CancellationToken())
         assert (result.exit_code, result.output) == (124, "begun\n\n Timeout")
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
@@ -96,7 +96,7 @@ async def test_a_timeout_is_a_line_of_the_output(tmp_path: Path, mode: Any) -> N
 
 async def test_split_streams_contain_only_the_codes_output(tmp_path: Path) -> None:
     code = "print('begun', flush=True); import time; time.sleep(60)"
-    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=1, split_streams=True) as executor:
+    async with DockerCommandLineCodeExecutor(work_dir=tmp_path, timeout=3, split_streams=True) as executor:
         items = [item async for item in executor.execute_stream([block(code)], CancellationToken())]
         result = items.pop()
     assert "".join(item.text for item in items if isinstance(item, OutputChunk)) == "begun\n"

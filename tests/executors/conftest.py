@@ -39,7 +39,7 @@ def _ends_its_tasks(test: Callable[..., Awaitable[None]]) -> Callable[..., Await
         await test(*args, **kwargs)
         left = asyncio.all_tasks() - before
         if left:
-            await asyncio.wait(left, timeout=1)
+            await asyncio.wait(left, timeout=20)
         assert not {task for task in left if not task.done()}
 
     return checked

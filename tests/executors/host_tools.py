@@ -61,6 +61,10 @@ class Endless:
             raise
         return "never"
 
+    async def wait_until_begun(self) -> None:
+        """Return when a call of the endless tool has begun."""
+        await self.begun.wait()
+
 
 def in_short(result: ExecutionResult) -> list[tuple[str, dict[str, Any], str, Any]]:
     """The call log without durations."""

@@ -203,7 +203,7 @@ async def test_a_call_that_is_cancelled_between_intent_and_result_is_recorded_as
 
         async def main():
             try:
-                await asyncio.wait_for(endless.aio(), 0.3)
+                await asyncio.wait_for(endless.aio(), 1.5)
             except asyncio.TimeoutError:
                 print("timeout")
 
@@ -218,7 +218,7 @@ async def test_a_call_that_is_cancelled_between_intent_and_result_is_recorded_as
 
 async def test_a_call_that_is_under_way_when_the_block_ends_is_recorded_before_the_result_returns(make: Make) -> None:
     endless, recorder = Endless(), Recorder()
-    executor = await make(endless.endless, recorder=recorder, timeout=0.5)
+    executor = await make(endless.endless, recorder=recorder, timeout=2)
     result = await run(executor, "endless()")
     assert result.outcome == "timeout"
     assert [(each.intent.number, each.call.outcome) for each in recorder.finished] == [(1, "cancelled")]
@@ -226,7 +226,7 @@ async def test_a_call_that_is_under_way_when_the_block_ends_is_recorded_before_t
 
 
 async def test_a_call_that_is_cancelled_while_its_intent_is_recorded_does_not_run(make: Make) -> None:
-    executor = await make(add, recorder=Recorder(waits=asyncio.Event()), observers=[Observer()], timeout=0.5)
+    executor = await make(add, recorder=Recorder(waits=asyncio.Event()), observers=[Observer()], timeout=2)
     assert (await run(executor, "add(1)")).outcome == "timeout"
     assert EVENTS == ["starting", "finishing", "finished 1 cancelled", "ended 1 cancelled"]
 

@@ -15,6 +15,8 @@ from .sandboxes import block, out, run, told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+TIMEOUT_S = 3
+"""Long enough for a block to start and to print on a loaded machine."""
 ALIVE = """
     import os
     def alive(pid):
@@ -30,13 +32,13 @@ ALIVE = """
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def executor(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(timeout=1) as started:
+    async with DockerCommandLineCodeExecutor(timeout=TIMEOUT_S) as started:
         yield started
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=1) as started:
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=TIMEOUT_S) as started:
         yield started
 
 
@@ -73,7 +75,7 @@ class TestADeadline:
         partial = "echo partial\n" if language != "python" else "print('partial', end='', flush=True)\n"
         result = await run(executor, partial + code, language)
         assert (result.outcome, result.exit_code, result.output.split()) == ("timeout", 124, ["partial", "Timeout"])
-        assert 1 <= result.duration_s < 1 + 5
+        assert TIMEOUT_S <= result.duration_s < TIMEOUT_S + 20
         assert await out(executor, ALIVE) == "False\n"
 
     async def test_is_not_what_the_code_says_it_is(self, executor: DockerCommandLineCodeExecutor) -> None:
@@ -83,7 +85,7 @@ class TestADeadline:
         assert (result.outcome, result.exit_code) == ("error", 1)
 
     async def test_of_each_block_is_its_own(self, executor: DockerCommandLineCodeExecutor) -> None:
-        blocks = [block(f"import time; time.sleep(0.6); print({n})") for n in range(3)]
+        blocks = [block(f"import time; time.sleep(1.1); print({n})") for n in range(3)]
         result = await executor.execute_code_blocks(blocks, CancellationToken())
         assert told(result) == ("ok", 0, "0\n1\n2\n")
 
@@ -138,7 +140,7 @@ class TestCancelling:
         began = time.monotonic()
         with pytest.raises(TimeoutError if way == "wait_for" else asyncio.CancelledError):
             await running
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert await out(executor, ALIVE) == "False\n"
         if mode == "session":
             # As after a timeout: the variables are those of before the block.
@@ -163,7 +165,7 @@ class TestCancelling:
 
     async def test_one_that_waits_for_its_turn_never_runs_it(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "ran = []")
-        first = asyncio.ensure_future(run(session, "import time; time.sleep(0.4); ran.append(1)"))
+        first = asyncio.ensure_future(run(session, "import time; time.sleep(2); ran.append(1)"))
         token = CancellationToken()
         second = asyncio.ensure_future(session.execute_code_blocks([block("ran.append(2)")], token))
         third = asyncio.ensure_future(run(session, "ran.append(3)"))
@@ -177,7 +179,7 @@ class TestCancelling:
 
     async def test_stops_the_blocks_that_were_to_follow(self, executor: DockerCommandLineCodeExecutor) -> None:
         token = CancellationToken()
-        blocks = [block("import time; time.sleep(0.4)"), block("open('/workspace/second', 'w')")]
+        blocks = [block("import time; time.sleep(2)"), block("open('/workspace/second', 'w')")]
         running = asyncio.ensure_future(executor.execute_code_blocks(blocks, token))
         await asyncio.sleep(0.2)
         token.cancel()

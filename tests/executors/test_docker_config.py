@@ -302,7 +302,7 @@ class TestInAContainer:
             assert await out(executor, "BEGIN { print 6 * 7 }", "calc") == "42\n"
 
     async def test_split_streams_preload_and_timeout(self, sandbox_image: str) -> None:
-        given = DockerCommandLineCodeExecutor(split_streams=True, preload=["decimal"], timeout=0.5)
+        given = DockerCommandLineCodeExecutor(split_streams=True, preload=["decimal"], timeout=3)
         async with round_trip(given) as executor:
             result = await run(executor, "import sys; print('decimal' in sys.modules); print('e', file=sys.stderr)")
             assert (result.stdout, result.stderr) == ("True\n", "e\n")

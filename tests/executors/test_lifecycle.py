@@ -243,10 +243,10 @@ class TestFromOutside:
         elif way == "remove":
             await asyncio.to_thread(client.remove_container, name, force=True)
         else:
-            await asyncio.to_thread(client.stop, name, timeout=10)
+            await asyncio.to_thread(client.stop, name, timeout=30)
         with pytest.raises(SandboxDied, match=r"exit code is 137"):
             await running
-        assert time.monotonic() - began < 9  # of the 10 s after which `stop` kills
+        assert time.monotonic() - began < 25  # of the 30 s after which `stop` kills
         result = await run(executor, "print('x' in globals(), open('kept.txt').read())")
         assert (result.outcome, result.output, result.state) == ("ok", "False kept\n", "lost")
         assert "had ended since the last block" in result.notes[0]
@@ -286,13 +286,13 @@ class TestFromOutside:
     async def test_one_that_is_paused_misses_the_hosts_deadline(
         self, make_executor: MakeExecutor, client: APIClient
     ) -> None:
-        executor = await make_executor(timeout=1)
+        executor = await make_executor(timeout=3)
         await out(executor, "print(1)")
         client.pause(executor.container_name)
         began = time.monotonic()
-        with pytest.raises(SandboxTimeout, match="did not answer within 11 s"):
+        with pytest.raises(SandboxTimeout, match="did not answer within 13 s"):
             await run(executor, "print(2)")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 40
         result = await run(executor, "print(3)")
         assert (result.output, result.state) == ("3\n", "lost")
         assert len(containers()) == 1
@@ -304,7 +304,7 @@ class TestFromOutside:
         client.pause(executor.container_name)
         began = time.monotonic()
         await executor.stop()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 30
         assert containers() == set()
 
     async def test_one_that_is_paused_and_goes_on_loses_nothing(
@@ -365,7 +365,7 @@ class TestWhatIsMissing:
             await executor.start()
         with pytest.raises(ConnectionError):
             await run(executor, "1")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         await executor.stop()
 
     async def test_an_image_and_a_registry(self, sandbox_image: str) -> None:
@@ -373,7 +373,7 @@ class TestWhatIsMissing:
         began = time.monotonic()
         with pytest.raises(SandboxUnavailable, match=r"no registry answers|can't be had"):
             await executor.start()
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 30
 
     async def test_python_in_the_image(self, client: APIClient) -> None:
         empty = io.BytesIO()

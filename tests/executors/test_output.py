@@ -139,14 +139,14 @@ class TestPartialOutput:
     )
     async def test_of_whole_lines_is_never_lost(self, make_executor: MakeExecutor, end: str) -> None:
         for mode in ("process", "session"):
-            executor = await make_executor(mode=mode, timeout=1)
+            executor = await make_executor(mode=mode, timeout=3)
             result = await run(executor, f"import os\nfor n in range(1000): print(n)\n{end}")
             late = "\n Timeout" * (result.outcome == "timeout")
             assert result.output == "".join(f"{n}\n" for n in range(1000)) + late
 
     async def test_of_a_line_that_has_not_ended_is_there_after_a_timeout(self, make_executor: MakeExecutor) -> None:
         for mode in ("process", "session"):
-            executor = await make_executor(mode=mode, timeout=1)
+            executor = await make_executor(mode=mode, timeout=3)
             code = "import sys, time\nfor n in range(5): print(n, end=' ')\nprint('error', end='', file=sys.stderr)\n"
             assert (await run(executor, code + "time.sleep(60)")).output == "0 1 2 3 4 error\n Timeout"
 

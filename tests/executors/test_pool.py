@@ -154,7 +154,7 @@ class TestALease:
 
     async def test_runs_blocks_as_without_a_pool(self, kind: str) -> None:
         options: dict[str, Any] = {"mode": "session", "split_streams": True, "environment": {"NAME": "value"}}
-        async with make(kind, preload=["decimal"], **options) as pool, pool.executor(timeout=1) as executor:
+        async with make(kind, preload=["decimal"], **options) as pool, pool.executor(timeout=3) as executor:
             result = await run(executor, "import os, sys; print(os.environ['NAME'], file=sys.stderr); x = 1")
             assert (result.outcome, result.stdout, result.stderr) == ("ok", "", "value\n")
             assert await out(executor, "'decimal' in sys.modules") == "True\n"
@@ -314,7 +314,7 @@ class TestTheEnd:
             await asyncio.sleep(pause)
             began = time.monotonic()
             await pool.stop()
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < 40
             assert alive(kind) == 0
             await asyncio.wait({waiting, full}, timeout=5)
             for future in (waiting, full):

@@ -223,7 +223,7 @@ class TestCodeThatTurnsOnTheSandbox:
         assert await out(executor, "mark") == "1\n"
 
     async def test_that_never_reads_a_large_block_ends_by_the_deadline(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session", timeout=1)
+        executor = await make_executor(mode="session", timeout=3)
         forge = "os.write(control_socket(), frame(b'D', own_ident(), {'exit_code': 0}))"
         await run(
             executor, FORGE + f"    {forge}\n    import time; time.sleep(60)"

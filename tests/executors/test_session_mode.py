@@ -250,7 +250,7 @@ class TestTheStreams:
 
     async def test_so_does_one_that_writes_between_two_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
         result = await run(session, "print('mine')")
         assert result.output == "mine\n"
         assert result.notes == ("Written meanwhile by threads of earlier blocks: between\n",)
@@ -300,6 +300,6 @@ class TestCallsAtTheSameTime:
         assert await out(session, "seen") == f"{[0, 1] * 5}\n"
 
     async def test_waiting_for_the_turn_is_not_on_the_clock(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session", timeout=1)
-        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.4); {n}") for n in range(5)))
+        executor = await make_executor(mode="session", timeout=3)
+        results = await asyncio.gather(*(run(executor, f"import time; time.sleep(0.8); {n}") for n in range(5)))
         assert [told(result) for result in results] == [("ok", 0, f"{n}\n") for n in range(5)]

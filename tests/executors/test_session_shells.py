@@ -110,7 +110,7 @@ class TestShells:
         await out(home, "os.chdir('/workspace'); os.environb.clear(); os.environb.update(kept)")
 
     async def test_a_timeout_leaves_the_interpreter_alone(self, make_executor: MakeExecutor) -> None:
-        executor = await make_executor(mode="session", timeout=2)
+        executor = await make_executor(mode="session", timeout=4)
         await out(executor, "mark = 1")
         result = await run(executor, "export NEW=1; sleep 60", "sh")
         assert (result.outcome, result.exit_code, result.state) == ("timeout", 124, "kept")

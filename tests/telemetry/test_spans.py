@@ -148,7 +148,7 @@ async def test_a_retry(executor: Executor, exported: Exported) -> None:
 
 async def test_a_timeout(exported: Exported) -> None:
     code = "print('begun')\nwhile True: pass"
-    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=0.5) as executor:
+    async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=3) as executor:
         agent = CodeActAgent("actor", executor, model_client=scripted(python(code), "It never ends."))
         with instrument(agent, tracer_provider=exported.provider):
             await agent.run(task="Go.")

@@ -27,19 +27,19 @@ async def test_a_session_too_large_for_a_checkpoint_is_rebuilt_up_to_there(make:
 
 
 async def test_rebuilding_ends_in_time(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MAX_SECONDS", 2.0)
-    state, _, _ = await run_turn(await make(timeout=1), None, "x = 1")
+    monkeypatch.setattr(replay, "MAX_SECONDS", 4.0)
+    state, _, _ = await run_turn(await make(timeout=2), None, "x = 1")
     slow = {**state["journal"]["entries"][0], "code": "while True: pass"}
     state["journal"]["entries"] += [slow] * 50
-    _, words, printed = await asyncio.wait_for(run_turn(await make(timeout=1), state, "print(x)"), 20)
+    _, words, printed = await asyncio.wait_for(run_turn(await make(timeout=2), state, "print(x)"), 50)
     assert "- block 2 was not rebuilt: it ended with `timeout` instead of `ok`\n" in words
-    assert "-51 were not rebuilt: rebuilding had taken 2 s by then\n" in words
+    assert "-51 were not rebuilt: rebuilding had taken 4 s by then\n" in words
     assert printed == ["1\n"]
 
 
 async def test_a_cancelled_rebuilding_leaves_no_half_made_session(make: Make, work: Path) -> None:
     state, _, _ = await run_turn(
-        await make(), None, "x = 1\nimport time\ntime.sleep(0.5)", "open('y.txt', 'w').write('y')\nNone"
+        await make(), None, "x = 1\nimport time\ntime.sleep(1.5)", "open('y.txt', 'w').write('y')\nNone"
     )
     (work / "y.txt").unlink()
     executor = await make()
@@ -61,15 +61,14 @@ async def test_a_cancelled_rebuilding_leaves_no_half_made_session(make: Make, wo
 
 
 async def test_a_block_that_breaks_the_sandbox_leaves_an_empty_session_and_its_setup(make: Make) -> None:
-    state, _, _ = await run_turn(await make(), None, "x = 1", "import time\ntime.sleep(2)")
+    state, _, _ = await run_turn(await make(), None, "x = 1", "import time\ntime.sleep(3)")
     executor = await make()
     client = scripted(python("print('x' in globals(), z)"), "Done.")
     agent = CodeActAgent("actor", executor, model_client=client, setup="z = 3")
     await agent.load_state(state)
     rebuilding = asyncio.ensure_future(agent.rebuild_session())
-    while executor.starts < 2:  # noqa: ASYNC110 (it restarts)
+    while executor.starts < 2 or executor.sandbox.blocks < 4:  # noqa: ASYNC110 (it restarts, and runs up to block 2)
         await asyncio.sleep(0.02)
-    await asyncio.sleep(1)
     assert executor.sandbox.client is not None
     await executor.sandbox.client.stop()
     replayed = await rebuilding

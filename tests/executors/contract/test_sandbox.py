@@ -184,7 +184,7 @@ class TestWhatLivesOn:
 
     @pytest.mark.parametrize("code", ["import time; time.sleep(60)", "import os; os.abort()"], ids=["timeout", "crash"])
     async def test_a_block_that_is_killed_costs_no_state(self, backend, make, code):
-        executor = await make(timeout=1)
+        executor = await make(timeout=3)
         await out(executor, "before = 1")
         result = await run(executor, f"before = 2\n{code}")
         assert result.state == ("restored" if backend.session else "kept")

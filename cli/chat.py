@@ -1,0 +1,250 @@
+"""`codeact chat`: a conversation with an agent or a team in a live session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval
+from autogen_codeact.cli.chat_commands import Commands
+from autogen_codeact.cli.chat_files import FileChanges
+from autogen_codeact.cli.chat_lines import Interrupted, Reader
+from autogen_codeact.cli.chat_reader import open_reader
+from autogen_codeact.cli.chat_turns import Turns
+from autogen_codeact.cli.chat_view import ChatView
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
+from autogen_codeact.cli.run import silence_libraries
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.runs.conversation import RecordedConversation
+from autogen_codeact.runs.plan import Plan, make_plan
+from autogen_codeact.runs.sessions import Rebuilding
+from autogen_codeact.runs.store import new_run_folder, prune_runs, runs_folder, state_folder
+from autogen_codeact.runs.summary import task_text
+from autogen_codeact.runs.writer import LogLocked
+from autogen_codeact.teams.parts import executors_of
+
+LEAVING_DEADLINE_S = 30.0
+HISTORY = "chat-history"
+
+
+def run_chat(job: ChatJob) -> int:
+    """Have a conversation until the person leaves.
+
+    Args:
+        job: The options.
+
+    Returns:
+        0; 130 after the Ctrl-C that leaves, 128 and the number of another signal that ends it.
+
+    Raises:
+        CommandError: An option, a file or the key is missing or wrong.
+        SandboxError: The sandbox did not start.
+        RunError: The earlier chat can't be continued.
+    """
+    job.check()
+    silence_libraries()
+    return asyncio.run(_supervised(job))
+
+
+async def _supervised(job: ChatJob) -> int:
+    """Run a chat with its signals."""
+    chat = Chat(job)
+    task = asyncio.ensure_future(chat.run())
+    received: list[int] = []
+
+    def leave(number: int) -> None:
+        received.append(number)
+        if len(received) > 1:
+            os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
+        task.cancel()
+
+    chat.leave = lambda: leave(signal.SIGINT)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leave, int(number))
+    loop.add_signal_handler(signal.SIGINT, lambda: leave(signal.SIGINT) if received else chat.interrupt())
+    try:
+        status = await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+    return 128 + received[0] if received else status
+
+
+class Chat:
+    """One conversation at a terminal or a pipe.
+
+    Args:
+        job: The options.
+    """
+
+    def __init__(self, job: ChatJob) -> None:
+        self._job = job
+        self._turns: Turns | None = None
+        self._reader: Reader | None = None
+        self._at_prompt = 0
+        self.leave: Callable[[], None] = _ignore
+        """Ends the chat in the middle of what it does."""
+
+    async def run(self) -> int:
+        """Talk until the person leaves; return the exit status."""
+        job = self._job
+        plan = await asyncio.to_thread(_read_plan, job.resume) if job.resume is not None else None
+        self._reader = reader = open_reader(_history_file(job))
+        terminal = Terminal()
+        async with opened(job, plan) as target:
+            conversation = await self._conversation(plan, target)
+            approve = job.approve or (plan is not None and had_approval(plan))
+            files = FileChanges(_folder(target)) if approve else None
+            if files is not None:
+                await files.begin()
+            view = ChatView(terminal, files, team=len(conversation.agents) > 1)
+            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
+            if approve and not set_approval(target, turns.approve):
+                raise CommandError("--approve needs an agent that runs code, and this one has none.")
+            cancelled = True
+            try:
+                await self._greet(terminal, plan, turns)
+                status = await self._talk(reader, turns, Commands(turns, terminal, job))
+                cancelled = status != 0
+            finally:
+                await conversation.close(cancelled=cancelled)
+                _say_where(conversation)
+        return status
+
+    async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
+        if plan is None:
+            return RecordedConversation(target, self._job.save)  # type: ignore[arg-type]
+        try:
+            return await RecordedConversation.resume(
+                plan,
+                target,  # type: ignore[arg-type]
+                rebuild=self._job.rebuild,
+                rebuild_limit=self._job.rebuild_limit,
+                on_rebuild=announce,
+            )
+        except LogLocked as error:
+            raise CommandError(str(error)) from error
+
+    async def _greet(self, terminal: Terminal, plan: Plan | None, turns: Turns) -> None:
+        names = ", ".join(model_names(turns.conversation.target)) or "no model"
+        terminal.line(f"codeact chat with {names}. /help lists the commands.", "dim")
+        if plan is None:
+            return
+        count = max(0, len(plan.points) - 1) + (plan.turn is not None)
+        terminal.line(f"Going on with {plan.run.folder.path.name}: {count} turn{'s' * (count != 1)}.", "dim")
+        last = plan.turn or next((point.task for point in reversed(plan.points) if point.task), None)
+        if last is not None:
+            terminal.line(f"The last message was: {task_text(last)[:200]}", "dim")
+        if turns.conversation.is_open:
+            terminal.line("Its turn was interrupted, and goes on:", "dim")
+            await turns.go_on()
+
+    async def _talk(self, reader: Reader, turns: Turns, commands: Commands) -> int:
+        while True:
+            try:
+                text = (await reader.message()).strip()
+            except EOFError:
+                return 0
+            except Interrupted:
+                if self._pressed_at_prompt(turns):
+                    return EXIT_INTERRUPTED
+                continue
+            if not text:
+                continue
+            turns.presses = self._at_prompt = 0
+            if text.startswith("/") and not text.startswith("//"):
+                if await commands.run(text):
+                    return 0
+                continue
+            await self._say(turns, text.removeprefix("/"))
+
+    async def _say(self, turns: Turns, text: str) -> None:
+        conversation = turns.conversation
+        if conversation.path is None and not self._job.no_save and not conversation.has_begun:
+            conversation.path = _new_folder(text)
+        await turns.say(text)
+
+    def _pressed_at_prompt(self, turns: Turns) -> bool:
+        """Count a Ctrl-C on an empty line; return whether it is the one that leaves."""
+        turns.presses += 1
+        self._at_prompt += 1
+        if turns.presses >= 3 or self._at_prompt >= 2:
+            return True
+        say("Ctrl-C again leaves the chat; so do /quit and Ctrl-D")
+        return False
+
+    def interrupt(self) -> None:
+        """Handle a Ctrl-C that no line editor has got."""
+        turns = self._turns
+        if turns is None:
+            self.leave()
+        elif turns.is_running:
+            turns.interrupt()
+        elif (self._reader is None or not self._reader.interrupt()) and self._pressed_at_prompt(turns):
+            self.leave()
+
+
+def _ignore() -> None:
+    """Do nothing, before there is something to leave."""
+
+
+def announce(rebuilding: Rebuilding) -> None:
+    """Say that a session is being rebuilt."""
+    blocks = f"{rebuilding.blocks} block{'s' * (rebuilding.blocks != 1)}"
+    time = f", about {rebuilding.seconds:.0f} s" if rebuilding.seconds >= 1 else ""
+    say(f"rebuilding the session: {blocks}{time}")
+
+
+def _read_plan(folder: Path) -> Plan:
+    plan = make_plan(folder)
+    if not plan.started.conversation:
+        raise CommandError(f"{folder} is a run and no chat: `codeact resume {folder}` continues it.")
+    return plan
+
+
+def _history_file(job: ChatJob) -> str | None:
+    if job.no_save:
+        return None
+    with suppress(RuntimeError):  # this user has no home
+        return str(state_folder() / HISTORY)
+    return None
+
+
+def _new_folder(text: str) -> Path | None:
+    """Return the folder of a new run, or None if there can be none."""
+    from autogen_codeact.runs.errors import RunFolderError  # noqa: PLC0415 - only here
+
+    try:
+        folder = new_run_folder(text)
+        removed = prune_runs(runs_folder(), keep=folder)
+    except (OSError, RunFolderError) as error:
+        say(f"this chat is not saved: {error}")
+        return None
+    if removed:
+        say(f"removed {len(removed)} old run{'s' * (len(removed) > 1)}, because all together were too large")
+    return folder
+
+
+def _folder(target: object) -> Path | None:
+    """Return the folder of the workspace on the host, if there is one."""
+    for executor in executors_of(target):
+        if isinstance(executor, SandboxCodeExecutor):
+            return executor.work_dir
+    return None
+
+
+def _say_where(conversation: RecordedConversation) -> None:
+    path = conversation.path
+    if path is None or not conversation.has_begun:
+        return
+    try:
+        name = path.name if path.parent == runs_folder() else str(path)
+    except Exception:  # noqa: BLE001 - this user has no home
+        name = str(path)
+    say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")

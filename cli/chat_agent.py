@@ -1,0 +1,269 @@
+"""Who answers in a chat: made from options, from a component's file, or from the log of an earlier chat."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autogen_agentchat.base import ChatAgent
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_core.models import ChatCompletionClient
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.agents.forwarding_client import unwrapped
+from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
+from autogen_codeact.cli.models import describe_error, open_model
+from autogen_codeact.cli.recording import RecordedModel
+from autogen_codeact.cli.run import DEFAULT_STEPS, LANGUAGES
+from autogen_codeact.cli.sandbox import started
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.executors import SandboxCodeExecutor
+from autogen_codeact.runs.agents import agent_keys, describe_agents
+from autogen_codeact.runs.copies import export_files
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.events import ModelCallFinished
+from autogen_codeact.runs.plan import Plan
+from autogen_codeact.runs.reader import RawEvent
+from autogen_codeact.runs.rebuilt_agents import load_agents
+from autogen_codeact.teams import coder_executor_team
+from autogen_codeact.teams.loading import load_component
+from autogen_codeact.teams.parts import executors_of
+
+CLIENT = "_model_client"
+"""Attribute of AutoGen's agents with their model, which has no public name."""
+
+
+_RECORDINGS = ("RecordedModel", "ReplayChatCompletionClient")
+
+
+@dataclass(frozen=True)
+class ChatJob:
+    """The options of a chat.
+
+    Args:
+        model: The model; None for that of the component or of the earlier chat.
+        sandbox: The sandbox, if there is neither a component nor an earlier chat.
+        component: File of a component: an agent or a team. Default: a `CodeActAgent`.
+        team: Whether a coder and an executor answer instead of one agent.
+        steps: Maximum number of steps in a turn; None for the default.
+        stream: Whether the model's answer is shown while it is generated.
+        describe_environment: Whether the model is told what is in the sandbox.
+        approve: Whether the person is asked before code runs.
+        resume: Folder of an earlier chat to go on with.
+        rebuild: Whether its session is rebuilt.
+        rebuild_limit: Seconds that this may take; None for no limit.
+        trust: Whether the configuration in its log may have what an untrusted one may not.
+        untrusted: Whether the component may have only what an untrusted one may.
+        save: Folder of the run; None for one below the user's state folder.
+        no_save: Whether no log is kept.
+    """
+
+    model: ModelChoice | None
+    sandbox: SandboxChoice = field(default_factory=SandboxChoice)
+    component: Path | None = None
+    team: bool = False
+    steps: int | None = None
+    stream: bool = True
+    describe_environment: bool = True
+    approve: bool = False
+    resume: Path | None = None
+    rebuild: bool = True
+    rebuild_limit: float | None = None
+    trust: bool = False
+    untrusted: bool = False
+    save: Path | None = None
+    no_save: bool = False
+
+    def check(self) -> None:
+        """Check that the options fit together.
+
+        Raises:
+            CommandError: They don't.
+        """
+        if self.resume is None and self.component is None and self.model is None:
+            raise CommandError("Which model? Name one with --model, such as openai/gpt-4o or replay:FILE.")
+        if self.component is not None and (self.model is not None or self.team or self.steps is not None):
+            raise CommandError(
+                "--agent FILE has its own model, agents and steps: leave --model, --team and --steps out."
+            )
+        if self.resume is not None and (self.component is not None or self.team or self.steps is not None):
+            raise CommandError(
+                "--resume goes on with the agents of the earlier chat: leave --agent, --team and --steps out."
+            )
+        if self.resume is not None and (self.save is not None or self.no_save):
+            raise CommandError("--resume goes on in the log of the earlier chat: leave --save and --no-save out.")
+        if (self.resume or self.component) and self.sandbox != SandboxChoice(mode=self.sandbox.mode):
+            given = "--resume" if self.resume else "--agent"
+            raise CommandError(f"The sandbox of {given} is in its configuration: leave options of the sandbox out.")
+        if self.team and self.steps is not None:
+            raise CommandError("--steps is for one agent, not for --team.")
+        if self.sandbox.kind == "none":
+            raise CommandError("A chat needs a session, which --sandbox none does not have.")
+        if self.save is not None and self.no_save:
+            raise CommandError("--save and --no-save can't be combined: choose one.")
+
+
+@asynccontextmanager
+async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | BaseTeam]:
+    """Make the agent or team with a running sandbox, and release everything afterwards.
+
+    Args:
+        job: The options.
+        plan: The earlier chat to go on with, or None.
+
+    Raises:
+        CommandError: An option, a file or the key is missing or wrong.
+        SandboxError: The sandbox did not start.
+        RunError: The earlier chat can't be continued.
+    """
+    async with AsyncExitStack() as stack:
+        client = None
+        if job.model is not None:
+            client = open_model(job.model)
+            stack.push_async_callback(client.close)
+        if plan is None and job.component is None:
+            assert client is not None
+            executor = await stack.enter_async_context(started(job.sandbox))
+            yield _make(job, client, executor)
+            return
+        if plan is None:
+            target = _load(job)
+            stack.push_async_callback(_close, target)
+        else:
+            target = load_agents(plan, (), _key(job), trust=job.trust, given_later=("approval_func", "approve_tool"))
+            stack.push_async_callback(_close, target)
+            for _, agent in agent_keys(target):
+                exchange_model(agent, _resumed_model(client, getattr(agent, CLIENT, None), plan))
+        for each in executors_of(target):
+            if isinstance(each, SandboxCodeExecutor):
+                await each.start()
+                if plan is not None:
+                    _put_files_back(plan, each)
+        yield target
+
+
+def _make(job: ChatJob, client: ChatCompletionClient, executor: Any) -> ChatAgent | BaseTeam:
+    if job.team:
+        return coder_executor_team(
+            client, executor, model_client_stream=job.stream, stream_output=True, supported_languages=list(LANGUAGES)
+        )
+    return CodeActAgent(
+        "coder",
+        executor,
+        model_client=client,
+        model_client_stream=job.stream,
+        stream_output=True,
+        max_steps=DEFAULT_STEPS if job.steps is None else job.steps,
+        describe_environment=job.describe_environment,
+    )
+
+
+def _load(job: ChatJob) -> ChatAgent | BaseTeam:
+    file = job.component
+    assert file is not None
+    try:
+        loaded = load_component(file, trusted=not job.untrusted, allow_keys=True)
+    except OSError as error:
+        raise CommandError(f"{file} can't be read: {error.strerror}") from error
+    except Exception as error:  # whatever the constructor of a component raises
+        raise CommandError(f"{file} can't be loaded: {describe_error(error, ModelChoice(str(file)))}") from error
+    if not isinstance(loaded, ChatAgent | BaseTeam):
+        raise CommandError(f"{file} is the component of a {type(loaded).__name__}, not of an agent or a team.")
+    return loaded
+
+
+def _key(job: ChatJob) -> str | None:
+    return os.environ.get(job.model.api_key_env) if job.model is not None and job.model.api_key_env else None
+
+
+async def _close(target: Any) -> None:
+    close = getattr(target, "close", None)
+    try:
+        if close is not None:
+            await close()
+    finally:
+        for executor in executors_of(target):
+            if isinstance(executor, SandboxCodeExecutor):
+                await executor.stop()
+
+
+def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> None:
+    """Have an agent ask another model, if it has one."""
+    if client is None or getattr(agent, CLIENT, None) is None:
+        return
+    if isinstance(agent, BaseCodeAgent):
+        agent.use_steps(None, client)
+    else:
+        setattr(agent, CLIENT, client)
+
+
+def _resumed_model(client: ChatCompletionClient | None, loaded: Any, plan: Plan) -> ChatCompletionClient | None:
+    """Return what an agent of an earlier chat asks from now on.
+
+    Args:
+        client: The model that the options name, or None.
+        loaded: The model of the configuration in the log; None if the agent has none.
+        plan: The earlier chat.
+    """
+    if client is None:
+        recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
+        # AutoGen's loses line breaks when it streams.
+        inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
+        return ReliableClient(inner, DEFAULT_TIMEOUT_S, tell=say) if inner is not None else None
+    inner = unwrapped(client)
+    return RecordedModel(_not_given(inner, plan)) if isinstance(inner, RecordedModel) else client
+
+
+def _not_given(client: RecordedModel, plan: Plan) -> list[Any]:
+    """Return the answers of a recording without those at its beginning that the chat has had before."""
+    given = []
+    for raw in plan.run.raw_events():
+        event = plan.run.parse(raw) if isinstance(raw, RawEvent) and raw.name == "model_call_finished" else None
+        if isinstance(event, ModelCallFinished) and event.result is not None:
+            given.append(event.result.get("content"))
+    answers = [each for each in client.chat_completions if not isinstance(each, str)]
+    known = [each.content for each in answers[: len(given)]] == given
+    return answers[len(given) :] if known else answers
+
+
+def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
+    """Write the files that the code had made into a workspace that was temporary."""
+    with suppress(RunError, OSError):
+        if executor.sandbox.options.work_dir is None and not any(executor.work_dir.iterdir()):
+            export_files(plan.run, executor.work_dir)
+
+
+def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
+    """Have a function approve the code of all agents; return whether there is an agent that runs code.
+
+    Args:
+        target: The agents.
+        approve: As `approval_func` of our agents.
+    """
+    found = False
+    for _, agent in agent_keys(target):
+        if isinstance(agent, BaseCodeAgent):
+            agent.use_approval(approve)
+            found = True
+        elif hasattr(agent, "_approval_func"):
+            agent._approval_func = approve
+            found = True
+    return found
+
+
+def had_approval(plan: Plan) -> bool:
+    """Return whether the person was asked before code ran."""
+    return any("approval_func" in info.functions for info in plan.started.agents)
+
+
+def model_names(target: ChatAgent | BaseTeam) -> list[str]:
+    """Return the names of the models, each once."""
+    names = dict.fromkeys(info.model for info in describe_agents(target) if info.model is not None)
+    return ["recorded answers" if name in _RECORDINGS else name for name in names]

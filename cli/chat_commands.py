@@ -1,0 +1,200 @@
+"""The commands of a chat, which begin with a slash."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from autogen_codeact.agents.environment import describe_environment
+from autogen_codeact.cli.chat_agent import ChatJob, exchange_model, model_names
+from autogen_codeact.cli.chat_turns import Turns
+from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.export_run import export_run
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.terminal import Terminal, format_size
+from autogen_codeact.executors import SandboxCodeExecutor, SandboxError, capabilities_of
+from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.conversation import NothingToUndo
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.sessions import Rebuilding
+from autogen_codeact.runs.summary import task_text
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.teams.parts import executors_of
+
+MAX_FILES = 100
+_HELP = {
+    "/help": "this list",
+    "/model [NAME]": "which model answers; with a name, another one from now on",
+    "/tools": "functions of this machine that the code can call, and what is in the sandbox",
+    "/files": "files of the workspace, and where they are on this machine",
+    "/undo": "take back the last turn: conversation and session are as before it",
+    "/retry": "take back the last turn, and send its message again",
+    "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
+    "/save [FOLDER]": "where this chat is kept; with a folder, a copy of its log there",
+    "/export FILE": "write a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
+    "/quit": "leave; so does Ctrl-D",
+}
+_KEYS = (
+    "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line; on a simple terminal, a backslash at the end of a "
+    "line does. A paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
+    "one ends the turn, a third one leaves. A message that begins with a slash: write two."
+)
+
+
+class Commands:
+    """Runs commands.
+
+    Args:
+        turns: The turns of the chat.
+        terminal: Where to print.
+        job: The options of the chat.
+    """
+
+    def __init__(self, turns: Turns, terminal: Terminal, job: ChatJob) -> None:
+        self._turns = turns
+        self._terminal = terminal
+        self._job = job
+        self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
+            "/help": self._help,
+            "/model": self._model,
+            "/tools": self._tools,
+            "/files": self._files,
+            "/undo": self._undo,
+            "/retry": self._retry,
+            "/reset": self._reset,
+            "/save": self._save,
+            "/export": self._export,
+        }
+
+    async def run(self, text: str) -> bool:
+        """Run a command.
+
+        Args:
+            text: The line that was typed.
+
+        Returns:
+            Whether the person leaves.
+        """
+        name, _, rest = text.partition(" ")
+        name = name.lower()
+        if name in ("/quit", "/exit"):
+            return True
+        command = self._commands.get(name)
+        if command is None:
+            self._terminal.line(_unknown(name, [*self._commands, "/quit"]), "yellow")
+            return False
+        try:
+            await command(rest.strip())
+        except (CommandError, RunError, SandboxError, NothingToUndo, OSError) as error:
+            message = "There is no turn that can be undone." if isinstance(error, NothingToUndo) else str(error)
+            self._terminal.line(message, "yellow")
+        return False
+
+    async def _help(self, _: str) -> None:
+        for name, what in _HELP.items():
+            self._terminal.field(name, what, "cyan", indent=16)
+        self._terminal.line()
+        self._terminal.line(_KEYS)
+
+    async def _model(self, spec: str) -> None:
+        conversation = self._turns.conversation
+        if spec:
+            given = self._job.model
+            choice = ModelChoice(spec, timeout_s=given.timeout_s if given is not None else ModelChoice("").timeout_s)
+            choice.check()
+            client = open_model(choice)
+            with conversation.detached():
+                for _, agent in agent_keys(conversation.target):
+                    exchange_model(agent, client)
+            self._turns.model = choice
+        self._terminal.line(", ".join(model_names(conversation.target)) or "There is no model.")
+
+    async def _tools(self, _: str) -> None:
+        target = self._turns.conversation.target
+        shown = 0
+        for executor in executors_of(target):
+            can = capabilities_of(executor)
+            for tool in await can.tools.list_tools() if can.tools is not None else ():
+                shown += 1
+                self._terminal.field(tool.name, tool.description.split("\n")[0], "cyan", indent=16)
+            if can.facts is not None:
+                self._terminal.line(describe_environment(await can.facts.facts()))
+        if not shown:
+            self._terminal.line("The code can call no functions of this machine, but final_answer.")
+
+    async def _files(self, _: str) -> None:
+        for executor in executors_of(self._turns.conversation.target):
+            if not isinstance(executor, SandboxCodeExecutor):
+                continue
+            names = sorted(name for name in await executor.list_files() if not name.startswith("."))
+            for name in names[:MAX_FILES]:
+                path = executor.work_dir / name
+                size = format_size(path.stat().st_size) if path.is_file() else "only in the sandbox"
+                self._terminal.line(f"{printable(name)} ({size})")
+            if len(names) > MAX_FILES:
+                self._terminal.line(f"… and {len(names) - MAX_FILES} more")
+            self._terminal.line(f"{'In' if names else 'No files in'} {executor.work_dir}", "dim")
+
+    async def _undo(self, _: str) -> None:
+        undone = await self._turns.guarded(self._turns.conversation.undo(_say_rebuilding))
+        if undone is None:
+            return
+        text = task_text([each.model_dump() for each in undone.task]) if undone.task is not None else ""
+        what = f'"{text[:80]}{"…" * (len(text) > 80)}"' if text else "the reset"
+        self._terminal.line(f"Undone: {what}. Conversation and session are as before it; files stay as they are.")
+        for note in undone.notes:
+            self._terminal.line(note, "yellow")
+
+    async def _retry(self, _: str) -> None:
+        await self._turns.retry()
+
+    async def _reset(self, _: str) -> None:
+        await self._turns.guarded(self._turns.conversation.reset())
+        self._terminal.line("The conversation begins anew, with an empty session. Files stay as they are.")
+
+    async def _save(self, folder: str) -> None:
+        path = self._turns.conversation.path
+        if path is None or not self._turns.conversation.has_begun:
+            self._terminal.line(
+                "There is nothing to save yet." if not self._job.no_save else "--no-save: no log is kept."
+            )
+            return
+        if folder:
+            path = await asyncio.to_thread(_copy, path, folder)
+        self._terminal.line(f"This chat is {'copied to' if folder else 'kept in'} {path}")
+
+    async def _export(self, name: str) -> None:
+        path = self._turns.conversation.path
+        if path is None or not self._turns.conversation.has_begun:
+            raise CommandError("There is no log to export yet.")
+        if not name:
+            raise CommandError("Which file? /export chat.ipynb, /export chat.json, or /export FOLDER for the files.")
+        await asyncio.to_thread(_export, path, name)
+
+
+def _copy(run: Path, folder: str) -> Path:
+    """Copy a run's folder into a new one."""
+    target = Path(folder).expanduser()
+    shutil.copytree(run, target)
+    return target
+
+
+def _export(run: Path, name: str) -> None:
+    """Write a run into a file, or its files into a folder."""
+    file = Path(name).expanduser()
+    kind = {".ipynb": "notebook", ".json": "json_file"}.get(file.suffix.lower(), "files")
+    export_run(run, **{**dict.fromkeys(("notebook", "json_file", "files")), kind: file})
+
+
+def _say_rebuilding(rebuilding: Rebuilding) -> None:
+    say(f"rebuilding the session: {rebuilding.blocks} block{'s' * (rebuilding.blocks != 1)}")
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no command {printable(name)}.{hint} /help lists them; a message that begins with a slash has two."

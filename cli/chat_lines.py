@@ -1,0 +1,133 @@
+"""What a person types in a chat: lines of a pipe or a simple terminal. `chat_prompt.py` has the editor of other terminals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from contextlib import suppress
+from typing import Protocol
+
+from autogen_codeact.cli.output import printable
+
+PROMPT = "> "
+MORE = "… "
+MAX_LINE_BYTES = 4 * 1024 * 1024
+
+
+class Interrupted(Exception):
+    """Ctrl-C was pressed while a line was typed."""
+
+
+class Reader(Protocol):
+    """Reads what a person says."""
+
+    async def message(self) -> str:
+        """Show the prompt and return what was typed, maybe of several lines.
+
+        Raises:
+            EOFError: There will be nothing more.
+            Interrupted: Ctrl-C was pressed.
+        """
+        ...
+
+    async def answer(self, question: str) -> str:
+        """Ask a question and return the line that was typed after it was shown.
+
+        Raises:
+            EOFError: There will be nothing more.
+            Interrupted: Ctrl-C was pressed.
+        """
+        ...
+
+    def interrupt(self) -> bool:
+        """End the present `message` or `answer` with `Interrupted`; return whether there was one."""
+        ...
+
+
+class LineReader:
+    """Reads lines from standard input; a line that ends with a backslash goes on in the next one.
+
+    Args:
+        echo: Whether to print what was read, because no terminal shows it.
+    """
+
+    def __init__(self, *, echo: bool) -> None:
+        self._echo = echo
+        self._lines: asyncio.Queue[str | None] | None = None
+        self._waiting: asyncio.Future[str | None] | None = None
+        self._ended = False
+
+    async def message(self) -> str:
+        """Show the prompt, and read a message."""
+        lines = [await self._line(PROMPT)]
+        while lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+            lines.append(await self._line(MORE))
+        return "\n".join(lines)
+
+    async def answer(self, question: str) -> str:
+        """Ask a question, and read a line."""
+        return await self._line(question)
+
+    def interrupt(self) -> bool:
+        """End the present question."""
+        if self._waiting is None or self._waiting.done():
+            return False
+        self._waiting.set_exception(Interrupted())
+        return True
+
+    async def _line(self, prompt: str) -> str:
+        sys.stdout.write(prompt)
+        sys.stdout.flush()
+        loop = asyncio.get_running_loop()
+        if self._lines is None:
+            self._lines = asyncio.Queue()
+            threading.Thread(target=self._read, args=(loop, self._lines), name="chat-input", daemon=True).start()
+        if self._ended:
+            raise EOFError
+        taking = asyncio.ensure_future(self._lines.get())
+        self._waiting = loop.create_future()
+        try:
+            await asyncio.wait({taking, self._waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if self._waiting.done():
+                sys.stdout.write("\n")
+                self._waiting.result()
+            line = await taking
+        finally:
+            taking.cancel()
+            self._waiting.cancel()
+            self._waiting = None
+        if line is None:
+            self._ended = True
+            sys.stdout.write("\n")
+            raise EOFError
+        if self._echo:
+            sys.stdout.write(f"{printable(line)}\n")
+            sys.stdout.flush()
+        return line
+
+    def _read(self, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | None]) -> None:
+        """Read lines until the end. A thread, because a file can't be watched; daemonic, because it may wait for ever.
+
+        Not through `sys.stdin`: its lock, which this thread would hold at the end of the process, ends that with an error.
+        """
+        waiting = b""
+        encoding = sys.stdin.encoding or "utf-8"
+        with suppress(RuntimeError):  # the event loop has been closed
+            while piece := _read_piece():
+                *whole, waiting = (waiting + piece).split(b"\n")
+                waiting = waiting[-MAX_LINE_BYTES:]
+                for line in whole:
+                    loop.call_soon_threadsafe(lines.put_nowait, line.decode(encoding, "replace").rstrip("\r"))
+            if waiting:
+                loop.call_soon_threadsafe(lines.put_nowait, waiting.decode(encoding, "replace"))
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+
+
+def _read_piece() -> bytes:
+    try:
+        return os.read(0, 65536)
+    except OSError:  # the terminal was closed
+        return b""

@@ -1,0 +1,218 @@
+"""The turns of a chat: running one, what Ctrl-C does to it, and asking for approval."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from autogen_agentchat.base import TaskResult
+
+from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
+from autogen_codeact.agents.base_agent import BaseCodeAgent
+from autogen_codeact.cli.chat_lines import Interrupted, Reader
+from autogen_codeact.cli.chat_lost import names_defined
+from autogen_codeact.cli.chat_view import ChatView
+from autogen_codeact.cli.model_choice import ModelChoice
+from autogen_codeact.cli.models import describe_error
+from autogen_codeact.cli.terminal import Terminal
+from autogen_codeact.cli.transcript import Message
+from autogen_codeact.executors import SandboxError, capabilities_of
+from autogen_codeact.runs.agents import agent_keys
+from autogen_codeact.runs.conversation import RecordedConversation
+from autogen_codeact.teams.parts import executors_of
+
+ENDING_DEADLINE_S = 15.0
+_QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do instead: "
+
+
+class Turns:
+    """Runs the turns of a chat, one after the other.
+
+    Args:
+        conversation: The conversation.
+        reader: Reads answers to questions.
+        view: Prints what happens.
+        terminal: Prints the rest.
+        model: The model that the options name, for its errors; None for another one.
+        leave: Ends the chat.
+    """
+
+    def __init__(
+        self,
+        conversation: RecordedConversation,
+        reader: Reader,
+        view: ChatView,
+        terminal: Terminal,
+        *,
+        model: ModelChoice | None,
+        leave: Callable[[], None],
+    ) -> None:
+        self.conversation = conversation
+        self.model = model
+        self.presses = 0
+        """How often Ctrl-C was pressed since the last message."""
+        self._reader = reader
+        self._view = view
+        self._terminal = terminal
+        self._leave = leave
+        self._running: asyncio.Task[None] | None = None
+        self._approve_all = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a turn, or something else that Ctrl-C ends."""
+        return self._running is not None
+
+    async def say(self, text: str) -> None:
+        """Have a message answered, and print what happens."""
+        await self._run(self.conversation.turn(text))
+
+    async def go_on(self) -> None:
+        """End the turn that was interrupted."""
+        await self._run(self.conversation.go_on())
+
+    async def retry(self) -> None:
+        """Undo the last turn, and have its message answered once more."""
+        task = self.conversation.last_task
+        if task is None:
+            self._terminal.line("There is no message to send again.", "yellow")
+            return
+        await self.conversation.undo()
+        await self._run(self.conversation.turn(task[0]))
+
+    async def guarded(self, work: Any) -> Any:
+        """Await something that Ctrl-C ends; None if it has."""
+        task = self._running = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await self._end(task)
+            raise
+        finally:
+            self._running = None
+        if task.cancelled():
+            self._terminal.line("[stopped]", "yellow")
+            return None
+        return task.result()
+
+    # A turn
+
+    async def _run(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
+        before = self._sandboxes(), self._codes()
+        self._view.begin()
+        task = self._running = asyncio.ensure_future(self._show(items))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await self._end(task)
+            raise
+        finally:
+            self._running = None
+        self._view.end_line()
+        if task.cancelled():
+            self._terminal.line(
+                "[turn ended; the conversation is as it was before it. /retry sends the message again]", "yellow"
+            )
+        elif (error := task.exception()) is not None:
+            self._show_error(error)
+        self._say_lost(*before)
+        self._terminal.line(self._view.summary(), "dim")
+
+    async def _show(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
+        async with aclosing(items) as stream:
+            async for item in stream:
+                await self._view.show(item)
+
+    @staticmethod
+    async def _end(task: asyncio.Task[Any]) -> None:
+        task.cancel()
+        await asyncio.wait({task}, timeout=ENDING_DEADLINE_S)
+        if task.done() and not task.cancelled():
+            task.exception()  # asyncio would print it
+
+    def _show_error(self, error: BaseException) -> None:
+        if isinstance(error, SandboxError):
+            text = f"{type(error).__name__}: {error}"
+        else:
+            text = describe_error(error, self.model or ModelChoice("model.json" if self.model is None else ""))
+        self._terminal.line(f"The turn failed. {text}", "red")
+        self._terminal.line("The conversation is as it was before it. /retry sends the message again.", "yellow")
+
+    # Ctrl-C
+
+    def interrupt(self) -> None:
+        """Handle Ctrl-C in a turn: the first stops the block, the second ends the turn, the third leaves."""
+        self.presses += 1
+        if self.presses >= 3:
+            self._leave()
+        elif self.presses == 1 and self._stop_block():
+            self._terminal.line()
+            self._terminal.line("[stopping the code; Ctrl-C again ends the turn]", "yellow")
+        elif self._running is not None:
+            self._running.cancel()
+
+    def _stop_block(self) -> bool:
+        if self._reader.interrupt():  # the question whether it may run
+            return True
+        stopped = [
+            executor.interrupt()
+            for executor in executors_of(self.conversation.target)
+            if hasattr(executor, "interrupt")
+        ]
+        return any(stopped)
+
+    # Approval
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask whether code may run."""
+        if self._approve_all:
+            return ApprovalResponse(approved=True, reason="all code of this chat was approved")
+        await self._view.before_question(request.code)
+        try:
+            answer = (await self._reader.answer(_QUESTION)).strip()
+        except EOFError:
+            return ApprovalResponse(approved=False, reason="there is nobody to ask any more")
+        except Interrupted:
+            self.presses = max(self.presses, 1)
+            return ApprovalResponse(approved=False, reason="the person stopped it")
+        return self._decision(answer)
+
+    def _decision(self, answer: str) -> ApprovalResponse:
+        match answer.lower():
+            case "y" | "yes":
+                return ApprovalResponse(approved=True, reason="approved")
+            case "a" | "all":
+                self._approve_all = True
+                return ApprovalResponse(approved=True, reason="approved")
+            case "n" | "no" | "":
+                return ApprovalResponse(approved=False, reason="the person said no")
+        return ApprovalResponse(approved=False, reason=f"the person said: {answer}")
+
+    # A sandbox that has died
+
+    def _sandboxes(self) -> list[int]:
+        found = (capabilities_of(executor).session for executor in executors_of(self.conversation.target))
+        return [session.starts for session in found if session is not None]
+
+    def _codes(self) -> list[str]:
+        journals = {
+            id(journal): journal
+            for _, agent in agent_keys(self.conversation.target)
+            if isinstance(agent, BaseCodeAgent) and (journal := agent.journal) is not None
+        }
+        return [entry.code for journal in journals.values() for entry in journal.entries]
+
+    def _say_lost(self, sandboxes: list[int], codes: list[str]) -> None:
+        """Say what was lost if another sandbox has taken the place of the last one."""
+        pairs = zip(sandboxes, self._sandboxes(), strict=False)
+        if not any(before and now > before for before, now in pairs):
+            return
+        names = names_defined(codes)
+        lost = ", ".join(names) if names else "the variables of this turn"
+        self._terminal.line(
+            f"The sandbox had died, and a new one was started. Lost: {lost}. Files of the workspace were put back as far as this "
+            "machine has them. /undo goes back to before this turn, and rebuilds what was there.",
+            "yellow",
+        )

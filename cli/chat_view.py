@@ -1,0 +1,162 @@
+"""What a chat prints of a turn, while it happens."""
+
+from __future__ import annotations
+
+import time
+
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import (
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
+from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
+from autogen_codeact.cli.chat_files import FileChanges
+from autogen_codeact.cli.chat_words import Words
+from autogen_codeact.cli.terminal import Terminal, format_duration, shorten
+from autogen_codeact.cli.transcript import Message, headline, remarks
+from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.folding import fold_carriage_returns
+from autogen_codeact.sandbox.result import written_by_code
+
+
+class ChatView:
+    """Prints the messages of turns.
+
+    Args:
+        terminal: Where to print.
+        files: Knows what the files were before; None to print no differences.
+        team: Whether there are several agents, so that each needs its name.
+    """
+
+    def __init__(self, terminal: Terminal, files: FileChanges | None, *, team: bool) -> None:
+        self._terminal = terminal
+        self._files = files
+        self._team = team
+        self._words = Words(terminal)
+        self._speaker = ""
+        self._output = ""
+        self._tokens = self._blocks = 0
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self._speaker, self._tokens, self._blocks, self._began = "", 0, 0, time.monotonic()
+
+    async def before_question(self, code: str) -> None:
+        """Print what came before a question about code, and the code itself if what comes from the agents may come later.
+
+        Args:
+            code: The code as markdown.
+        """
+        if self._team:
+            self._words.end()
+            self._words.add(f"{code}\n")
+        self._words.end()
+
+    async def show(self, message: Message | TaskResult) -> None:
+        """Print one message."""
+        match message:
+            case TaskResult():
+                self.end_line()
+            case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
+                self._words.end()
+                self._output += message.content
+                self._terminal.output(message.content)
+            case ModelClientStreamingChunkEvent(content=content) if content == BEGINS_AGAIN:
+                self._words.end()
+                self._terminal.line(BEGINS_AGAIN.strip(), "yellow")
+            case ModelClientStreamingChunkEvent():
+                self._name(message.source)
+                self._words.add(message.content)
+            case _:
+                self._count(message)
+                await self._show_whole(message)
+
+    async def _show_whole(self, message: Message) -> None:
+        streamed = self._words.end().strip()
+        match message:
+            case ThoughtEvent():
+                self._name(message.source)
+                self._terminal.line(message.content.strip(), "dim")
+            case CodeGenerationEvent():
+                self._show_words(message.source, message.content, streamed)
+                if "cut_off" in message.metadata:
+                    self._terminal.line("The answer was cut off, so none of its code is run.", "red")
+                elif "sent_back" in message.metadata:
+                    self._terminal.line(f"Sent back to the model: {message.metadata['sent_back']}", "yellow")
+            case CodeExecutionEvent():
+                await self._show_result(message.result)
+            case TextMessage() if "exit_code" in message.metadata:
+                self._show_words(message.source, message.content, self._take_output().strip())
+            case TextMessage(source="user"):
+                pass
+            case BaseChatMessage():
+                self._show_words(message.source, message.to_text(), streamed)
+            case _:
+                self._terminal.line(f"{type(message).__name__} of {message.source}: {message.to_text()}", "dim")
+
+    def _show_words(self, source: str, content: str, streamed: str) -> None:
+        if content.strip() != streamed and content.strip():
+            self._name(source)
+            self._words.add(content.strip())
+            self._words.end()
+
+    def _name(self, source: str) -> None:
+        if self._team and source != self._speaker:
+            self._terminal.line(f"{source}:", "cyan", bold=True)
+        self._speaker = source
+
+    def _take_output(self) -> str:
+        self._terminal.end_output()
+        output, self._output = self._output, ""
+        return output
+
+    async def _show_result(self, result: CodeResult) -> None:
+        shown = self._take_output()
+        written = fold_carriage_returns(written_by_code(result)).rstrip()
+        if not shown.strip() and written:
+            self._terminal.line(shorten(written))
+        if isinstance(result, ExecutionResult):
+            self._show_displays(result)
+        # The value is for the model and the person; what is in the output already is not repeated.
+        for remark in remarks(result):
+            self._terminal.line(remark, "yellow")
+        if self._files is not None and isinstance(result, ExecutionResult):
+            for name, lines in await self._files.changes(result):
+                self._show_difference(name, lines)
+        self._terminal.line(f"[{headline(result)}]", "green" if result.exit_code == 0 else "red")
+
+    def _show_displays(self, result: ExecutionResult) -> None:
+        for display in result.displays:
+            where = f": {printable(str(display.path))}" if display.path is not None else ""
+            self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")
+            if not where and display.text:
+                self._terminal.line(shorten(display.text))
+
+    def _show_difference(self, name: str, lines: list[str]) -> None:
+        self._terminal.line(f"{printable(name)} has changed:", bold=True)
+        for line in lines:
+            self._terminal.line(line, "green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim")
+
+    def _count(self, message: Message) -> None:
+        self._blocks += isinstance(message, CodeExecutionEvent)
+        if (usage := message.models_usage) is not None:
+            self._tokens += usage.prompt_tokens + usage.completion_tokens
+
+    def end_line(self) -> None:
+        """End what is being printed."""
+        self._words.end()
+        self._take_output()
+
+    def summary(self) -> str:
+        """Return tokens and seconds of the turn."""
+        blocks = f"{self._blocks} block{'s' * (self._blocks != 1)}, " if self._blocks else ""
+        return f"[{blocks}{self._tokens:,} tokens, {format_duration(time.monotonic() - self._began)}]"

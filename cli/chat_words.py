@@ -1,0 +1,97 @@
+"""The words of a model while they come: text at once, code in fences line by line and highlighted."""
+
+from __future__ import annotations
+
+import re
+
+from rich.text import Text
+
+from autogen_codeact.cli.terminal import Terminal
+
+_FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})\s*([\w+-]*)")
+_MAX_HIGHLIGHTED = 400
+"""Lines of one block that are highlighted as a whole; later ones each on its own."""
+
+
+class Words:
+    """Prints an answer piece by piece.
+
+    Args:
+        terminal: Where to print.
+    """
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._line = ""
+        self._shown = 0
+        self._fence: str | None = None
+        self._language = ""
+        self._code: list[str] = []
+        self.text = ""
+        """What has been said since the last `end`."""
+
+    def add(self, piece: str) -> None:
+        """Print a piece of the answer."""
+        self.text += piece
+        *whole, rest = piece.split("\n")
+        for part in whole:
+            self._line += part
+            self._end_line()
+        self._line += rest
+        if not self._may_be_fence() and self._fence is None:
+            self._terminal.write(self._line[self._shown :])
+            self._shown = len(self._line)
+
+    def end(self) -> str:
+        """End the answer, and return it."""
+        if self._line:
+            self._end_line()
+        text, self.text = self.text, ""
+        self._fence, self._code = None, []
+        return text
+
+    def _may_be_fence(self) -> bool:
+        """Return whether the line could still become the beginning or the end of a block."""
+        start = self._line.lstrip(" ")
+        return self._shown == 0 and (not start or start[0] in "`~")
+
+    def _end_line(self) -> None:
+        line, self._line, shown, self._shown = self._line, "", self._shown, 0
+        match = _FENCE.match(line) if shown == 0 else None
+        if self._fence is None and match is not None:
+            self._fence, self._language, self._code = match[1], match[2], []
+            self._terminal.line(line, "dim")
+        elif (
+            self._fence is not None and line.strip().startswith(self._fence) and not line.strip().strip(self._fence[0])
+        ):
+            self._fence = None
+            self._terminal.line(line, "dim")
+        elif self._fence is not None:
+            self._show_code(line)
+        else:
+            self._terminal.write(line[shown:] + "\n")
+
+    def _show_code(self, line: str) -> None:
+        self._code.append(line)
+        if not self._terminal.is_terminal:
+            self._terminal.line(line)
+            return
+        if len(self._code) > _MAX_HIGHLIGHTED:
+            self._code = [line]
+        self._terminal.text(highlighted(self._code, self._language))
+
+
+def highlighted(lines: list[str], language: str) -> Text:
+    """Return the last of some lines of code with colours; the others say what it is part of.
+
+    Args:
+        lines: The code.
+        language: Its language, as in a fence; of an unknown one, the line stays as it is.
+    """
+    from rich.syntax import Syntax  # noqa: PLC0415 - not needed without a terminal
+
+    code = "\n".join(lines)
+    text = Syntax(code, language or "python", theme="ansi_dark").highlight(code)
+    parts = text.split("\n", allow_blank=True)
+    # Control characters can change how many lines there are.
+    return parts[len(lines) - 1] if len(parts) >= len(lines) else Text(lines[-1])

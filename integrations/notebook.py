@@ -1,0 +1,78 @@
+"""Sandbox, agents and teams in notebooks: `%load_ext autogen_codeact` and `show`."""
+
+# mypy: allow-untyped-calls, allow-untyped-decorators
+# IPython's functions have no types.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from autogen_codeact.integrations.notebook_live import show
+from autogen_codeact.integrations.notebook_magics import SandboxMagics
+
+__all__ = ["load_ipython_extension", "show", "unload_ipython_extension"]
+
+_VIEWS = {
+    ("autogen_agentchat.base._task", "TaskResult"): "run",
+    ("autogen_agentchat.base._chat_agent", "Response"): "response",
+    ("autogen_agentchat.messages", "BaseAgentEvent"): "message",
+    ("autogen_agentchat.messages", "BaseChatMessage"): "message",
+}
+"""AutoGen's types, and what stands before `_to_html` and `_to_text` in the names of the functions that show them."""
+_MAGICS: dict[int, SandboxMagics] = {}
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Add `%%sandbox` and its companions to a shell, and have it show AutoGen's messages and results as HTML.
+
+    Args:
+        shell: The shell of the notebook or terminal.
+    """
+    if id(shell) in _MAGICS:
+        return
+    assert shell.display_formatter is not None
+    formatters = shell.display_formatter.formatters
+    for (module, name), view in _VIEWS.items():
+        formatters["text/html"].for_type_by_name(module, name, partial(_html, view))
+        formatters["text/plain"].for_type_by_name(module, name, partial(_text, view))
+    magics = _MAGICS[id(shell)] = SandboxMagics(shell)
+    shell.register_magics(magics)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Stop the sandboxes of a shell's cells, and show AutoGen's types as before.
+
+    Args:
+        shell: The shell.
+    """
+    magics = _MAGICS.pop(id(shell), None)
+    if magics is None:
+        return
+    magics.stop()
+    assert shell.display_formatter is not None
+    for kind in ("line", "cell"):
+        for name in magics.magics[kind]:
+            shell.magics_manager.magics[kind].pop(name, None)
+    for module, name in _VIEWS:
+        for mime in ("text/html", "text/plain"):
+            formatter = shell.display_formatter.formatters[mime]
+            formatter.pop(f"{module}.{name}", None)
+
+
+def _html(view: str, thing: Any) -> str:
+    return _view(f"{view}_to_html")(thing)
+
+
+def _text(view: str, thing: Any, printer: Any, cycle: bool) -> None:
+    printer.text(_view(f"{view}_to_text")(thing))
+
+
+def _view(name: str) -> Callable[[Any], str]:
+    from autogen_codeact.integrations import notebook_html  # noqa: PLC0415 - AutoGen takes a second to import
+
+    function: Callable[[Any], str] = getattr(notebook_html, name)
+    return function

@@ -1,0 +1,215 @@
+"""`show`: a run in a notebook while it happens."""
+
+# mypy: allow-untyped-calls, allow-untyped-decorators
+# IPython's functions have no types.
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+from uuid import uuid4
+
+from autogen_agentchat.base import Response, TaskResult
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeGenerationEvent,
+    ModelClientStreamingChunkEvent,
+)
+from IPython.core.getipython import get_ipython
+from IPython.display import publish_display_data
+from pydantic import PrivateAttr
+
+from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
+from autogen_codeact.integrations import notebook_html
+from autogen_codeact.sandbox import OutputChunk, Result
+from autogen_codeact.sandbox.displays import cut, escaped
+
+INTERVAL_S = 0.25
+"""Time between two updates of what a notebook shows of something that is under way."""
+MAX_SHOWN = 100
+"""Messages that a run shows while it happens; the last one of them is replaced by later ones."""
+MAX_LIVE_CHARS = 4_000
+"""Characters that are shown of text that is still coming, from its end."""
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STARTING, _WAITING = "starting", "waiting for the model"
+_WRITING, _RUNNING = "the model writes", "the code runs"
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Stream(Protocol[T_co]):
+    """What `run_stream`, `on_messages_stream` and `AsyncSandbox.stream` return."""
+
+    def __aiter__(self) -> AsyncIterator[T_co]: ...
+
+    def aclose(self) -> Any:
+        """Close the stream early."""
+
+
+class ShownTaskResult(TaskResult):
+    """A result whose run has been shown already: as the last value of the same cell it is not shown again."""
+
+    _cell: int | None = PrivateAttr(default=None)
+
+    def _ipython_display_(self) -> None:
+        if self._cell != _cell_number():
+            data = {"text/plain": notebook_html.run_to_text(self), "text/html": notebook_html.run_to_html(self)}
+            publish_display_data(data)
+
+
+async def show(stream: Stream[Any], interval_s: float = INTERVAL_S) -> Any:
+    """Show a run while it happens: who speaks, code, output as it comes, figures. In a terminal, as text.
+
+    Closing or cancelling it, as by an interrupt of the kernel, closes the stream, which kills the code that runs.
+
+    Args:
+        stream: What `run_stream(...)` or `on_messages_stream(...)` of an agent or team, or `AsyncSandbox.stream(...)` returns.
+        interval_s: Seconds between two updates at least. Default 0.25.
+
+    Returns:
+        The last item of the stream: a `TaskResult`, `Response` or `Result`. A result that is the last value of the cell is not
+        shown a second time.
+    """
+    view = LiveView() if hasattr(get_ipython(), "kernel") else TextView()
+    last: Any = None
+    ticking = asyncio.create_task(_tick(view, interval_s))
+    try:
+        async with aclosing(stream) as items:
+            async for item in items:
+                last = item
+                view.add(item)
+    except BaseException as error:
+        view.end(f"ended: {type(error).__name__}")
+        raise
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+    view.finish(last)
+    return _as_shown(last) if isinstance(last, TaskResult) else last
+
+
+async def _tick(view: TextView, interval_s: float) -> None:
+    while True:
+        await asyncio.sleep(interval_s)
+        view.update()
+
+
+def _as_shown(result: TaskResult) -> ShownTaskResult:
+    shown = ShownTaskResult.model_construct(messages=result.messages, stop_reason=result.stop_reason)
+    shown._cell = _cell_number()
+    return shown
+
+
+def _cell_number() -> int | None:
+    return getattr(get_ipython(), "execution_count", None)
+
+
+class TextView:
+    """Writes what happens to standard output, message by message."""
+
+    def add(self, item: object) -> None:
+        """Show an item of a stream."""
+        if isinstance(item, OutputChunk):
+            self._write(escaped_text(item.text))
+        elif isinstance(item, BaseAgentEvent | BaseChatMessage) and not isinstance(
+            item, ModelClientStreamingChunkEvent
+        ):
+            self._write(f"{notebook_html.message_to_text(item)}\n\n")
+
+    def update(self) -> None:
+        """Show that time passes."""
+
+    def finish(self, last: object) -> None:
+        """Show the end of the stream."""
+        if isinstance(last, TaskResult):
+            self._write(f"{notebook_html.ending(last)}\n")
+
+    def end(self, reason: str) -> None:
+        """Show that the stream has broken off."""
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def escaped_text(text: str) -> str:
+    """Return text with its control and invisible characters made visible."""
+    return notebook_html.plain(text)
+
+
+class LiveView(TextView):
+    """Shows what happens in a notebook. Each message is a display of its own; the last one is updated until it is complete."""
+
+    def __init__(self) -> None:
+        self._ident = ""
+        self._began = time.monotonic()
+        self._state, self._text = _STARTING, ""
+        self._frame = self._count = 0
+
+    def add(self, item: object) -> None:
+        """Take note of an item of a stream; what is under way is shown by the next `update`."""
+        match item:
+            case ModelClientStreamingChunkEvent():
+                self._chunk(_RUNNING if item.metadata.items() >= OUTPUT_CHUNK.items() else _WRITING, item.content)
+            case OutputChunk():
+                self._chunk(_RUNNING, item.text)
+            case BaseAgentEvent() | BaseChatMessage():
+                self._complete(notebook_html.message_to_html(item), notebook_html.message_to_text(item))
+                if item.source != "user":
+                    self._state = _RUNNING if isinstance(item, CodeGenerationEvent) and item.code_blocks else _WAITING
+
+    def update(self) -> None:
+        """Show what is under way."""
+        self._frame += 1
+        spinner = _SPINNER[self._frame % len(_SPINNER)]
+        words = f"{spinner} {self._state}, {time.monotonic() - self._began:.0f} s"
+        text = self._text[-MAX_LIVE_CHARS:]
+        tail = f'<pre style="max-height:20em;overflow:auto">{escaped(text)}</pre>' if text.strip() else ""
+        self._publish(
+            f'<div class="codeact-live" style="color:var(--jp-ui-font-color2, #666)">{words}</div>{tail}', words
+        )
+
+    def finish(self, last: object) -> None:
+        """Show the end of the stream."""
+        match last:
+            case TaskResult():
+                line = notebook_html.ending(last)
+            case Result():
+                bundle = last._repr_mimebundle_()
+                self._complete(bundle["text/html"], bundle["text/plain"])
+                return
+            case Response():
+                self.add(last.chat_message)
+                line = "Done"
+            case _:
+                line = "Done"
+        self.end(line)
+
+    def end(self, reason: str) -> None:
+        """Replace what is under way by a line."""
+        line = cut(reason, 1000)
+        self._complete(f'<div style="color:var(--jp-ui-font-color2, #666)">{escaped(line)}</div>', line, last=True)
+
+    def _chunk(self, state: str, text: str) -> None:
+        if self._state != state:
+            self._state, self._text, self._began = state, "", time.monotonic()
+        self._text = (self._text + text)[-4 * MAX_LIVE_CHARS :]
+
+    def _complete(self, page: str, text: str, *, last: bool = False) -> None:
+        """Show something complete in place of what was under way."""
+        self._count += 1
+        self._publish(page, text)
+        if self._count < MAX_SHOWN or last:
+            self._ident = ""
+        self._text, self._began = "", time.monotonic()
+
+    def _publish(self, page: str, text: str) -> None:
+        update = bool(self._ident)
+        self._ident = self._ident or uuid4().hex
+        data = {"text/plain": text, "text/html": page}
+        publish_display_data(data, transient={"display_id": self._ident}, update=update)

@@ -1,0 +1,214 @@
+"""The output of a cell that runs in the sandbox: text as it comes, figures and tables in their places, errors."""
+
+# mypy: allow-untyped-calls, allow-untyped-decorators
+# IPython's functions have no types.
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from collections.abc import Sequence
+from uuid import uuid4
+
+from IPython.core.getipython import get_ipython
+from IPython.display import clear_output, publish_display_data
+
+from autogen_codeact.integrations.notebook_places import DisplayPlaces
+from autogen_codeact.sandbox import OutputChunk, Result
+from autogen_codeact.sandbox.displays import IMAGES, MAX_SHOWN_BYTES, Display, escaped, interleave
+from autogen_codeact.sandbox.files.filenames import printable
+from autogen_codeact.sandbox.result import TIMEOUT_LINE, written_by_code
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_INCOMPLETE = re.compile(r"\x1b(?:\[[0-9;]{0,20})?\Z")
+_TRACEBACK = re.compile(r'^(?:Traceback \(most recent call last\):| {2}File "<block \d+>", line \d+)\n', re.MULTILINE)
+_ENDED = re.compile(r"^[^\s].*\n", re.MULTILINE)
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_MAX_TRACEBACK_CHARS = 20_000
+_KEPT = "\n\t\r\xa0\u3000\u200c\u200d"
+_RED = "\x1b[31m{}\x1b[0m"
+
+
+class SandboxCellError(Exception):
+    """The code of a cell has failed in the sandbox. Its subclasses have the names of the code's exceptions."""
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self._traceback = traceback
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows instead of this process' stack."""
+        lines = [*self._traceback.rstrip("\n").splitlines()]
+        last = f"{type(self).__name__}: {self}"
+        if not lines:
+            return [_RED.format(last)]
+        return [*lines[:-1], _RED.format(lines[-1])]
+
+
+def cell_error(name: str, message: str, traceback: str = "") -> SandboxCellError:
+    """Return an exception of a class with a given name, so that a notebook shows the error as if it was its own.
+
+    Args:
+        name: Name of the class; untrusted.
+        message: The message; untrusted.
+        traceback: What is shown. Default: name and message.
+    """
+    last = name.rpartition(".")[2]
+    safe = last if last.isidentifier() and len(last) <= 100 else "SandboxCellError"
+    kind: type[SandboxCellError] = type(safe, (SandboxCellError,), {})
+    return kind(printable(message[:10_000], keep="\n\t"), traceback)
+
+
+class CellOutput:
+    """Shows a running cell's output as a notebook does."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        """A traceback that may be the last that the cell prints: then it is shown as the cell's error."""
+        self._places = DisplayPlaces()
+        self._incomplete = ""
+        self._shown: dict[str, str] = {}
+        self._bytes = 0
+
+    def add(self, chunk: OutputChunk) -> None:
+        """Show a piece of output."""
+        if chunk.display is not None:
+            self._add(self._places.add_display(chunk.display))
+        elif chunk.text != TIMEOUT_LINE:
+            self._add(self._places.add_text(chunk.text))
+
+    def finish(self, result: Result) -> None:
+        """Show the rest of the output, and what else the result says.
+
+        Raises:
+            SandboxCellError: The code has failed.
+        """
+        failed = result.outcome != "ok" or result.exit_code != 0
+        self._add(self._places.rest())
+        if self._places.misplaced or list(self._shown) != [display.name for display in result.displays]:
+            self._redraw(result)
+        traceback = ""
+        if result.outcome == "error":
+            traceback, self._held = self._held, ""
+        self._flush()
+        self._remark(result)
+        if failed:
+            name, message = _FAILURES.get(
+                result.outcome, ("ExitStatus", f"the code ended with exit code {result.exit_code}")
+            )
+            if result.error is not None:
+                name, message = result.error.type, result.error.message
+            if result.state != "kept":
+                message += _STATES[result.state]
+            raise cell_error(name, message, _safe(traceback))
+
+    def close(self) -> None:
+        """Show what was held back."""
+        self._add(self._places.rest())
+        self._flush()
+
+    def _redraw(self, result: Result) -> None:
+        """Show all again, in its order and without what the code has cleared; a terminal can't."""
+        if hasattr(get_ipython(), "kernel"):
+            clear_output(wait=True)
+            self._held = self._incomplete = ""
+            self._shown, self._bytes = {}, 0
+            self._add(interleave(written_by_code(result), result.displays))
+
+    def _add(self, pieces: Sequence[str | Display]) -> None:
+        for piece in pieces:
+            if isinstance(piece, Display):
+                self._flush()
+                self._show(piece)
+            else:
+                self._text(piece)
+
+    def _text(self, text: str) -> None:
+        text = self._incomplete + text
+        self._incomplete = ""
+        if end := _INCOMPLETE.search(text):
+            self._incomplete, text = end[0], text[: end.start()]
+        if self._held and not _goes_on(self._held, text):
+            self._print(self._held)
+            self._held = ""
+        text, self._held = self._held + text, ""
+        begins = [found.start() for found in _TRACEBACK.finditer(text)]
+        if begins and len(text) - begins[0] <= _MAX_TRACEBACK_CHARS:
+            text, self._held = text[: begins[0]], text[begins[0] :]
+        self._print(text)
+
+    def _flush(self) -> None:
+        self._print(self._held + self._incomplete)
+        self._held = self._incomplete = ""
+
+    def _print(self, text: str) -> None:
+        if text:
+            sys.stdout.write(_safe(text))
+            if sys.stdout.isatty():  # a kernel sends what it has several times a second
+                sys.stdout.flush()
+
+    def _show(self, display: Display) -> None:
+        data = _bundle(display)
+        self._bytes += sum(len(value) for value in data.values())
+        if self._bytes > MAX_SHOWN_BYTES:
+            self._print(f"{display.output_line}\n")
+            return
+        update = display.name in self._shown
+        ident = self._shown.setdefault(display.name, uuid4().hex)
+        publish_display_data(data, transient={"display_id": ident}, update=update)
+
+    def _remark(self, result: Result) -> None:
+        displays = {display.name for display in result.displays}
+        lines = [f"{result.truncated:,} bytes of output were dropped."] if result.truncated else []
+        if result.value is not None and result.value.strip() not in result.output:
+            lines.append(result.value)
+        lines += result.notes[:20]
+        names = [artifact.name for artifact in result.artifacts if artifact.name not in displays]
+        if names:
+            more = f", and {len(names) - 20:,} more" if len(names) > 20 else ""
+            lines.append(f"Files: {', '.join(names[:20])}{more}")
+        if lines:
+            text = "\n".join(lines)
+            rows = f'<pre style="color:var(--jp-ui-font-color2, #666)">{escaped(text)}</pre>'
+            publish_display_data({"text/plain": printable(text, keep=_KEPT), "text/html": rows})
+
+
+_FAILURES = {
+    "timeout": ("Timeout", "the code took longer than it may, and was stopped"),
+    "oom": ("OutOfMemory", "the code used more memory than the sandbox has, and was stopped"),
+}
+_STATES = {
+    "restored": "\nThe session's variables are as they were before this cell.",
+    "lost": "\nThe session's variables are lost.",
+}
+
+
+def _goes_on(held: str, text: str) -> bool:
+    """Return whether text may belong to the traceback that is held back."""
+    if len(held) + len(text) > _MAX_TRACEBACK_CHARS:
+        return False
+    *_, last = _TRACEBACK.finditer(held)
+    ended = _ENDED.search(held, last.end())
+    return ended is None or text.lstrip("\n").startswith(_CHAINED) or not text.strip("\n")
+
+
+def _safe(text: str) -> str:
+    """Return text in which only colours control a terminal or a notebook."""
+    at, pieces = 0, []
+    for found in _COLOR.finditer(text):
+        pieces += [printable(text[at : found.start()], keep=_KEPT), found[0]]
+        at = found.end()
+    return "".join([*pieces, printable(text[at:], keep=_KEPT)])
+
+
+def _bundle(display: Display) -> dict[str, str]:
+    """Return the forms of a display that can't run or load anything in the page of a notebook.
+
+    Images are images. The rest is HTML of this package: SVG as an image, HTML in a frame without scripts, others as text.
+    """
+    text = printable(display.output_line, keep=_KEPT)
+    kind = next((kind for kind in IMAGES if kind in display.data), None)
+    if kind in ("image/png", "image/jpeg", "image/gif"):
+        return {"text/plain": text, kind: base64.b64encode(display.data[kind]).decode("ascii")}
+    return {"text/plain": text, "text/html": display.to_html()}

@@ -1,0 +1,363 @@
+"""A conversation of a person with an agent or a team: its turns are in one log, can be undone, and go on in another process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, aclosing
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from autogen_agentchat.base import ChatAgent, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
+from autogen_agentchat.messages import BaseChatMessage
+from autogen_core import CancellationToken
+
+from autogen_codeact.executors import SessionExecutor, capabilities_of
+from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
+from autogen_codeact.runs.continuing import OnRebuild, continued_stream, restore_agents
+from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted
+from autogen_codeact.runs.messages import Message, dump_message, load_message
+from autogen_codeact.runs.past import Past, RunPast
+from autogen_codeact.runs.plan import MAX_POINTS, Plan, Point
+from autogen_codeact.runs.rebuilt_agents import check_agents
+from autogen_codeact.runs.recording import boundary, finish_run, logged, recording, run_started, task_messages
+from autogen_codeact.runs.redaction import Redaction, RedactText
+from autogen_codeact.runs.sessions import Rebuilding, sessions_of
+from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.teams.parts import executors_of
+
+
+class NothingToUndo(Exception):
+    """The conversation has no turn that can be undone."""
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What was undone.
+
+    Args:
+        task: The message of the turn; None for a reset.
+        blocks: Blocks that ran again, to put the session back.
+        notes: How the session differs from what it was before the turn; the models are told, too.
+    """
+
+    task: list[BaseChatMessage] | None
+    blocks: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class RecordedConversation:
+    """A conversation with an agent or a team; the log begins with the first message.
+
+    Use one turn after the other, and `close` at the end. A turn that fails or is cancelled leaves the conversation as it was
+    before; what its code did in the session stays, until the turn is undone.
+
+    Args:
+        agent_or_team: Who answers.
+        path: Folder of the run, which must not exist or be empty; None for no log.
+        redact: As for `recorded`.
+    """
+
+    def __init__(
+        self, agent_or_team: ChatAgent | BaseTeam, path: Path | str | None, *, redact: RedactText | None = None
+    ) -> None:
+        self.target = agent_or_team
+        """Who answers."""
+        self.path = Path(path) if path is not None else None
+        """Folder of the run, or None."""
+        self.is_open = False
+        """Whether a turn was interrupted, that `go_on` ends."""
+        self._redact = redact
+        self._log: LogWriter | None = None
+        self._plan: Plan | None = None
+        self._attached = ExitStack()
+        self._past = RunPast({name: Past() for name, _ in agent_keys(agent_or_team)})
+        self._points: list[Point] = []
+        self._starts: list[list[int]] = []
+        self._turn: list[dict[str, Any]] | None = None
+
+    @classmethod
+    async def resume(
+        cls,
+        plan: Plan,
+        agent_or_team: ChatAgent | BaseTeam,
+        *,
+        rebuild: bool = True,
+        rebuild_limit: float | None = None,
+        on_rebuild: OnRebuild | None = None,
+        redact: RedactText | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> Self:
+        """Go on with a conversation whose process has ended, in the same log.
+
+        Args:
+            plan: What its log says.
+            agent_or_team: Who answers, made as for the first time.
+            rebuild: Whether sessions are rebuilt. If not, they are empty, and the models are told.
+            rebuild_limit: Seconds that rebuilding a session may take. Default: no limit.
+            on_rebuild: Called before a session is rebuilt.
+            redact: The function that the run was recorded with, if any.
+            cancellation_token: Ends the rebuilding.
+
+        Raises:
+            RunNotResumableError: It can't be continued.
+            LogLocked: It is still going on, or is being continued by another process.
+        """
+        check_agents(plan, agent_or_team)
+        conversation = cls(agent_or_team, plan.run.folder.path, redact=redact)
+        redaction = Redaction(redact, secrets_of(agent_or_team))
+        log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)
+        conversation._log, conversation._plan = log, plan
+        conversation._past = RunPast(plan.pasts, at_turn=plan.boundary.at == "turn")
+        for name, _ in agent_keys(agent_or_team):
+            conversation._past.agents.setdefault(name, Past())
+        try:
+            limit = rebuild_limit if rebuild else 0.0
+            token = cancellation_token or CancellationToken()
+            changes = await restore_agents(
+                plan, agent_or_team, conversation._past, log, token, on_rebuild=on_rebuild, limit=limit, wanted=rebuild
+            )
+            resumed = RunResumed(boundary=plan.boundary.seq, process=process_info(), journals=changes)
+            await log.write(resumed, sync=True)
+        except BaseException:
+            await log.close()
+            raise
+        conversation._points = list(plan.points)
+        # Their sandboxes are gone: going back always rebuilds the session.
+        conversation._starts = [[] for _ in plan.points]
+        conversation._turn, conversation.is_open = plan.turn, plan.turn is not None
+        conversation._attach()
+        return conversation
+
+    # Turns
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of the agents."""
+        return [name for name, _ in agent_keys(self.target)]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was a message."""
+        return bool(self._points)
+
+    @property
+    def last_task(self) -> list[BaseChatMessage] | None:
+        """The message of the last turn, or None if there is none that can be undone."""
+        task = self._points[-1].task if len(self._points) > 1 else None
+        return [_chat_message(each) for each in task] if task is not None else None
+
+    async def turn(
+        self, message: str | BaseChatMessage, cancellation_token: CancellationToken | None = None
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """Have a message answered.
+
+        Args:
+            message: What the person says.
+            cancellation_token: Ends the turn.
+
+        Yields:
+            Messages and events, the person's first, last the `TaskResult`.
+
+        Raises:
+            ValueError: The message is empty.
+            BaseException: What the agent or team raised.
+        """
+        task = task_messages(message)
+        if task is None:
+            raise ValueError("The message is empty.")
+        await self._begin(task)
+        self._turn = [dump_message(each)[0] for each in task]
+        if self._log is not None:
+            self._log.put(TurnStarted(task=self._turn))
+        stream = self.target.run_stream(task=task, cancellation_token=cancellation_token)
+        async with aclosing(self._ended(stream)) as items:
+            async for item in items:
+                yield item
+
+    async def go_on(
+        self, cancellation_token: CancellationToken | None = None
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """End the turn that was interrupted, if `is_open`: what was done comes from the log, and only what is new is yielded."""
+        if not self.is_open or self._plan is None:
+            return
+        self.is_open = False
+        stream = continued_stream(self._plan, self.target, cancellation_token or CancellationToken())
+        async with aclosing(self._ended(stream)) as items:
+            async for item in items:
+                yield item
+
+    async def _begin(self, task: list[BaseChatMessage]) -> None:
+        if self._points:
+            return
+        if self.path is not None:
+            self._log = await LogWriter.create(self.path, Redaction(self._redact, secrets_of(self.target)))
+            self._log.put(run_started(self.target, task, redacted=self._redact is not None, conversation=True))
+            self._attach()
+        await self._at_boundary()
+
+    async def _ended(
+        self, stream: AsyncGenerator[Message | TaskResult, None]
+    ) -> AsyncGenerator[Message | TaskResult, None]:
+        """Yield what a turn yields, write it, and note the state in which the turn has left the conversation."""
+        known = self._plan.messages if self._plan is not None else None
+        self._plan = None
+        if self._log is not None:
+            stream = logged(stream, self._log, known, self._finish_turn)
+        try:
+            async with aclosing(stream) as items:
+                async for item in items:
+                    yield item
+        finally:
+            if self._log is None:
+                await self._at_boundary()
+
+    async def _finish_turn(self, outcome: Any, **others: Any) -> None:
+        assert self._log is not None
+        self._log.put(TurnFinished(outcome=outcome, **others))
+        for past in self._past.agents.values():
+            past.items.clear()  # what a turn that failed has left of the log
+        await self._at_boundary()
+
+    async def _at_boundary(self) -> None:
+        """Note the present state, after a turn or a change."""
+        at = await boundary("message", self.target)
+        point = Point(deepcopy(at.state) if at.state is not None else {}, self._turn)
+        self._turn = None
+        self._points = [*self._points, point][-MAX_POINTS:]
+        self._starts = [*self._starts, self._sandboxes()][-MAX_POINTS:]
+        if self._log is not None:
+            await self._log.write(at, sync=True)
+
+    # Changes
+
+    async def undo(
+        self, on_rebuild: OnRebuild | None = None, cancellation_token: CancellationToken | None = None
+    ) -> Undone:
+        """Put the conversation and its sessions back to before the last turn.
+
+        A session in which the turn has run code is rebuilt in a fresh sandbox: the code of the earlier turns runs again, with
+        the recorded answers of host tools. Files stay as they are.
+
+        Args:
+            on_rebuild: Called before a session is rebuilt.
+            cancellation_token: Ends the rebuilding.
+
+        Raises:
+            NothingToUndo: There is no turn, or none that can be undone.
+        """
+        if len(self._points) < 2 or not self._points[-2].state:
+            raise NothingToUndo
+        before, last = self._points[-2], self._points[-1]
+        changed = self._starts[-2] != self._sandboxes() or _journals(before.state) != _journals(last.state)
+        self._attached.close()
+        try:
+            blocks, notes = await self._load(
+                before.state, on_rebuild, cancellation_token or CancellationToken(), anew=changed
+            )
+        finally:
+            self._attach()
+        task = last.task
+        del self._points[-2:], self._starts[-2:]
+        self._turn = before.task
+        if self._log is not None:
+            self._log.put(ConversationChanged(change="undone"))
+        await self._at_boundary()
+        return Undone([_chat_message(each) for each in task] if task is not None else None, blocks, notes)
+
+    async def _load(
+        self, state: Mapping[str, Any], on_rebuild: OnRebuild | None, token: CancellationToken, *, anew: bool
+    ) -> tuple[int, tuple[str, ...]]:
+        for session in self._sessions() if anew else ():
+            if session.starts:
+                await session.restart()
+        await self.target.load_state(deepcopy(state))
+        count, notes = 0, []
+        for rebuilt in sessions_of(self.target) if anew else ():
+            if not (blocks := rebuilt.load([])):
+                continue
+            count += blocks
+            if on_rebuild is not None:
+                on_rebuild(Rebuilding(blocks, 0.0))
+            await rebuilt.rebuild(None, token)
+            if rebuilt.note is not None:
+                notes.append(rebuilt.note)
+                self._past.notes |= dict.fromkeys(rebuilt.agents, rebuilt.note)
+        return count, tuple(notes)
+
+    async def reset(self, cancellation_token: CancellationToken | None = None) -> None:
+        """Forget the conversation, and begin with empty sessions; `undo` takes it back."""
+        if not self._points:
+            return
+        if isinstance(self.target, BaseTeam):
+            await self.target.reset()
+        else:
+            await self.target.on_reset(cancellation_token or CancellationToken())
+        if self._log is not None:
+            self._log.put(ConversationChanged(change="reset"))
+        await self._at_boundary()
+
+    def _sessions(self) -> list[SessionExecutor]:
+        found = (capabilities_of(executor).session for executor in executors_of(self.target))
+        return [session for session in found if session is not None]
+
+    def _sandboxes(self) -> list[int]:
+        return [session.starts for session in self._sessions()]
+
+    # The log
+
+    def detached(self) -> ExitStack:
+        """Return a context in which the agents have their own parts instead of recorded ones, so that they can be exchanged."""
+        self._attached.close()
+        again = ExitStack()
+        again.callback(self._attach)
+        return again
+
+    def _attach(self) -> None:
+        if self._log is not None:
+            self._attached.enter_context(recording(self.target, self._log, self._past))
+            self._past.notes, self._past.at_turn = {}, False
+
+    async def close(self, *, cancelled: bool = False) -> None:
+        """End the log. What the agents hold is left alone.
+
+        Args:
+            cancelled: Whether the person has left in the middle. Default: no.
+        """
+        self._attached.close()
+        if self._log is not None:
+            outcome = "cancelled" if cancelled else "completed"
+            await asyncio.shield(asyncio.ensure_future(self._finish(self._log, outcome)))
+
+    async def _finish(self, log: LogWriter, outcome: str) -> None:
+        await finish_run(log, outcome)
+        await log.close()
+
+
+def _chat_message(dumped: Mapping[str, Any]) -> BaseChatMessage:
+    message = load_message(dict(dumped))
+    assert isinstance(message, BaseChatMessage)
+    return message
+
+
+def _journals(value: Any) -> str:
+    """Return the journals in a state as text that can be compared."""
+    found: list[Any] = []
+
+    def collect(part: Any) -> None:
+        if isinstance(part, dict):
+            for name, each in part.items():
+                if name == "journal":
+                    found.append(each)
+                else:
+                    collect(each)
+        elif isinstance(part, list):
+            for each in part:
+                collect(each)
+
+    collect(value)
+    return json.dumps(found, sort_keys=True, default=str)

@@ -1,0 +1,130 @@
+"""Running `codeact chat` in a pseudo-terminal that is its controlling one, so that Ctrl-C and job control are real."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+import pexpect
+from pexpect.fdpexpect import fdspawn
+
+from tests import processes
+from tests.cli.support import containers_of, environment
+
+_PROGRAM = """
+import os, signal, sys
+terminal, *sys.argv[1:] = sys.argv[1:]
+os.setsid()
+descriptor = os.open(terminal, os.O_RDWR)
+for number in range(3):
+    os.dup2(descriptor, number)
+os.close(descriptor)
+sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+from autogen_codeact.cli.main import main
+sys.argv[0] = "codeact"
+main()
+"""
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PROMPT = "\x1b[0m> "
+CTRL_C, CTRL_D = "\x03", "\x04"
+ALT_ENTER = "\x1b\r"
+SECONDS = 30
+Wanted = str | re.Pattern[str]
+
+
+def plain(text: str) -> str:
+    """Return what was written to a terminal, without escape sequences."""
+    return _ESCAPES.sub("", text).replace("\r", "")
+
+
+class Chat:
+    """A chat in a pseudo-terminal.
+
+    Args:
+        arguments: Arguments of `codeact chat`.
+        state: Folder where the program keeps its state.
+        env: More variables.
+        size: Rows and columns of the terminal; None to leave them 0.
+        prompt: What ends with the prompt, as it is written.
+    """
+
+    def __init__(
+        self,
+        *arguments: object,
+        state: Path,
+        env: Mapping[str, str] | None = None,
+        size: tuple[int, int] | None = (40, 120),
+        prompt: str = PROMPT,
+        cwd: Path | None = None,
+    ) -> None:
+        ours, theirs = pty.openpty()
+        if size is not None:
+            termios.tcsetwinsize(theirs, size)
+        self.state, self._prompt = state, prompt
+        variables = environment({"XDG_STATE_HOME": str(state), **(env or {})})
+        if size is None:
+            del variables["COLUMNS"]
+        command = ["-c", _PROGRAM, os.ttyname(theirs), "chat", *map(str, arguments)]
+        self.process = processes.start(command, env=variables, cwd=cwd, stdin=subprocess.DEVNULL)
+        self._theirs = theirs
+        self._terminal = fdspawn(ours, encoding="utf-8", timeout=SECONDS)
+        self.written = ""
+
+    def until(self, what: Wanted) -> str:
+        """Wait until something was written; return, without escape sequences, what came before and with it."""
+        try:
+            self._terminal.expect(what if isinstance(what, re.Pattern) else re.escape(what))
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            raise AssertionError(f"no {what!r} in {self._terminal.before!r}, after {self.written!r}") from None
+        written = self._terminal.before + self._terminal.after
+        self.written += written
+        return plain(written)
+
+    def until_prompt(self) -> str:
+        """Wait for the prompt; return what came before it."""
+        return self.until(self._prompt).removesuffix("> ")
+
+    def send(self, text: str) -> None:
+        """Type keys."""
+        self._terminal.send(text)
+
+    def say(self, text: str) -> str:
+        """Send a message, and return what came until the next prompt."""
+        self.send(f"{text}\r")
+        return self.until_prompt()
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end; return the exit status, and what came until then."""
+        status = self.process.wait(SECONDS)
+        os.close(self._theirs)  # then the terminal has an end
+        written = ""
+        try:
+            while True:
+                written += self._terminal.read_nonblocking(65536, timeout=SECONDS)
+        except (pexpect.EOF, OSError):
+            pass
+        self.written += written
+        return status, plain(written)
+
+    def __enter__(self) -> Chat:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.__exit__(None, None, None)
+        self._terminal.close()
+
+    @property
+    def runs(self) -> list[Path]:
+        """The folders of the runs that it has kept."""
+        folder = self.state / "autogen-codeact" / "runs"
+        return sorted(folder.iterdir()) if folder.is_dir() else []
+
+    def containers(self) -> list[str]:
+        """Return the containers that it has left."""
+        return containers_of(self.process)

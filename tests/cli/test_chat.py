@@ -1,0 +1,131 @@
+"""`codeact chat` in a real terminal."""
+
+import re
+
+import pytest
+
+from tests.cli.chat_terminal import ALT_ENTER, CTRL_C, CTRL_D, Chat
+from tests.cli.support import code, replay
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+BOX = ["--sandbox", "bubblewrap"]
+TIMES = re.compile(r"[\d.]+ m?s\b")
+
+
+def timeless(text):
+    return TIMES.sub("0 s", text)
+
+
+def test_turns_share_one_session(tmp_path):
+    model = replay(tmp_path, f"I set it.\n{code('x = 41', 'print(x)')}\n", "Done.", code("x + 1"), "It is 42.")
+    with Chat("--model", model, *BOX, state=tmp_path) as chat:
+        assert chat.until_prompt().endswith("codeact chat with recorded answers. /help lists the commands.\n")
+        assert timeless(chat.say("set x")) == (
+            "set x\nI set it.\n```python\nx = 41\nprint(x)\n```\n41\n[ok, 0 s]\nDone.\n[1 block, 10 tokens, 0 s]\n"
+        )
+        assert timeless(chat.say("add one")) == (
+            "add one\n```python\nx + 1\n```\n42\n[ok, 0 s]\nIt is 42.\n[1 block, 8 tokens, 0 s]\n"
+        )
+        chat.send("/quit\r")
+        status, written = chat.end()
+    (run,) = chat.runs
+    assert status == 0
+    assert written == (
+        f"/quit\ncodeact: saved: `codeact chat --resume {run.name}` goes on with it, `codeact show {run.name}` prints it\n"
+    )
+    assert re.fullmatch(r"\d{8}-\d{6}-set-x-[0-9a-f]{4}", run.name)
+
+
+def test_undo_takes_back_the_session_and_the_conversation(tmp_path):
+    answers = [code("x = 1"), "One.", code("x = 2", "y = 3"), "Two.", code("print(x, 'y' in dir())"), "Back."]
+    with Chat("--model", replay(tmp_path, *answers), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.say("one")
+        chat.say("two")
+        assert chat.say("/undo").replace("codeact: rebuilding the session: 1 block\n", "") == (
+            '/undo\nUndone: "two". Conversation and session are as before it; files stay as they are.\n'
+        )
+        assert "1 False\n" in chat.say("what is x?")
+        assert "Undone: " in chat.say("/undo")
+        assert "Undone: " in chat.say("/undo")
+        assert "There is no turn that can be undone.\n" in chat.say("/undo")
+
+
+@pytest.mark.parametrize("block", [code("x = 2", "print('on', flush=True)", "while True: pass")])
+def test_ctrl_c_stops_the_block_then_the_turn_then_leaves(tmp_path, block):
+    answers = [code("x = 1"), "One.", block, block, code("print(x)"), "Still one.", block, block]
+    with Chat("--model", replay(tmp_path, *answers), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.say("one")
+        chat.send("loop\r")
+        chat.until("\non\r\n")
+        chat.send(CTRL_C)
+        assert "[stopping the code; Ctrl-C again ends the turn]" in chat.until("[stopped, ")
+        chat.until("\non\r\n")
+        chat.send(CTRL_C)
+        assert "[turn ended; the conversation is as it was before it." in chat.until_prompt()
+        assert "\n1\n[ok, " in chat.say("what is x?")
+        chat.send("loop\r")
+        for what in ("[stopped, ", "[turn ended"):
+            chat.until("\non\r\n")
+            chat.send(CTRL_C)
+            chat.until(what)
+        chat.until_prompt()
+        chat.send(CTRL_C)
+        assert chat.end()[0] == 130
+
+
+def test_ctrl_c_on_an_empty_line_asks_once(tmp_path):
+    with Chat("--model", replay(tmp_path, "Hi."), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.send(CTRL_C)
+        assert chat.until_prompt() == "\ncodeact: Ctrl-C again leaves the chat; so do /quit and Ctrl-D\n"
+        chat.send(CTRL_C)
+        assert chat.end() == (130, "\n")
+    assert chat.runs == []
+
+
+def test_several_lines(tmp_path):
+    model = replay(tmp_path, "One.", "Two.")
+    with Chat("--model", model, *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.send(f"a{ALT_ENTER}b\r")
+        chat.until_prompt()
+        chat.send("\x1b[200~c\nd\n\x1b[201~")
+        chat.send("\r")
+        chat.until_prompt()
+        chat.send(CTRL_D)
+        assert chat.end()[0] == 0
+    log = (chat.runs[0] / "events.jsonl").read_text()
+    assert '"content":"a\\nb"' in log
+    assert '"content":"c\\nd"' in log
+
+
+def test_an_unknown_command_names_the_nearest(tmp_path):
+    with Chat("--model", replay(tmp_path, "Hi."), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        assert chat.say("/retyr") == (
+            "/retyr\nThere is no command /retyr. Did you mean /retry? /help lists them; a message that begins with a slash has "
+            "two.\n"
+        )
+
+
+@pytest.mark.parametrize(("answer", "shown"), [("y", "\n7\n"), ("n", "not approved"), ("a", "\n7\n")])
+def test_approval(tmp_path, answer, shown):
+    model = replay(tmp_path, code("open('a.txt', 'w').write('b\\nc\\n')", "print(7)"), "Done.")
+    with Chat("--model", model, *BOX, "--approve", state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.send("go\r")
+        chat.until("or what to do instead:")
+        chat.send(f"{answer}\r")
+        written = chat.until_prompt()
+        assert shown in written
+        assert ("a.txt has changed:\n@@ -0,0 +1,2 @@\n+b\n+c\n" in written) == (answer != "n")
+
+
+def test_escapes_of_the_model_are_shown(tmp_path):
+    with Chat("--model", replay(tmp_path, "a\x1b]0;title\x07b\u202ec"), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        assert "a\\x1b]0;title\\x07b\\u202ec\n" in chat.say("hi")
+        assert "\x1b]" not in chat.written

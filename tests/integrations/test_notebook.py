@@ -1,0 +1,250 @@
+"""Notebooks: `%%sandbox` cells, live display and HTML of runs in a real kernel, and the sample notebook."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests.integrations.kernel import Kernel, Ran, started_kernel
+
+pytestmark = pytest.mark.usefixtures("docker_engine")
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "samples" / "notebook.ipynb"
+AGENT = """
+from autogen_agentchat.messages import TextMessage
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from autogen_codeact import AsyncSandbox, CodeActAgent, DockerCommandLineCodeExecutor
+from autogen_codeact.integrations.notebook import show
+
+def agent(*answers):
+    executor = DockerCommandLineCodeExecutor(mode="session")
+    return CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient(list(answers)), stream_output=True)
+"""
+SLOW = "```python\\nimport time\\nfor n in range(400):\\n    print('line', n, flush=True)\\n    time.sleep(0.1)\\n```"
+
+
+def containers_of(pid: int) -> list[str]:
+    with closing(connect()) as client:
+        found = client.containers(all=True, filters={"label": "org.autogen-codeact.kind=sandbox"})
+    return [each["Id"] for each in found if each["Labels"]["org.autogen-codeact.owner"].endswith(f":{pid}")]
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory, docker_engine: str) -> Iterator[Kernel]:
+    """A kernel in which the extension is loaded."""
+    with started_kernel(tmp_path_factory.mktemp("kernel")) as started:
+        pid = started.manager.provisioner.pid
+        assert started.run("%load_ext autogen_codeact").status == "ok"
+        yield started
+        assert containers_of(pid)
+    until = time.monotonic() + 30
+    while containers_of(pid):
+        assert time.monotonic() < until, "the sandbox is still there after the kernel's end"
+        time.sleep(0.1)
+
+
+def test_sample_notebook_shows_table_and_figures(tmp_path: Path) -> None:
+    notebook = nbformat.read(SAMPLE, as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    NotebookClient(notebook, timeout=45, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    table, plot, best, live, result, stop = [
+        cell.outputs
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.source != "%load_ext autogen_codeact"
+    ]
+    assert [each.output_type for each in table] == ["stream", "display_data"]
+    assert table[0].text == "6 months\n"
+    assert "&lt;th&gt;kettles&lt;/th&gt;" in table[1].data["text/html"]
+    assert [list(each.data) for each in plot] == [["text/plain", "image/png"]]
+    assert plot[0].data["image/png"].startswith("iVBORw0KGgo")
+    assert [each.text for each in best] == ["'kettles'\n"]
+    pages = [each.data["text/html"] for each in live]
+    assert [page.count("<img ") for page in pages] == [0, 0, 1, 0, 0]
+    assert "Can I live from betting on red?" in pages[0]
+    assert "writes code · step 1" in pages[1]
+    assert '<pre class="codeact-output">mean gain of a game: -0.027</pre>' in pages[2]
+    assert "A bet on red loses" in pages[3]
+    assert live[4].data["text/plain"].startswith("Done · 1 block of code · ")
+    assert [each.data["text/html"].count('src="data:image/png;base64,') for each in result] == [1]
+    assert stop == []
+
+
+def test_output_figures_and_tables_come_in_their_order(kernel: Kernel) -> None:
+    ran = kernel.run("""%%sandbox
+import pandas
+from IPython.display import HTML, display
+print("before \\x1b[31mred\\x1b[0m \\x1b[2J\\u202e")
+display(HTML("<script>parent.stolen = 1</script><b>bold</b>"))
+print("between")
+display(pandas.DataFrame({"a": [1]}))
+6 * 7
+""")
+    assert (ran.status, ran.warned, ran.error) == ("ok", "", None)
+    assert ran.text == "before \x1b[31mred\x1b[0m \\x1b[2J\\u202e\nbetween\n42\n"
+    assert [sorted(bundle) for bundle in ran.shown] == [["text/html", "text/plain"]] * 2
+    assert "<script" not in ran.page
+    assert ran.page.count('<iframe sandbox=""') == 2
+
+
+def test_cleared_and_replaced_displays_are_not_shown_in_the_end(kernel: Kernel) -> None:
+    ran = kernel.run("""%%sandbox
+from IPython.display import HTML, clear_output, display
+display(HTML("first"))
+clear_output()
+second = display(HTML("second"), display_id=True)
+second.update(HTML("third"))
+""")
+    assert ran.status == "ok"
+    assert (ran.page.count("<iframe"), "third" in ran.page) == (1, True)
+
+
+def test_an_error_fails_the_cell_and_keeps_the_variables(kernel: Kernel) -> None:
+    ran = kernel.run("%%sandbox --result failed\nkept = 5\ndef divide(): return 1 / 0\nprint('printed')\ndivide()")
+    assert (ran.status, ran.text) == ("error", "printed\n")
+    assert ran.error is not None
+    assert ran.error[:2] == ("ZeroDivisionError", "division by zero")
+    assert ran.error[2].startswith('Traceback (most recent call last):\n  File "<block ')
+    assert ran.error[2].endswith("\x1b[31mZeroDivisionError: division by zero\x1b[0m")
+    assert "notebook_magics" not in ran.error[2]
+    assert kernel.run("failed.outcome").shown == [{"text/plain": "'error'"}]
+    assert kernel.run("%%sandbox\nkept").text == "5\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "name", "message"),
+    [
+        ("%%sandbox --timeout 0.3\nwhile True: pass", "Timeout", "took longer than it may"),
+        ("%%sandbox -l sh\nexit 3", "ExitStatus", "exit code 3"),
+        ("%%sandbox\nx =", "SyntaxError", "invalid syntax"),
+        ("%%sandbox\nraise type('\\x1b[2J<b>', (Exception,), {})('\\x1b[2J')", "SandboxCellError", "\\x1b[2J"),
+        ("%%sandbox -l cobol\nSTOP RUN", "UnknownLanguage", "cobol"),
+        ("%sandbox_get missing.txt", "SandboxFileError", "missing.txt"),
+    ],
+)
+def test_each_failure_is_the_error_of_the_cell(kernel: Kernel, cell: str, name: str, message: str) -> None:
+    ran = kernel.run(cell)
+    assert ran.status == "error"
+    assert ran.error is not None
+    assert ran.error[0] == name
+    assert message in ran.error[1]
+    assert "\x1b[2J" not in "".join(ran.error)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%sandbox --nope\n1", "unrecognized arguments: --nope"),
+        ("%%sandbox --timeout 0\n1", "Timeout must be greater than"),
+        ("%%sandbox --memory 2g\n1", "has been started with other options: run %sandbox_stop first"),
+        ("%%sandbox --session new --memory 3\n1", "memory='3' is 3 bytes"),
+        ("%%sandbox --session new --backend bubblewrap --image x\n1", "'image'"),
+        ("%%sandbox --result 1x\n1", "'1x' is not the name of a variable"),
+        ("%sandbox_reset --session other", "there is no session 'other'; sessions: default"),
+        ("%sandbox_put", "the following arguments are required: source"),
+    ],
+)
+def test_wrong_use_says_what_is_wrong(kernel: Kernel, cell: str, message: str) -> None:
+    kernel.run("%%sandbox\n1")
+    ran = kernel.run(cell)
+    assert ran.status == "error"
+    assert ran.warned.startswith("UsageError: ")
+    assert message in ran.warned
+
+
+def test_an_interrupt_stops_the_cell_and_keeps_the_session(kernel: Kernel) -> None:
+    kernel.run("%%sandbox\nkept = 7")
+    interrupted = []
+
+    def interrupt(ran: Ran) -> None:
+        if "started" in ran.text and not interrupted:
+            interrupted.append(True)
+            kernel.manager.interrupt_kernel()
+
+    ran = kernel.run("%%sandbox\nkept = 8\nprint('started', flush=True)\nimport time\ntime.sleep(100)", interrupt)
+    assert ran.status == "error"
+    assert ran.error is not None
+    assert ran.error[0] == "KeyboardInterrupt"
+    assert kernel.run("%%sandbox\nkept").text == "7\n"
+
+
+def test_sessions_files_and_reset(kernel: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("from the host")
+    kernel.run("%%sandbox\nx = 1")
+    assert kernel.run("%sandbox --session second --mode session --memory 512m --timeout 20").status == "ok"
+    assert kernel.run("%%sandbox --session second\n'x' in globals()").text == "False\n"
+    put = kernel.run(f"%sandbox_put {tmp_path / 'in.txt'} data/in.txt --session second")
+    assert (put.status, put.warned) == ("ok", "")
+    copied = kernel.run(
+        "%%sandbox -s second\nwith open('out.txt', 'w') as file: file.write(open('data/in.txt').read().upper());"
+    )
+    assert [bundle["text/plain"] for bundle in copied.shown] == ["Files: out.txt"]
+    assert kernel.run(f"%sandbox_get out.txt {tmp_path / 'out.txt'} -s second").status == "ok"
+    assert (tmp_path / "out.txt").read_text() == "FROM THE HOST"
+    assert kernel.run("%sandbox_reset -s second").status == "ok"
+    assert kernel.run("%%sandbox -s second\n'file' in globals()").text == "False\n"
+    assert kernel.run("%sandbox_stop -s second").status == "ok"
+    assert kernel.run("%%sandbox\nx").text == "1\n"
+
+
+def test_a_live_run_is_updated_and_shown_once(kernel: Kernel) -> None:
+    kernel.run(AGENT)
+    answer = (
+        "```python\\nimport time\\nfor n in range(5):\\n    print('line', n, flush=True)\\n    time.sleep(0.4)\\n```"
+    )
+    seen: list[str] = []
+
+    def watch(ran: Ran) -> None:
+        seen.append(ran.page)
+
+    ran = kernel.run(f'one = agent("{answer}", "The end.")\nawait show(one.run_stream(task="<b>Count</b>"))', watch)
+    assert (ran.status, ran.text, ran.warned) == ("ok", "", "")
+    assert any("the code runs, " in page and "line 0" in page and "line 4" not in page for page in seen)
+    assert ran.updates > 3
+    assert len(ran.shown) == 5
+    assert "&lt;b&gt;Count&lt;/b&gt;" in ran.page
+    assert "codeact-live" not in ran.page
+    again = kernel.run("_ if 'TaskResult' in type(_).__name__ else _")
+    assert [sorted(bundle) for bundle in again.shown] == [["text/html", "text/plain"]]
+    assert "The end." in again.page
+    assert kernel.run("await one.code_executor.stop() if hasattr(one, 'code_executor') else None").status == "ok"
+
+
+def test_an_interrupt_ends_a_live_run_and_says_so(kernel: Kernel) -> None:
+    kernel.run(AGENT)
+    interrupted = []
+
+    def interrupt(ran: Ran) -> None:
+        if "line 1" in ran.page and not interrupted:
+            interrupted.append(True)
+            kernel.manager.interrupt_kernel()
+
+    ran = kernel.run(f'two = agent("{SLOW}")\nawait show(two.run_stream(task="Count"))', interrupt)
+    assert ran.status == "error"
+    assert ran.shown[-1]["text/plain"] in ("ended: CancelledError", "ended: KeyboardInterrupt")
+
+
+def test_messages_and_results_of_autogen_are_html(kernel: Kernel) -> None:
+    kernel.run(AGENT)
+    ran = kernel.run("TextMessage(content='**hi** <img src=//a.test>', source='<i>')")
+    (bundle,) = ran.shown
+    assert bundle["text/plain"] == "<i> (TextMessage):\n**hi** <img src=//a.test>"
+    assert "<strong>hi</strong> &lt;img src=//a.test&gt;" in bundle["text/html"]
+    assert "<b>&lt;i&gt;</b>" in bundle["text/html"]
+    streamed = kernel.run("async with AsyncSandbox('docker') as box:\n    await show(box.stream('print(6 * 7)'))")
+    assert [bundle["text/plain"] for bundle in streamed.shown] == ["42"]
+
+
+def test_unloading_stops_the_sandboxes_and_takes_the_magics_away(kernel: Kernel) -> None:
+    kernel.run("%%sandbox --session last\n1")
+    before = len(containers_of(kernel.manager.provisioner.pid))
+    assert kernel.run("%unload_ext autogen_codeact").status == "ok"
+    assert len(containers_of(kernel.manager.provisioner.pid)) < before
+    assert "Cell magic `%%sandbox` not found" in kernel.run("%%sandbox\n1").warned
+    assert sorted(kernel.run("TextMessage(content='hi', source='me')").shown[0]) == ["text/plain"]
+    assert kernel.run("%load_ext autogen_codeact").status == "ok"
+    assert kernel.run("%%sandbox\n42").text == "42\n"

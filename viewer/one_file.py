@@ -1,0 +1,203 @@
+"""A run as one page: everything is in the file, and opening it makes no request."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.reader import Run
+from autogen_codeact.runs.results import StoredFile
+from autogen_codeact.runs.whole_file import whole_file
+from autogen_codeact.viewer.bundle import NONCE, one_page
+from autogen_codeact.viewer.schema import Step, Summary
+from autogen_codeact.viewer.steps import RunSteps
+
+MAX_TEXT = 64 * 1024**2
+"""Bytes of steps that are written whole; in later ones long text is shortened."""
+MAX_FILE = 16 * 1024**2
+"""Bytes of a figure or a file of the workspace; larger ones are left out."""
+MAX_FILES = 96 * 1024**2
+"""Bytes of all figures and files; what comes later is left out."""
+_PART_BYTES = 256 * 1024
+_PART_STEPS = 50
+_SHORT = 200
+_SHORT_LIST = 10
+_IN_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+"""In JSON, so that no text of a run can end its element; what is not ASCII is escaped anyway."""
+
+
+def export_html(run: Run, path: str | os.PathLike[str]) -> None:
+    """Write a run as one HTML file with all its text and figures, which any browser shows from the disk.
+
+    Args:
+        run: The run, which may be incomplete, damaged, or still going on.
+        path: The file. It is replaced as a whole, or stays as it is.
+
+    Raises:
+        RunError: The log can't be read.
+        OSError: The file can't be written.
+    """
+    with whole_file(Path(path)) as file:
+        write_html(run, file)
+
+
+def write_html(run: Run, file: TextIO) -> None:
+    """Write a run as one HTML page into an open text file, step by step.
+
+    Args:
+        run: The run.
+        file: Where to; its encoding is UTF-8.
+
+    Raises:
+        RunError: The log can't be read.
+    """
+    steps = RunSteps(run.folder.path)
+    steps.read_all()
+    _Page(steps, file).write()
+
+
+class _Page:
+    """The page of one run, as far as it is written."""
+
+    def __init__(self, steps: RunSteps, file: TextIO) -> None:
+        self._steps = steps
+        self._file = file
+        self._seen: set[str] = set()
+        self._text_bytes = self._file_bytes = 0
+        self._shortened = self._left_out = self._left_out_bytes = 0
+
+    def write(self) -> None:
+        header, shell = self._steps.header(), one_page()
+        header["live"] = header["controls"] = False
+        title = f"{header['name']}: {' '.join(header['task'].split())[:100]}" if header["task"] else header["name"]
+        head = shell.head.replace(NONCE, secrets.token_urlsafe(16))
+        head = head.replace("</head>", f"<title>{html.escape(title)}</title>\n</head>")
+        self._file.write(head)
+        count = len(self._steps)
+        for first, steps in self._parts(count):
+            self._write_part("steps", first, steps)
+            self._write_part("summaries", first, self._steps.summaries(first, first + len(steps) - 1))
+        if note := self._note(count + 1, header["started"]):
+            header["steps"] = count + 1
+            self._write_part("steps", count + 1, [note])
+            self._write_part("summaries", count + 1, [_summary(note)])
+        self._file.write(f'<script type="application/json" id="run-header">{to_json(header)}</script>\n{shell.tail}')
+
+    def _parts(self, count: int) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number of the first step of each part, and its steps as JSON; figures are written on the way."""
+        part: list[str] = []
+        size = 0
+        for number in range(1, count + 1):
+            for step in self._steps.steps(number, number):
+                text = self._step(step)
+                size += len(text)
+                part.append(text)
+            if size > _PART_BYTES or len(part) >= _PART_STEPS:
+                yield number - len(part) + 1, part
+                part, size = [], 0
+        if part:
+            yield count - len(part) + 1, part
+
+    def _step(self, step: Step) -> str:
+        text = to_json(step)
+        if self._text_bytes + len(text) > MAX_TEXT and len(text) > 4 * _SHORT:
+            text = to_json(_short(step))
+            self._shortened += 1
+        else:
+            for reference in _references(step):
+                self._write_file(reference)
+        self._text_bytes += len(text)
+        return text
+
+    def _write_part(self, name: str, first: int, parts: list[str] | list[Summary] | list[Step]) -> None:
+        texts = [part if isinstance(part, str) else to_json(part) for part in parts]
+        last = first + len(texts) - 1
+        self._file.write(f'<script type="application/json" data-part="{name}" data-from="{first}" data-to="{last}">[')
+        self._file.write(",".join(texts))
+        self._file.write("]</script>\n")
+
+    def _write_file(self, reference: dict[str, Any]) -> None:
+        """Write a figure or a file, once; what is missing or too large is not in the page, which then says so."""
+        sha256, size = reference["sha256"], reference["size"]
+        if sha256 is None or sha256 in self._seen:
+            return
+        self._seen.add(sha256)
+        if size > MAX_FILE or self._file_bytes + size > MAX_FILES:
+            self._left_out += 1
+            self._left_out_bytes += size
+            return
+        try:
+            content = self._steps.run.read_file(StoredFile(sha256=sha256, size=size))
+        except (RunError, ValueError):
+            return
+        self._file_bytes += size
+        self._file.write(f'<script type="text/plain" id="file-{sha256}">')
+        self._file.write(base64.b64encode(content).decode("ascii"))
+        self._file.write("</script>\n")
+
+    def _note(self, number: int, time: str) -> Step | None:
+        """Return a last step that says what is not in the page, or None if all of it is."""
+        missing = []
+        if self._shortened:
+            missing.append(f"the whole text of {self._shortened:,} steps")
+        if self._left_out:
+            files = "1 file" if self._left_out == 1 else f"{self._left_out:,} files"
+            missing.append(f"{files} with {self._left_out_bytes / 1e6:,.1f} MB")
+        if not missing:
+            return None
+        text = f"This page would be too large with {' and '.join(missing)}. `codeact view` shows them."
+        timing = {"model_s": 0.0, "sandbox_s": 0.0, "tools_s": 0.0}
+        note = {"number": number, "kind": "event", "agent": None, "time": time, "duration_s": 0.0, "timing": timing}
+        return cast(Step, {**note, "running": False, "usage": None, "text": text, "text_bytes": None})
+
+
+def to_json(value: object) -> str:
+    """Return JSON that can be in an element of a page.
+
+    Args:
+        value: A document.
+    """
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(_IN_HTML)
+
+
+def _summary(note: Step) -> Summary:
+    return {
+        "number": note["number"],
+        "kind": note["kind"],
+        "agent": None,
+        "title": "Not all of the run is in this page.",
+        "outcome": None,
+        "state": None,
+        "running": False,
+        "height": 3,
+    }
+
+
+def _references(value: object) -> Iterator[dict[str, Any]]:
+    """Yield the references to stored files in a document."""
+    if isinstance(value, dict):
+        if "sha256" in value and "media_type" in value:
+            yield value
+            return
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _references(each)
+
+
+def _short(value: Any) -> Any:
+    """Return a document with short text and short lists, for a run that is too large for one page."""
+    if isinstance(value, str):
+        return value if len(value) <= _SHORT else f"{value[:_SHORT]}\n[… {len(value) - _SHORT:,} characters left out …]"
+    if isinstance(value, list):
+        return [_short(each) for each in value[:_SHORT_LIST]]
+    if isinstance(value, dict):
+        return {name: None if name in ("spans", "diff") else _short(each) for name, each in value.items()}
+    return value
