@@ -9,9 +9,10 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from autogen_codeact.cli.exit import clean_exit
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
@@ -43,6 +44,24 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other p
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
 ]
+
+
+class JsonCommand(TyperCommand):
+    """A command that ends its output with an error object if its options are wrong and `--json` is one of them."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options."""
+        wanted = "--json" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            if wanted and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
+                from autogen_codeact.cli.json_output import error_object
+                from autogen_codeact.cli.output import print_json
+
+                print_json(error_object(error))
+            raise
+
 
 app = typer.Typer(
     name="codeact",
@@ -130,7 +149,7 @@ def _exec(
         raise typer.Exit(run_file(file, chosen, as_json=as_json, keep_going=keep_going))
 
 
-@app.command("run")
+@app.command("run", cls=JsonCommand)
 @takes_sandbox()
 @takes_model()
 def _run(
@@ -165,9 +184,12 @@ def _run(
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Keep a log of the run in this new folder, such as runs/42, for `codeact show` and `codeact resume`.",
+            help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
         ),
     ] = None,
+    no_save: Annotated[
+        bool, typer.Option("--no-save", help="Do not keep the run: `codeact show` and `codeact resume` can't find it.")
+    ] = False,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
@@ -177,9 +199,14 @@ def _run(
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
-    have been run and was not; 2 if the run was not possible.
+    have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
+    CODEACT_RUNS_SIZE says), the oldest are removed.
     """
-    with clean_exit():
+    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.progress import Progress
+
+    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+        progress.set("starting")
         from autogen_codeact.cli.run import Job, run_task
 
         mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
@@ -194,8 +221,10 @@ def _run(
             steps=steps,
             describe_environment=describe_environment,
             save=save,
+            no_save=no_save,
+            stream_output=stream or not as_json,
         )
-        raise typer.Exit(run_task(job, as_json=as_json))
+        raise typer.Exit(run_task(job, end, progress))
 
 
 @app.command("chat")
@@ -289,7 +318,7 @@ def _models(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+    """List the models that can be used now, and what the other servers need: a key, or to be started.
 
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
@@ -307,7 +336,7 @@ def _runs(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs that `codeact run --save` has kept in a folder, the latest first.
+    """List the runs that `codeact run` has kept in a folder, the latest first.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
@@ -319,7 +348,7 @@ def _runs(
 
 @app.command("show")
 def _show(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Print a run that was kept with `codeact run --save`, as it was printed then."""
+    """Print a run, as it was printed when it ran."""
     with clean_exit():
         from autogen_codeact.cli.saved_run import show_run
         from autogen_codeact.runs.store import find_run
@@ -327,7 +356,7 @@ def _show(run: RunArgument, as_json: JsonOption = False) -> None:
         raise typer.Exit(show_run(find_run(run), as_json=as_json))
 
 
-@app.command("resume")
+@app.command("resume", cls=JsonCommand)
 def _resume(
     run: RunArgument,
     *,
@@ -351,14 +380,19 @@ def _resume(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue a run that was kept with `codeact run --save`, and was interrupted, at its last completed step."""
-    with clean_exit():
+    """Continue a run that was interrupted, at its last completed step."""
+    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.progress import Progress
+
+    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+        progress.set("starting")
         from autogen_codeact.cli.resume_run import ResumeJob, resume_run
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
         job = ResumeJob(path, rebuild, rebuild_limit, trust, api_key_env, model_timeout)
-        raise typer.Exit(resume_run(job, as_json=as_json))
+        end.run = path
+        raise typer.Exit(resume_run(job, end, progress))
 
 
 @app.command("export")
@@ -379,7 +413,7 @@ def _export(
         typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
     ] = None,
 ) -> None:
-    """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
+    """Write a run in another form. A file that exists is replaced."""
     with clean_exit():
         from autogen_codeact.cli.export_run import export_run
         from autogen_codeact.runs.store import find_run

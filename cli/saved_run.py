@@ -9,6 +9,8 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
+from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
+from autogen_codeact.cli.keeping import name_of
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -39,7 +41,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
         RunError: There is no run, or it can't be read.
     """
     run = load_run(path)
-    printer = _JsonPrinter() if as_json else _TextPrinter(run)
+    printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
     finished: RunFinished | None = None
     unknown = 0
     for event in run:
@@ -55,13 +57,13 @@ def show_run(path: Path, *, as_json: bool) -> int:
         if is_being_written(path):
             say("the run is still going on")
         else:
-            say(f"the run was interrupted: `codeact resume {path}` continues it")
+            say(f"the run was interrupted: `codeact resume {name_of(path)}` continues it")
     elif finished.outcome == "cancelled":
         say("the run was cancelled")
     elif finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
     if finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {path}` continues the run")
+        say(f"`codeact resume {name_of(path)}` continues the run")
     return 0
 
 
@@ -71,12 +73,20 @@ def _describe(gap: Gap) -> str:
 
 
 class _JsonPrinter:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._last: BlockFinished | None = None
+
     def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
         match event:
+            case BlockFinished():
+                self._last = event
+            case MessageLogged(message=message) if tells_result(message):
+                print_json(message | record_fields(self._last.result if self._last else None, self._run))
             case MessageLogged() | ChunkLogged():
                 print_json(event.message)
             case RunFinished(outcome="completed"):
-                print_json({"type": "TaskResult", "stop_reason": event.stop_reason})
+                print_json(result_object(event.stop_reason, self._run.folder.path))
             case Gap():
                 say(_describe(event))
 
