@@ -35,6 +35,7 @@ best = max(revenue, key=revenue.get)
 print(best, revenue[best])
 ```"""
 ANSWERS = {
+    ("models.md", 1): ["Yes, it is."],
     ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-smolagents.md", 2): [
@@ -54,6 +55,7 @@ PRINTS = {
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
     ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
+    ("models.md", 1): "Yes, it is.\n",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
     ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
