@@ -35,7 +35,7 @@ OPTIONS = {
             "--steps",
             "--stream",
         ),
-        *("--json", "--mode", "--save", *SANDBOX),
+        *("--json", "--mode", "--view", "--approve", "--save", *SANDBOX),
     ],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
