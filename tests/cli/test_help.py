@@ -14,7 +14,7 @@ SANDBOX = [
 ]
 OPTIONS = {
     (): [
-        *("--version", "demo", "exec", "run", "models", "runs", "show", "export", "view", "image", "doctor"),
+        *("--version", "demo", "exec", "run", "chat", "models", "runs", "show", "export", "view", "image", "doctor"),
         "clean",
     ],
     ("demo",): ["--out", "--sandbox", "--image"],
@@ -36,6 +36,10 @@ OPTIONS = {
             "--stream",
         ),
         *("--json", "--mode", "--view", "--approve", "--save", *SANDBOX),
+    ],
+    ("chat",): [
+        *("--model", "--base-url", "--api-key-env", "--model-timeout", "--untrusted", "--agent", "--team", "--steps"),
+        *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
