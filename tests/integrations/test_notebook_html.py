@@ -96,9 +96,7 @@ def messages(text):
         CodeGenerationEvent(
             retry_attempt=0, content=text, code_blocks=[CodeBlock(code=text, language=text)], source=text
         ),
-        CodeGenerationEvent(
-            retry_attempt=0, content=text, code_blocks=[], source="a", metadata={"sent_back": text}
-        ),
+        CodeGenerationEvent(retry_attempt=0, content=text, code_blocks=[], source="a", metadata={"sent_back": text}),
         CodeExecutionEvent(retry_attempt=0, result=result, source=text),
         CodeExecutionEvent(retry_attempt=0, result=CodeResult(exit_code=1, output=text), source=text),
         ThoughtEvent(content=text, source=text),
