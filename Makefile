@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test test-fast check lint format types engine image bench bench-quick clean
+.PHONY: help notice-demo notice-engine demo test test-fast check lint format types engine image bench bench-quick screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -64,6 +64,9 @@ bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/bench
 
 bench-quick: image ## a short benchmark that reports what became slower than in the last full one
 	@$(BIN)/python benchmarks/compare.py --quick
+
+screenshots: $(VENV)/.installed ## the pictures of docs/ (needs Chromium, tmux and a sandbox)
+	@$(BIN)/python docs/make_screenshots.py
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@docker/setup.sh venv $(VENV) $(PYTHON)

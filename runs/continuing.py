@@ -12,14 +12,15 @@ from autogen_agentchat.base import ChatAgent, TaskResult
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
 
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
-from autogen_codeact.runs.parts import exchange_parts
+from autogen_codeact.runs.parts import exchange_parts, wrap_models
 from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
-from autogen_codeact.runs.rebuilt_agents import check_agents, load_agents
+from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.sessions import (
@@ -34,6 +35,8 @@ from autogen_codeact.runs.writer import LogWriter
 
 OnRebuild = Callable[[Rebuilding], None]
 """Called before a session is rebuilt."""
+WrapModel = Callable[[ChatCompletionClient], ChatCompletionClient]
+"""Returns a client that forwards to the one that it is given."""
 
 
 async def resume(path: str | os.PathLike[str], **options: Any) -> TaskResult:
@@ -54,7 +57,8 @@ async def resumed(
     *,
     agent: ChatAgent | BaseTeam | None = None,
     tools: Sequence[Any] = (),
-    api_key: str | None = None,
+    api_key: str | KeyOf | None = None,
+    wrap_model: WrapModel | None = None,
     trust: bool = False,
     rebuild: bool = True,
     rebuild_limit: float | None = None,
@@ -72,8 +76,10 @@ async def resumed(
         path: The run's folder.
         agent: The agent or team, made as for the first time. Default: made from the configuration in the log.
         tools: The functions that the agents had as host tools, if the agents are made from the configuration.
-        api_key: The key of the models, if the agents are made from the configuration, which has none. Default: AutoGen's clients
-            read it from the environment.
+        api_key: The key of the models, if the agents are made from the configuration, which has none; or a function that returns
+            it, or None, for the configuration of a model client. Default: AutoGen's clients read it from the environment.
+        wrap_model: Returns what is asked instead of a model client, and forwards to it, if the agents are made from the
+            configuration. Default: the client itself.
         trust: Whether the configuration in the log may have anything, such as folders of this machine or classes that run code
             in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
             machine.
@@ -106,6 +112,8 @@ async def resumed(
     target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
     token = cancellation_token or CancellationToken()
     try:
+        if agent is None and wrap_model is not None:
+            wrap_models(target, wrap_model)
         check_agents(plan, target)
         redaction = Redaction(redact, secrets_of(target))
         log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)

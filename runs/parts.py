@@ -54,6 +54,25 @@ def exchange_parts(
         return undo.pop_all().close
 
 
+def wrap_models(
+    agent_or_team: ChatAgent | BaseTeam, wrap: Callable[[ChatCompletionClient], ChatCompletionClient]
+) -> None:
+    """Have the agents, and what chooses the speakers of teams, ask what `wrap` returns for their model clients.
+
+    Args:
+        agent_or_team: The agent, or the team with all its agents.
+        wrap: Returns a client that forwards to the one that it is given.
+    """
+    for _, agent in agent_keys(agent_or_team):
+        client = getattr(agent, MODEL_CLIENT, None)
+        if isinstance(agent, BaseCodeAgent) and client is not None:
+            agent.use_steps(None, wrap(client))
+        elif isinstance(client, ChatCompletionClient):
+            _replace(agent, {MODEL_CLIENT: wrap(client)})
+    for _, policy in _selectors(agent_or_team):
+        _replace(policy, {MODEL_CLIENT: wrap(getattr(policy, MODEL_CLIENT))})
+
+
 def _exchange(agent: ChatAgent, steps: AgentSteps) -> Callable[[], None]:
     client = getattr(agent, MODEL_CLIENT, None)
     context = getattr(agent, MODEL_CONTEXT, None)

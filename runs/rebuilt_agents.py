@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -16,11 +16,14 @@ from autogen_codeact.runs.origin import is_own
 from autogen_codeact.runs.plan import Plan, RunNotResumableError
 from autogen_codeact.teams.loading import MAX_SHOWN, RefusedConfigError, check_untrusted
 
+KeyOf = Callable[[Mapping[str, Any]], str | None]
+"""Returns the key for the configuration of a model client, or None."""
+
 
 def load_agents(
     plan: Plan,
     tools: Sequence[Any],
-    api_key: str | None = None,
+    api_key: str | KeyOf | None = None,
     *,
     trust: bool = False,
     given_later: Collection[str] = (),
@@ -30,7 +33,8 @@ def load_agents(
     Args:
         plan: The run.
         tools: The functions that the configuration can't have.
-        api_key: The key of its models, which the log does not have. Default: AutoGen's clients read it from the environment.
+        api_key: The key of its models, which the log does not have, or a function that returns it for a model's configuration.
+            Default, and for None: AutoGen's clients read it from the environment.
         trust: Whether the configuration may have what an untrusted one may not, also if it is of somebody else.
         given_later: Names of functions, such as `approval_func`, that the caller gives the agents after this. Default: none.
 
@@ -53,8 +57,9 @@ def load_agents(
     loaded: object
     try:
         component = _allowed(plan, trust=trust)
-        for pointer in started.secrets if api_key is not None else ():
-            _put(component, pointer, api_key)
+        if api_key is not None:
+            for pointer in started.secrets:
+                _put(component, pointer, api_key)
         loaded = ComponentLoader.load_component(component)
     except RunNotResumableError:
         raise
@@ -108,12 +113,14 @@ def _allowed(plan: Plan, *, trust: bool) -> dict[str, Any]:
         ) from None
 
 
-def _put(component: Any, pointer: str, key: str | None) -> None:
+def _put(component: Any, pointer: str, api_key: str | KeyOf) -> None:
     *parents, name = pointer.split("/")[1:]
     for parent in parents:
         component = component[int(parent) if isinstance(component, list) else parent]
     if name == "api_key" and isinstance(component, dict):
-        component[name] = key
+        key = api_key if isinstance(api_key, str) else api_key(component)
+        if key is not None:
+            component[name] = key
 
 
 def check_agents(plan: Plan, target: ChatAgent | BaseTeam) -> None:

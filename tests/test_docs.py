@@ -35,6 +35,7 @@ best = max(revenue, key=revenue.get)
 print(best, revenue[best])
 ```"""
 ANSWERS = {
+    ("models.md", 1): ["Yes, it is."],
     ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-smolagents.md", 2): [
@@ -45,11 +46,16 @@ ANSWERS = {
 """What the model answers to a program; `MODEL_SAYS` to all others."""
 SALES = "product,units,price\nkettle,3,24.50\nteapot,7,39.00\ncup,20,4.25\n"
 PRINTS = {
+    (
+        "getting-started.md",
+        1,
+    ): "TextMessage\nCodeGenerationEvent\nCodeExecutionEvent\nTextMessage\nTaskResult\n",
     ("coming-from-autogen.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("coming-from-smolagents.md", 2): "teapot: 273.00 euros\n",
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
     ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
+    ("models.md", 1): "Yes, it is.\n",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
     ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
@@ -71,6 +77,7 @@ PRINTS = {
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
+    ("runs.md", 3): "1\n2\nx is 1\n",
     ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",
@@ -164,6 +171,17 @@ def test_every_link_between_pages_has_its_target():
             linked = page.parent / target if target else page
             assert linked.exists(), f"{page.name} links to {target}"
             assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
+
+
+def test_pictures_of_the_docs_are_shown_small_and_have_a_text():
+    shown = {
+        (page.parent / target).resolve(): words
+        for page in LINKED_PAGES
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    }
+    pictures = set((ROOT / "docs" / "images").iterdir())
+    assert pictures <= shown.keys()
+    assert [path.name for path in pictures if len(shown[path]) < 20 or path.stat().st_size > 200_000] == []
 
 
 def test_every_file_that_a_page_names_exists():

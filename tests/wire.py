@@ -224,7 +224,7 @@ async def _steady(executor: DockerCommandLineCodeExecutor, wanted: list[str] | N
 
 def _threads_left(before: set[threading.Thread]) -> set[threading.Thread]:
     """Return the threads that did not exist before; a thread that has done its work gets up to 10 s to end."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while (left := _threads() - before) and time.monotonic() < until:
         time.sleep(0.02)
     return left

@@ -9,14 +9,18 @@ from typing import Any
 from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
+    ConversationChanged,
     HostCallFinished,
     HostCallStarted,
+    LogStopped,
     MessageLogged,
     ModelCallFinished,
     RunEvent,
     RunFinished,
     RunResumed,
     RunStarted,
+    TurnFinished,
+    TurnStarted,
     ValueLogged,
 )
 from autogen_codeact.runs.notebook import words_beside_code
@@ -27,6 +31,7 @@ from autogen_codeact.sandbox.result import TIMEOUT_LINE
 from autogen_codeact.viewer.entries import Entry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.highlight import spans_of
+from autogen_codeact.viewer.indexing import change_text
 from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, FileReference, Step
 from autogen_codeact.viewer.text import (
     bounded,
@@ -48,7 +53,7 @@ MAX_PARTS = 100
 Event = RunEvent | UnknownEvent | Gap
 
 
-def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) -> Step:
+def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, highlighted: bool = True) -> Step:
     """Return the document of a step.
 
     Args:
@@ -56,6 +61,7 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) 
         entry: What the index knows of the step.
         events: Its events.
         running: Whether it is still going on.
+        highlighted: Whether code gets its `spans`.
     """
     step: Step = {
         "number": entry.number,
@@ -79,6 +85,8 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool) 
         _complete_block(entry, step, running=running)
     elif entry.live is not None:
         step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
+    if highlighted and step.get("code"):
+        step["spans"] = spans_of(step["code"], step["language"])
     return step
 
 
@@ -87,7 +95,7 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
     for event in reversed(events):
         match event:
             case BlockFinished() if event.result is not None:
-                return event.result.output
+                return _written(event.result)
             case MessageLogged() if entry.kind == "block":
                 result = event.message.get("result")
                 if isinstance(result, dict):
@@ -96,7 +104,7 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
                 pass  # what is known of it is in `live`
             case MessageLogged() if isinstance(event.message.get("content"), str):
                 return str(event.message["content"])
-            case RunStarted():
+            case RunStarted() | TurnStarted():
                 return task_text(event.task or ())
             case ModelCallFinished() if event.result is not None and isinstance(event.result.get("content"), str):
                 return str(event.result["content"])
@@ -105,7 +113,23 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
 
 def _take(run: Run, entry: Entry, step: Step, event: RunEvent | UnknownEvent) -> None:
     match event:
-        case RunStarted():
+        case ModelCallFinished():
+            _take_answer(step, event)
+        case MessageLogged():
+            _take_message(step, event.message)
+        case BlockStarted():
+            _take_code(step, [(each.code, each.language) for each in event.blocks])
+        case BlockFinished():
+            _take_result(run, entry, step, event)
+        case HostCallStarted() | HostCallFinished():
+            _take_call(step, event)
+        case _:
+            _take_event_of_run(step, event)
+
+
+def _take_event_of_run(step: Step, event: RunEvent | UnknownEvent) -> None:
+    match event:
+        case RunStarted() | TurnStarted():
             step["text"], step["text_bytes"] = shortened(task_text(event.task or ()), TEXT_CHARS)
         case RunResumed():
             step["text"] = "The run was continued by another process."
@@ -115,22 +139,17 @@ def _take(run: Run, entry: Entry, step: Step, event: RunEvent | UnknownEvent) ->
             step["stop_reason"] = bounded(event.stop_reason) if event.stop_reason is not None else None
             step["error"] = _error(event.error)
             step["duration_s"] = seconds(event.duration_s)
-        case ModelCallFinished():
-            _take_answer(step, event)
-        case MessageLogged():
-            _take_message(run, entry, step, event.message)
-        case BlockStarted():
-            _take_code(step, [(each.code, each.language) for each in event.blocks])
-        case BlockFinished():
-            _take_result(run, entry, step, event)
-        case HostCallStarted() | HostCallFinished():
-            _take_call(step, event)
+        case TurnFinished():
+            step["text"] = "The turn was stopped." if event.error is None else "The turn failed."
+            step["error"] = _error(event.error)
+        case ConversationChanged():
+            step["text"] = change_text(event.change)
         case ValueLogged():
             step["text"] = f"The session was rebuilt: {json_text(event.value)}"
+        case LogStopped():
+            step["text"] = f"The run went on without a log: {bounded(event.reason)}"
         case UnknownEvent():
             step["text"] = json_text(event.data)
-        case _ if hasattr(event, "reason"):
-            step["text"] = f"The run went on without a log: {bounded(event.reason)}"
 
 
 def _take_answer(step: Step, event: ModelCallFinished) -> None:
@@ -160,7 +179,7 @@ def _take_decision(step: Step, text: str) -> None:
 # Messages
 
 
-def _take_message(run: Run, entry: Entry, step: Step, message: Mapping[str, Any]) -> None:
+def _take_message(step: Step, message: Mapping[str, Any]) -> None:
     content, metadata = message.get("content"), message.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kind = message.get("type")
@@ -216,7 +235,7 @@ def _take_code(step: Step, blocks: Sequence[tuple[str, str]]) -> None:
     code = "\n\n".join(code for code, _ in blocks).rstrip("\n")
     step["language"] = bounded(blocks[0][1], 40) if blocks else ""
     step["code"], step["code_bytes"] = shortened(code, CODE_CHARS)
-    step["spans"] = spans_of(step["code"], step["language"])
+    step["spans"] = None
 
 
 def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> None:
@@ -227,8 +246,7 @@ def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> No
         return
     if result.error is not None:
         step["error"] = _error(result.error)
-    output = result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
-    step["output"], step["output_bytes"] = output_text(output, OUTPUT_CHARS)
+    step["output"], step["output_bytes"] = output_text(_written(result), OUTPUT_CHARS)
     step["outcome"], step["exit_code"] = result.outcome, result.exit_code
     step["truncated"] = count(result.truncated)
     step["value"] = bounded(result.value) if result.value is not None else None
@@ -249,6 +267,11 @@ def _take_result(run: Run, entry: Entry, step: Step, event: BlockFinished) -> No
     step["state"] = result.state
     step["notes"] = [*step.get("notes", []), *(bounded(note) for note in result.notes[:MAX_PARTS])]
     step["notes"] += _left_out(result, more)
+
+
+def _written(result: ResultRecord) -> str:
+    """Return what the code has written, without the line that a timeout appends."""
+    return result.output.removesuffix(TIMEOUT_LINE) if result.outcome == "timeout" else result.output
 
 
 def _left_out(result: ResultRecord, files: int) -> list[str]:

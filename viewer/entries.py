@@ -58,6 +58,7 @@ class Entry:
         known_files: Copies of its changed files from before, by name, as the log has them.
         removed: Files that are gone after it.
         answer: The model's answer, to see whether a message repeats it.
+        revision: Number of its last change among all changes of the run.
     """
 
     number: int
@@ -80,6 +81,7 @@ class Entry:
     known_files: dict[str, Any] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
     answer: str | None = None
+    revision: int = 0
 
     @property
     def timing(self) -> Timing:

@@ -44,8 +44,8 @@ class Steps:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.changed: dict[int, None] = {}
-        """Numbers of the steps that are new or have changed, until the caller clears it."""
+        self.revision = 0
+        """Number of changes of steps."""
         self.output: list[tuple[int, str]] = []
         """Pieces of output of running blocks, until the caller clears it."""
         self.is_full = False
@@ -70,6 +70,9 @@ class Steps:
             "host_call_started": self._host_call,
             "host_call_finished": self._host_call,
             "boundary": lambda line: None,
+            "turn_started": self._turn_started,
+            "turn_finished": self._turn_finished,
+            "conversation_changed": self._conversation_changed,
             "run_finished": self._run_finished,
             "log_stopped": self._log_stopped,
         }
@@ -77,6 +80,11 @@ class Steps:
     def is_running(self, entry: Entry) -> bool:
         """Return whether a step goes on if the run does."""
         return entry.is_open and self.finished is None and entry.process == self.resumed
+
+    def touch(self, entry: Entry) -> None:
+        """Note that a step has changed."""
+        self.revision += 1
+        entry.revision = self.revision
 
     def total_timing(self) -> Timing:
         """Return the sums of the seconds of all steps."""
@@ -120,7 +128,7 @@ class Steps:
 
     def _extend(self, entry: Entry, line: LogLine) -> Entry:
         entry.places.append(line.place)
-        self.changed[entry.number] = None
+        self.touch(entry)
         return entry
 
     def _add_gap(self, reason: str, lines: int) -> None:
@@ -131,7 +139,7 @@ class Steps:
             last = self._new("gap", None, None)
             last.gap = (reason, lines)
             last.name_it(reason)
-        self.changed[last.number] = None
+        self.touch(last)
 
     def _agent(self, key: object) -> _Agent:
         if not isinstance(key, str):
@@ -159,6 +167,22 @@ class Steps:
         if not self.entries and task:
             entry = self._new("task", str(task[0].get("source", "user")), line)
             entry.name_it(task_text(task))
+
+    def _turn_started(self, line: LogLine) -> None:
+        task = line.data["task"]
+        self._task_ids |= {str(each["id"]) for each in task if "id" in each}
+        entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
+        entry.name_it(task_text(task))
+
+    def _turn_finished(self, line: LogLine) -> None:
+        if line.data["outcome"] != "completed":
+            entry = self._new("event", None, line)
+            entry.outcome = str(line.data["outcome"])
+            error = line.data.get("error")
+            entry.name_it(f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped.")
+
+    def _conversation_changed(self, line: LogLine) -> None:
+        self._new("event", None, line).name_it(change_text(line.data["change"]))
 
     def _run_resumed(self, line: LogLine) -> None:
         self.resumed += 1
@@ -268,7 +292,7 @@ class Steps:
             if gone and (previous := agent.finished) is not None:
                 previous.removed = gone
                 previous.known_files |= {name: agent.files[name] for name in gone if name in agent.files}
-                self.changed[previous.number] = None
+                self.touch(previous)
             for name in gone:
                 agent.files.pop(name, None)
             agent.names = set(before)
@@ -393,6 +417,11 @@ def _reason_of_decision(content: str | None) -> str | None:
     if not isinstance(found, dict) or found.keys() != {"reason", "retry"} or not isinstance(found["reason"], str):
         return None
     return found["reason"] if isinstance(found["retry"], bool) else None
+
+
+def change_text(change: object) -> str:
+    """Return what a person has done to a conversation, in a sentence."""
+    return "The conversation was begun anew." if change == "reset" else "The last turn was taken back."
 
 
 def _state(state: object) -> str | None:

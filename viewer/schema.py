@@ -47,6 +47,7 @@ class RunHeader(TypedDict):
     gaps: int
     live: bool  # whether its log is still being written
     indexed: bool  # whether the log has been read to its present end; until then the counts grow
+    revision: int  # grows with each change of a step; `live?since=` takes it
     controls: bool  # whether this page can answer questions and stop the run
 
 

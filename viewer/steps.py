@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.folder import RunFolder
@@ -19,6 +21,8 @@ from autogen_codeact.viewer.text import bounded, shortened
 from autogen_codeact.viewer.writers import is_being_written
 
 _TASK_CHARS = 20_000
+_RECENT = 1_000
+"""Steps at the end among which those are that go on."""
 
 
 class RunSteps:
@@ -91,13 +95,30 @@ class RunSteps:
         """Read the log to its present end."""
         self.read()
         while not self.indexed:
+            self._steps.output.clear()  # of a long log, it would be much
             self.read()
 
-    def take_changes(self) -> tuple[list[int], list[tuple[int, str]]]:
-        """Return the numbers of the steps that have changed since the last call, and what running steps have written."""
-        changed, output = sorted(self._steps.changed), self._steps.output
-        self._steps.changed, self._steps.output = {}, []
-        return changed, output
+    @property
+    def revision(self) -> int:
+        """Number of changes of steps by now."""
+        return self._steps.revision
+
+    def changed_since(self, revision: int) -> list[int]:
+        """Return the numbers of the steps that have changed.
+
+        Args:
+            revision: What `revision` was then; 0 for all steps.
+        """
+        return [each.number for each in self._steps.entries if each.revision > revision]
+
+    def running(self) -> list[int]:
+        """Return the numbers of the steps that go on."""
+        return [each.number for each in self._steps.entries[-_RECENT:] if self._is_running(each)]
+
+    def take_output(self) -> list[tuple[int, str]]:
+        """Return what running steps have written since the last call, with their numbers."""
+        output, self._steps.output = self._steps.output, []
+        return output
 
     def header(self) -> RunHeader:
         """Return what is known of the run by now."""
@@ -133,6 +154,7 @@ class RunSteps:
             "gaps": steps.gaps,
             "live": self.live,
             "indexed": self.indexed,
+            "revision": steps.revision,
             "controls": False,
         }
 
@@ -145,18 +167,19 @@ class RunSteps:
         """
         return [each.summary(running=self._is_running(each)) for each in self._range(first, last)]
 
-    def steps(self, first: int, last: int) -> list[Step]:
+    def steps(self, first: int, last: int, *, highlighted: bool = True) -> list[Step]:
         """Return the documents of steps.
 
         Args:
             first: The first one's number, from 1.
             last: The last one's number.
+            highlighted: Whether code has `spans`, which take time.
 
         Raises:
             RunFolderError: The log can't be read any more.
         """
         return [
-            document(self.run, each, self._events(each), running=self._is_running(each))
+            document(self.run, each, self._events(each), running=self._is_running(each), highlighted=highlighted)
             for each in self._range(first, last)
         ]
 
@@ -172,6 +195,27 @@ class RunSteps:
         entry = next(iter(self._range(number, number)), None)
         return whole_output(entry, self._events(entry)) if entry is not None else None
 
+    def search(self, text: str, numbers: range) -> list[int]:
+        """Return which of some steps have a text in them, in upper or lower case.
+
+        Args:
+            text: The text.
+            numbers: The steps to look into.
+
+        Raises:
+            RunFolderError: The log can't be read any more.
+        """
+        wanted = text.casefold()
+        # As it stands in the log; most steps need not be made into documents.
+        escaped = json.dumps(text, ensure_ascii=False)[1:-1].casefold()
+        found = []
+        for entry in (each for number in numbers for each in self._range(number, number)):
+            lines = [data.decode("utf-8", "replace").casefold() for _, data in self._read_lines(entry.places)]
+            likely = not lines or any(escaped in line or '"stored":{}' not in line for line in lines)
+            if likely and wanted in _all_text(self.steps(entry.number, entry.number, highlighted=False)[0]):
+                found.append(entry.number)
+        return found
+
     def _range(self, first: int, last: int) -> list[Entry]:
         return self._steps.entries[max(first, 1) - 1 : max(last, 0)]
 
@@ -185,24 +229,38 @@ class RunSteps:
         return "running" if self.live else "interrupted"
 
     def _end_open_steps(self) -> None:
-        for entry in self._steps.entries[-1_000:]:
+        for entry in self._steps.entries[-_RECENT:]:
             if entry.is_open:
-                self._steps.changed[entry.number] = None
+                self._steps.touch(entry)
 
     def _events(self, entry: Entry) -> list[Event]:
         return list(self._read_events(entry.places)) if entry.places else []
 
     def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
+        for place, data in self._read_lines(places):
+            line = parse_line(data, place)
+            if isinstance(line, Gap):
+                yield line
+            else:
+                yield self.run.parse(RawEvent(line.name, line.data, place.number, place.start + place.size + 1))
+
+    def _read_lines(self, places: Iterable[Place]) -> Iterable[tuple[Place, bytes]]:
         with self.run.folder.open_log() as file:
             for place in places:
                 try:
                     file.seek(place.start)
-                    data = file.read(place.size)
+                    yield place, file.read(place.size)
                 except OSError as error:
                     raise RunFolderError(f"The log can't be read: {error.strerror}.") from error
-                line = parse_line(data, place)
-                yield (
-                    line
-                    if isinstance(line, Gap)
-                    else self.run.parse(RawEvent(line.name, line.data, place.number, place.start + place.size + 1))
-                )
+
+
+def _all_text(value: Any) -> str:
+    """Return all text in a document, in one case."""
+    match value:
+        case str():
+            return value.casefold()
+        case dict():
+            return "\n".join(map(_all_text, value.values()))
+        case list():
+            return "\n".join(map(_all_text, value))
+    return ""

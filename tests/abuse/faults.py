@@ -150,7 +150,7 @@ def exists(name: str | None) -> bool:
         return True
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 10) -> float:
+async def eventually(condition: Callable[[], bool], seconds: float = 30) -> float:
     """Wait for something; how long it took."""
     began = time.monotonic()
     while not condition():
@@ -159,7 +159,7 @@ async def eventually(condition: Callable[[], bool], seconds: float = 10) -> floa
     return time.monotonic() - began
 
 
-async def must_cancel(task: asyncio.Future[Any], seconds: float = 2) -> None:
+async def must_cancel(task: asyncio.Future[Any], seconds: float = 4) -> None:
     """Cancel a task: that must not take long, whatever it waits for."""
     task.cancel()
     done, _ = await asyncio.wait({task}, timeout=seconds)

@@ -81,7 +81,7 @@ async def out(subject: Subject, code: str, timeout: float = 20) -> list[str]:
 
 async def eventually(true: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while not true():
         assert time.monotonic() < until, "it did not come to be so"
         await asyncio.sleep(0.02)

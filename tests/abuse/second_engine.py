@@ -88,7 +88,7 @@ class SecondEngine:
             self._process.wait(30)
             self._process = None
             # The next one would take a containerd that is about to die for one that it can use.
-            until = time.monotonic() + 10
+            until = time.monotonic() + 30
             while processes_named(f"{self.folder}/run/containerd/containerd.toml") and time.monotonic() < until:
                 time.sleep(0.05)
             # Or one that is dead, where nobody reaps it.

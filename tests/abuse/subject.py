@@ -42,7 +42,7 @@ from .shared import Sandbox, Shared
 GRACE_S = 9.0
 """How long beyond a block's own deadline its result may take, whatever the code did, in seconds; after 10 the host gives up."""
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 10.0
 SMALL = Limits(memory="256m", pids=64, nofile=256, workspace="16m", tmp="16m", files=2000, output=64 * 1024)
 WITNESS = "/tmp/.witness"
 STALLED = "the event loop was stalled"

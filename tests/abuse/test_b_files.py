@@ -171,7 +171,7 @@ async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(sub
     await subject.start({"work_dir": None})
     racing = asyncio.ensure_future(
         subject.run(
-            RACE + ("    threading.Thread(target=swap).start()" if subject.session else "    swap()"), timeout=10
+            RACE + ("    threading.Thread(target=swap).start()" if subject.session else "    swap()"), timeout=20
         )
     )
     source = tmp_path / "source"
@@ -213,8 +213,8 @@ async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_p
     assert await subject.out(code) == "True\n"
     for name in ("pipe", "dir", "zero", "to-pipe", "socket", "none"):
         with pytest.raises(SandboxFileError):
-            await asyncio.wait_for(subject.executor.download(name, tmp_path / "got"), 5)
-    listed = await asyncio.wait_for(subject.executor.list_files(), 5)
+            await asyncio.wait_for(subject.executor.download(name, tmp_path / "got"), 30)
+    listed = await asyncio.wait_for(subject.executor.list_files(), 30)
     assert not {"pipe", "dir", "zero", "to-pipe", "socket"} & set(listed)
     assert not {"pipe", "dir", "zero", "to-pipe", "socket"} & {path.name for path in subject.work_dir.iterdir()}
 

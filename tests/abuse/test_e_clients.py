@@ -22,7 +22,7 @@ from .subject import Kind
 
 pytestmark = pytest.mark.usefixtures("docker_engine", "untouched")
 
-GONE_S = 10.0
+GONE_S = 30.0
 FLOOD = "import os\nopen('begun', 'w').close()\nwhile True:\n    os.write(1, b'x' * 65536)"
 SLEEP = "open('begun', 'w').close()\nimport time\ntime.sleep(60)"
 IGNORE = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n" + SLEEP

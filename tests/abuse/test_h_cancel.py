@@ -94,7 +94,7 @@ async def at_each_await(
     for number in range(1, MOST_AWAITS):
         tasks = asyncio.all_tasks()
         cancelled = await cancelled_at(call, number)
-        await eventually(lambda before=tasks: asyncio.all_tasks() <= before, 5)  # type: ignore[misc]
+        await eventually(lambda before=tasks: asyncio.all_tasks() <= before, 30)  # type: ignore[misc]
         await afterwards(number)
         if not cancelled:
             return number - 1

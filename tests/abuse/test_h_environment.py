@@ -83,8 +83,8 @@ async def test_h16_only_programs_that_blocks_start_show_a_value(told: Subject) -
     assert len(sandbox) >= 2
     assert holding(CANARY, "environ", "cmdline") == set()
     # The control: a program of the code has them, which is what they are for, and the search finds it.
-    running = asyncio.ensure_future(told.run("sleep 3; echo $API_KEY", "sh"))
-    await eventually(lambda: bool(holding(CANARY, "environ")), 4)
+    running = asyncio.ensure_future(told.run("sleep 5; echo $API_KEY", "sh", timeout=20))
+    await eventually(lambda: bool(holding(CANARY, "environ")), 10)
     assert holding(CANARY, "cmdline") == set()
     assert (await running).output == f"{CANARY}\n"
 

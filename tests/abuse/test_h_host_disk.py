@@ -12,6 +12,7 @@ import pytest
 from autogen_codeact.executors import SandboxFileError
 
 from ..executors.sandboxes import out, run
+from .faults import begin, rest
 from .lag import MOST_EXCESS_S, median_excess
 from .oracles import MIB
 from .subject import Kind
@@ -92,15 +93,16 @@ async def test_h18_nothing_is_written_to_or_beside_a_replaced_work_dir(
     (outside / "canary").write_text("alive")
     executor = kind.make(work_dir=work_dir, delete_tmp_files=True)
     await executor.start()
-    running = asyncio.ensure_future(
-        run(
-            executor,
-            "import time\ntime.sleep(0.5)\nopen('small', 'w').close()\nopen('large', 'wb').write(bytes(600_000))",
-        )
-    )
-    await asyncio.sleep(0.25)
+    code = """
+    import time
+    print("begun", flush=True)
+    time.sleep(1)
+    open("small", "w").close()
+    open("large", "wb").write(bytes(600_000))
+    """
+    running = await begin(executor, code)
     change(work_dir)
-    result = await running
+    result = await rest(running)
     assert result.outcome == "ok"
     assert {item.name: item.note for item in result.artifacts} == dict.fromkeys(
         ("small", "large"), f"not copied: {reason}"

@@ -11,7 +11,7 @@ async def test_a_stall_is_noticed() -> None:
     async with LoopLag() as lag:
         await asyncio.sleep(0.05)
         time.sleep(0.5)  # noqa: ASYNC251 - it is what must be noticed
-    assert 0.4 < lag.largest_s < 0.6
+    assert 0.4 < lag.largest_s < 5
     assert lag.excess_s > MOST_EXCESS_S
 
 

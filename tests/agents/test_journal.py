@@ -111,9 +111,9 @@ async def test_session_continues_in_another_sandbox_without_calling_host_tools(m
 
 
 async def test_rebuilding_ends_a_call_that_was_cancelled_the_first_time(bubblewrap: None) -> None:
-    code = "import asyncio\ntry:\n    asyncio.run(asyncio.wait_for(shop.aio(1), 20 if 'slow' in globals() else 0.2))\n"
+    code = "import asyncio\ntry:\n    asyncio.run(asyncio.wait_for(shop.aio(1), 20 if 'slow' in globals() else 2))\n"
     code += "except asyncio.TimeoutError:\n    pass"
-    limits = ToolLimits(seconds=1)
+    limits = ToolLimits(seconds=4)
     async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=20, tool_limits=limits) as executor:
         state = await saved(executor, code, tools=[shop])
         await executor.restart()
@@ -451,7 +451,7 @@ try:
 except NameError as error:
     print(error)
 try:
-    asyncio.run(asyncio.wait_for(shop.aio(1), 0.2))
+    asyncio.run(asyncio.wait_for(shop.aio(1), 2))
 except asyncio.TimeoutError:
     print("too long")
 """

@@ -25,7 +25,7 @@ print("begun", flush=True)
 subprocess.run({MARK.split()!r})
 ```"""
 Stream = AsyncGenerator[Any, None]
-GONE_WITHIN_S = 10.0
+GONE_WITHIN_S = 30.0
 
 
 def coder(executor: SandboxCodeExecutor, *, stream: bool) -> CodeExecutorAgent:

@@ -55,7 +55,7 @@ def descriptors() -> int:
 
 async def quiet_threads() -> int:
     """The number of threads, once those that write to the screen have ended."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while any(thread.name == "codeact-question" for thread in threading.enumerate()):
         assert time.monotonic() < until
         await asyncio.sleep(0.01)

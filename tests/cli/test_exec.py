@@ -332,7 +332,7 @@ def test_ctrl_c_kills_the_block_and_the_container():
         wait_until(lambda: containers_of(process), "the sandbox")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-        wait_until(lambda: not containers_of(process), "the end of the container", seconds=10)
+        wait_until(lambda: not containers_of(process), "the end of the container", seconds=30)
     assert process.returncode == 130
     assert err == "codeact: stopping (again to leave at once)\n"
 

@@ -13,7 +13,10 @@ SANDBOX = [
     *("--allow-domain", "--allow-pip", "--env", "--option"),
 ]
 OPTIONS = {
-    (): ["--version", "demo", "exec", "run", "models", "runs", "show", "export", "image", "doctor", "clean"],
+    (): [
+        *("--version", "demo", "exec", "run", "chat", "models", "runs", "show", "export", "view", "image", "doctor"),
+        "clean",
+    ],
     ("demo",): ["--out", "--sandbox", "--image"],
     ("exec",): ["FILE", "--keep-going", "--mode", "--json", *SANDBOX],
     ("mcp",): SANDBOX,
@@ -32,12 +35,18 @@ OPTIONS = {
             "--steps",
             "--stream",
         ),
-        *("--json", "--mode", "--save", *SANDBOX),
+        *("--json", "--mode", "--view", "--approve", "--save", *SANDBOX),
+    ],
+    ("chat",): [
+        *("--model", "--base-url", "--api-key-env", "--model-timeout", "--untrusted", "--agent", "--team", "--steps"),
+        *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],
     ("show",): ["RUN", "--json"],
+    ("resume",): ["RUN", "--rebuild", "--rebuild-limit", "--api-key-env", "--model-timeout", "--trust", "--json"],
     ("export",): ["RUN", "--ipynb", "--json", "--files"],
+    ("view",): ["[RUN|DIR]", "--port", "--no-open", "--host"],
     ("image",): ["build", "list"],
     ("image", "build"): ["--force"],
     ("image", "list"): [],

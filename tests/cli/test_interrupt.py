@@ -25,7 +25,7 @@ def read_until(process, kind):
 
 def finish(process):
     _, err = process.communicate(timeout=20)
-    wait_until(lambda: not containers_of(process), "the end of the container", seconds=10)
+    wait_until(lambda: not containers_of(process), "the end of the container", seconds=30)
     return process.returncode, err
 
 

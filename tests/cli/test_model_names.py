@@ -1,5 +1,6 @@
 """Names of models in `--model`: which server, client and key each stands for."""
 
+import json
 import sys
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.model_presets import ANTHROPIC, GEMINI, OLLAMA, OPENAI, find_preset, server_address
-from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.models import key_for, open_model
 
 KEYS = {
     "OPENAI_API_KEY": "sk-openai",
@@ -39,6 +40,7 @@ def opened(spec, **options):
         ("Llama-x", ("Llama-x", None, "sk-llama")),
         ("meta-llama/Llama-3", ("meta-llama/Llama-3", None, "sk-openai")),
         ("openai/gpt-4o", ("gpt-4o", "https://api.openai.com/v1", "sk-openai")),
+        ("anthropic/claude-x", ("claude-x", "https://api.anthropic.com/v1", "sk-anthropic")),
         ("gemini/x", ("x", "https://generativelanguage.googleapis.com/v1beta/openai", "sk-gemini")),
         ("ollama/qwen/coder:7b", ("qwen/coder:7b", "http://127.0.0.1:11434/v1", "none")),
     ],
@@ -54,9 +56,11 @@ def test_with_base_url_a_name_is_sent_as_it_is():
 
 def test_server_of_a_prefix_can_be_changed_by_its_variable(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("OLLAMA_HOST", "gpu")
     monkeypatch.setenv("OLLAMA_API_KEY", "sk-ollama")
     assert opened("openai/x") == ("x", "http://127.0.0.1:9/v1", "sk-openai")
+    assert opened("anthropic/x") == ("x", "http://127.0.0.1:9/v1", "sk-anthropic")
     assert opened("ollama/x") == ("x", "http://gpu:11434/v1", "sk-ollama")
 
 
@@ -93,18 +97,35 @@ def test_prefix_without_a_name_is_an_error(spec):
         open_model(ModelChoice(spec))
 
 
-def test_missing_package_says_what_to_install(monkeypatch):
+def test_missing_package_of_a_component_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)
     for name in [name for name in sys.modules if name.startswith("autogen_ext.models.anthropic")]:
         monkeypatch.delitem(sys.modules, name)
+    file = tmp_path / "model.json"
+    provider = "autogen_ext.models.anthropic.AnthropicChatCompletionClient"
+    file.write_text(json.dumps({"provider": provider, "config": {"model": "claude-x", "api_key": "sk-in-the-file"}}))
     with pytest.raises(CommandError) as caught:
-        open_model(ModelChoice("anthropic/claude-x"))
-    assert str(caught.value) == (
-        "--model anthropic/claude-x needs the package anthropic: pip install 'autogen-codeact[anthropic]'"
-    )
+        open_model(ModelChoice(str(file)))
+    assert str(caught.value).startswith(f"{file} can't be loaded: ")
+    assert str(caught.value).endswith(". Install it: pip install 'autogen-ext[anthropic]'")
+
+
+def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
+    info = open_model(ModelChoice("anthropic/claude-x")).model_info
+    assert (info["vision"], info["json_output"], info["structured_output"]) == (True, False, False)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_timeout_that_is_no_time_is_an_error(seconds):
     with pytest.raises(CommandError, match=r"^--model-timeout is a number of seconds above 0$"):
         open_model(ModelChoice("gpt-4o", timeout_s=seconds))
+
+
+def test_key_of_a_configuration_is_that_of_its_server(monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", "gpu")
+    urls = [OPENAI.base_url, GEMINI.base_url, OLLAMA.base_url, "http://gpu:11434/v1", "http://127.0.0.1:9/v1", None]
+    found = [key_for({"model": "gemini-x", "base_url": url}) for url in urls]
+    assert found == ["sk-openai", "sk-gemini", "none", "none", None, None]
+    assert key_for({}) is None
+    monkeypatch.delenv("GEMINI_API_KEY")
+    assert key_for({"base_url": GEMINI.base_url}) is None

@@ -41,6 +41,31 @@ def test_a_run_that_failed_is_continued_with_what_it_had(tmp_path):
 
 
 @pytest.mark.usefixtures("bubblewrap")
+def test_model_of_a_continued_run_has_a_time_limit_retries_and_the_key_of_its_server(tmp_path):
+    folder = tmp_path / "run"
+    busy = Reply("later", status=429, headers={"retry-after": "0.1"})
+    server = OpenAIServer(
+        [Reply("out of order", status=400), Reply(silent=True), busy, code("final_answer(42)")]
+    ).start()
+    env = {"OLLAMA_HOST": server.base_url.removeprefix("http://").removesuffix("/v1")}  # which needs no key
+    model = ["--model", "ollama/small", "--sandbox", "bubblewrap"]
+    try:
+        failed = codeact("run", "--act", "What is 6*7?", *model, "--save", folder, env=env)
+        silent = codeact("resume", folder, "--model-timeout", "0.5", env=env)
+        done = codeact("resume", folder, env=env)
+    finally:
+        server.stop()
+    assert "out of order" in failed.err
+    assert silent.status == 2
+    assert (
+        "The run failed. The model's server gave no answer in 0.5 s. --model-timeout SECONDS waits longer" in silent.err
+    )
+    assert done.status == 0
+    assert "codeact: the model's server is busy (HTTP 429): asking again in 0.1 s (1 of 2)\n" in done.err
+    assert [request["model"] for request in server.requests] == ["small"] * 4
+
+
+@pytest.mark.usefixtures("bubblewrap")
 def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     folder = tmp_path / "run"
     answers = ["```python\nx = 6\n```", "```python\nwhile True: pass\n```", "```python\nfinal_answer(x * 7)\n```"]
@@ -53,15 +78,15 @@ def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     done = codeact("resume", folder)
     assert done.status == 0
     assert done.out == (
-        "== Step 2 in the sandbox: whether it finished is unknown ==\n"
-        "(no output)\n\n"
+        "== Step 2 in the sandbox ==\n"
+        "(no output)\n"
         "The process of the agent ended while this code was running; whether the code finished is unknown.\n"
-        "The session's memory was restored.\n\n"
+        "The session's memory was restored.\n"
+        "whether it finished is unknown\n\n"
         "== The model writes code (step 3) ==\n"
         "```python\nfinal_answer(x * 7)\n```\n\n"
-        "== Step 3 in the sandbox: ok, "
-        f"{done.out.partition('Step 3 in the sandbox: ok, ')[2].partition(' ==')[0]} ==\n"
-        "(no output)\n\n"
+        "== Step 3 in the sandbox ==\n"
+        f"(no output)\nok, {done.out.rpartition('ok, ')[2].partition(chr(10))[0]}\n\n"
         "== The model's answer ==\n42\n\n"
     )
     shown = codeact("show", folder)
@@ -72,4 +97,4 @@ def test_code_of_a_team_without_a_known_end_is_shown_so(capsys):
     metadata = {"outcome": "crashed", "exit_code": "1", "duration_s": "0.000", "error": "Interrupted"}
     message = TextMessage(content="It is not known.", source="executor", metadata=metadata)
     Transcript(Terminal(), team=True).show(message)
-    assert capsys.readouterr().out == ("== executor: whether the code finished is unknown ==\nIt is not known.\n\n")
+    assert capsys.readouterr().out == "== executor ==\nIt is not known.\nwhether the code finished is unknown\n\n"

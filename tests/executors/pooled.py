@@ -27,7 +27,7 @@ def left() -> dict[str, set[str]]:
 
 def what_is_new(before: dict[str, set[str]]) -> dict[str, set[str]]:
     """What of ours there is more than before, once time for clearing up is over."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 20
     while True:
         new = {name: found - before[name] for name, found in left().items() if found - before[name]}
         if not new or time.monotonic() > until:
@@ -64,7 +64,7 @@ def signal_idle(kind: str, number: signal.Signals) -> None:
         os.kill(pid_one(os.getpid()), number)
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 30) -> None:
     """Wait for something."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -63,7 +63,7 @@ class Screen:
 
     async def shows(self, text: str, times: int = 1) -> None:
         """Wait until it is there so many times."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 30
         while self.look().count(text) < times:
             assert time.monotonic() < until, self.text
             await asyncio.sleep(0.01)

@@ -203,7 +203,7 @@ async def test_a_call_that_is_cancelled_between_intent_and_result_is_recorded_as
 
         async def main():
             try:
-                await asyncio.wait_for(endless.aio(), 0.3)
+                await asyncio.wait_for(endless.aio(), 1.5)
             except asyncio.TimeoutError:
                 print("timeout")
 

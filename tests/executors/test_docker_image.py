@@ -152,7 +152,7 @@ class TestResolving:
             begun = time.monotonic()
             with pytest.raises(SandboxUnavailable, match=r"no registry answers for it \(no answer within 4 s"):
                 resolve_image(client, f"127.0.0.1:{listener.getsockname()[1]}/x/y:z", progress=silent)
-            assert time.monotonic() - begun < 4 + 10
+            assert time.monotonic() - begun < 4 + 40
 
     def test_a_registry_without_the_image(self, client: APIClient) -> None:
         with (

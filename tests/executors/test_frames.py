@@ -337,7 +337,7 @@ class TestAFalseRunner:
         made, _ = sandbox(play)
         await made.start()
         with pytest.raises(SandboxProtocolError):
-            await asyncio.wait_for(made.run({}, b"", 1), 10)
+            await asyncio.wait_for(made.run({}, b"", 20), 30)
         assert not made.alive
         with pytest.raises(SandboxError):
             await made.run({}, b"", 1)
@@ -377,7 +377,7 @@ class TestAFalseRunner:
 
         made, _ = sandbox(play)
         await made.start()
-        await asyncio.wait_for(made.stop(), 4)
+        await asyncio.wait_for(made.stop(), 30)
 
     async def test_that_answers_what_was_not_asked_is_ignored(self) -> None:
         def play(other: socket.socket) -> None:
@@ -391,7 +391,7 @@ class TestAFalseRunner:
 
         made, _ = sandbox(play)
         await made.start()
-        reply = await asyncio.wait_for(made.run({}, b"", 1), 10)
+        reply = await asyncio.wait_for(made.run({}, b"", 20), 30)
         assert (reply.message, reply.streams) == (RESULT, {})
         await made.stop()
 

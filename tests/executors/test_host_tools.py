@@ -146,7 +146,7 @@ class TestManyAtOnce:
         barrier = asyncio.Barrier(5)
 
         async def meet(who: int) -> int:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 return await barrier.wait() * 0 + who
 
         executor = await make(meet)
@@ -166,7 +166,7 @@ class TestManyAtOnce:
         ticked = asyncio.Event()
 
         async def wait_for_tick() -> str:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await ticked.wait()
             return "seen"
 

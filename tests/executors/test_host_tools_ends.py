@@ -149,7 +149,7 @@ class TestCallingOff:
             import asyncio
             async def main():
                 try:
-                    await asyncio.wait_for(endless.aio(), 0.2)
+                    await asyncio.wait_for(endless.aio(), 1.5)
                 except asyncio.TimeoutError:
                     print("given up")
                 for _ in range(100):
@@ -170,7 +170,7 @@ class TestCallingOff:
             def ring(*_):
                 raise InterruptedError(f"rang, and {add(1)} is known")
             signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            signal.setitimer(signal.ITIMER_REAL, 1.5)
             try:
                 endless()
             except InterruptedError as error:

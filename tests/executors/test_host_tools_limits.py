@@ -142,7 +142,7 @@ class TestLimits:
         assert caplog.messages[-1] == "the host tool deaf goes on though its block has ended"
         began = time.monotonic()
         await executor.stop()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         done.set()
 
 
@@ -263,10 +263,10 @@ class TestApproval:
 
     async def test_does_not_count_as_the_tools_time(self, make: Make) -> None:
         async def approve(request: ToolApprovalRequest) -> ToolApproval:
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(2.5)
             return ToolApproval(True)
 
-        executor = await make(add, approve_tool=approve, tool_limits=ToolLimits(seconds=0.2))
+        executor = await make(add, approve_tool=approve, tool_limits=ToolLimits(seconds=2))
         assert await out(executor, "print(add(1))") == "2\n"
 
 

@@ -98,7 +98,7 @@ async def test_sandboxes_that_do_not_answer_delay_callers_until_the_deadline_at_
             began = time.monotonic()
             with pytest.raises(SandboxTimeout, match=r"no sandbox of the pool was available within 3 s"):
                 await pool.executor().start()
-            assert time.monotonic() - began < 3 + 10
+            assert time.monotonic() - began < 3 + 40
             for name in names:
                 with contextlib.suppress(docker.errors.APIError):  # it has been ended
                     api.unpause(name)
@@ -116,7 +116,7 @@ async def test_a_stop_ends_all_waiting_callers_at_once(sandbox: Any) -> None:
     starts = [asyncio.ensure_future(user.start()) for user in users]
     await asyncio.sleep(0.2)
     await pool.stop()
-    done, waiting = await asyncio.wait(starts, timeout=10)
+    done, waiting = await asyncio.wait(starts, timeout=40)
     assert not waiting
     told = [start.exception() for start in done if start.exception() is not None]
     assert len(told) >= 5

@@ -146,7 +146,7 @@ class TestNoEngine:
                 with pytest.raises(SandboxUnavailable, match=r"there is no such socket\. Start it with"):
                     await call()
             await asyncio.sleep(2)
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 40
         warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warned) <= 1
         assert all("no sandbox could be started for the pool, next try in" in text for text in warned)
@@ -170,7 +170,7 @@ class TestNoEngine:
             began = time.monotonic()
             with pytest.raises(SandboxTimeout, match=r"within 0\.5 s: 0 of at most 32 are in use, 2 are being started"):
                 await pool.acquire()
-            assert time.monotonic() - began < 0.5 + 10
+            assert time.monotonic() - began < 0.5 + 40
 
     async def test_one_that_comes_back_is_used_again(self, proxy: EngineProxy) -> None:
         proxy.on("POST", "containers/create", "answer", reply=failure(500, "no room"))

@@ -64,7 +64,7 @@ async def main():
     seen = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, seen.set)
     os.kill(os.getpid(), signal.SIGUSR1)
-    await asyncio.wait_for(seen.wait(), 5)
+    await asyncio.wait_for(seen.wait(), 30)
     await asyncio.get_running_loop().run_in_executor(None, abs, 1)
 asyncio.run(main())
 """,

@@ -250,7 +250,7 @@ class TestTheStreams:
 
     async def test_so_does_one_that_writes_between_two_blocks(self, session: DockerCommandLineCodeExecutor) -> None:
         await out(session, "import threading; timer = threading.Timer(0.2, print, ['between']); timer.start()")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
         result = await run(session, "print('mine')")
         assert result.output == "mine\n"
         assert result.notes == ("Written meanwhile by threads of earlier blocks: between\n",)

@@ -13,6 +13,7 @@ from autogen_codeact.runs.events import (
     BlockStarted,
     ChunkLogged,
     CodeText,
+    ConversationChanged,
     LogStopped,
     MessageLogged,
     ModelCallFinished,
@@ -20,6 +21,8 @@ from autogen_codeact.runs.events import (
     ProcessInfo,
     RunFinished,
     RunResumed,
+    TurnFinished,
+    TurnStarted,
 )
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ErrorRecord, ResultRecord
@@ -74,6 +77,7 @@ def test_rich_run_has_all_its_steps_in_order(rich_run):
 
 def test_header_sums_up_the_run(rich_run):
     header = read(rich_run).header()
+    assert header.pop("revision") > 15
     assert header["timing"]["sandbox_s"] >= 2
     assert header["duration_s"] >= 2
     for name in ("duration_s", "started", "timing", "completion_tokens"):
@@ -124,6 +128,12 @@ def test_words_and_thought_are_in_the_message_and_code_and_displays_in_the_block
             },
         },
     ]
+
+
+def test_search_finds_text_of_all_parts_of_a_step(rich_run):
+    run = read(rich_run)
+    found = {text: run.search(text, range(1, 16)) for text in ("ATLANTIS", "boom", "table of two", "nowhere")}
+    assert found == {"ATLANTIS": [5], "boom": [11], "table of two": [1], "nowhere": []}
 
 
 def test_calls_have_arguments_results_errors_and_refusals(rich_run):
@@ -188,7 +198,6 @@ def test_a_log_that_grows_gives_the_same_steps_as_a_whole_one(rich_run, tmp_path
         for place in [*places, len(whole)]:
             log.write(whole[done:place])
             done = place
-            run._steps.changed.clear()
             for line in run._tail.read():
                 run._steps.add(line)
     run.live = False
@@ -256,7 +265,7 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     run = read(tmp_path / "run")
     assert run.header()["outcome"] == "running"
     assert [(each["kind"], each["running"]) for each in steps(run)] == [("task", False), ("model_call", True)]
-    run.take_changes()
+    revision = run.revision
 
     answer = {"content": "```python\nwork()\n```", "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
     codes = [{"code": "work()", "language": "python"}]
@@ -275,7 +284,9 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     ):
         await log.write(event, sync=True)
     run.read_all()
-    assert run.take_changes() == ([2], [(2, "half\n")])
+    assert (run.changed_since(revision), run.take_output()) == ([2], [(2, "half\n")])
+    assert run.running() == [2]
+    revision = run.revision
     (step,) = run.steps(2, 2)
     assert (step["kind"], step["outcome"], step["running"], step["output"]) == ("block", "running", True, "half\n")
     assert (step["usage"], step["timing"]["model_s"]) == ({"prompt_tokens": 3, "completion_tokens": 4}, 0.5)
@@ -284,7 +295,8 @@ async def test_live_run_shows_its_open_call_and_the_output_of_a_running_block(tm
     # Its process has ended without an end of the run.
     assert run.read()
     assert run.header()["outcome"] == "interrupted"
-    assert run.take_changes()[0] == [2]
+    assert run.changed_since(revision) == [2]
+    assert run.running() == []
     assert [(each["running"], each["outcome"]) for each in run.summaries(2, 2)] == [(False, "interrupted")]
     assert (steps(run)[1]["output"], run.output(2)) == ("half\n", "half\n")
 
@@ -296,8 +308,9 @@ def test_words_of_a_model_are_shown_while_they_come(tmp_path):
         ChunkLogged(message={**CHUNK, "content": "Hel", "metadata": {}}),
         ChunkLogged(message={**CHUNK, "content": "lo", "metadata": {}}),
     ]
-    run = read(write_log(tmp_path / "run", lines(begun)))
-    assert run.take_changes()[1] == [(2, "Hel"), (2, "lo")]
+    run = RunSteps(write_log(tmp_path / "run", lines(begun)))
+    run.read()
+    assert run.take_output() == [(2, "Hel"), (2, "lo")]
     assert steps(run)[1]["text"] == "Hello"
 
 
@@ -343,6 +356,34 @@ def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
     assert steps(run)[2]["notes"] == ["Process 2 on there"]
     assert [each["state"] for each in run.summaries(1, 5)] == [None, None, None, "lost", None]
     assert run.header()["resumed"] == 1
+
+
+def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
+    said = {"type": "TextMessage", "id": "7", "source": "user", "content": "And 7*7?"}
+    error = ErrorRecord(type="APIError", message="busy")
+    first = started().model_copy(update={"task": None})
+    events = [
+        first,
+        TurnStarted(task=[said]),
+        MessageLogged(message=said),
+        text("49."),
+        TurnFinished(outcome="completed"),
+        ConversationChanged(change="undone"),
+        TurnStarted(task=[{**said, "id": "8"}]),
+        TurnFinished(outcome="failed", error=error),
+        ConversationChanged(change="reset"),
+        RunFinished(outcome="completed"),
+    ]
+    run = read(write_log(tmp_path / "run", lines(events)))
+    assert [(each["kind"], each.get("text"), each.get("error")) for each in steps(run)] == [
+        ("task", "And 7*7?", None),
+        ("message", "49.", None),
+        ("event", "The last turn was taken back.", None),
+        ("task", "And 7*7?", None),
+        ("event", "The turn failed.", "APIError: busy"),
+        ("event", "The conversation was begun anew.", None),
+        ("end", None, None),
+    ]
 
 
 # Damaged logs

@@ -39,7 +39,7 @@ async def test_rebuilding_ends_in_time(make: Make, monkeypatch: pytest.MonkeyPat
 
 async def test_a_cancelled_rebuilding_leaves_no_half_made_session(make: Make, work: Path) -> None:
     state, _, _ = await run_turn(
-        await make(), None, "x = 1\nimport time\ntime.sleep(0.5)", "open('y.txt', 'w').write('y')\nNone"
+        await make(), None, "x = 1\nimport time\ntime.sleep(1.5)", "open('y.txt', 'w').write('y')\nNone"
     )
     (work / "y.txt").unlink()
     executor = await make()
@@ -61,15 +61,14 @@ async def test_a_cancelled_rebuilding_leaves_no_half_made_session(make: Make, wo
 
 
 async def test_a_block_that_breaks_the_sandbox_leaves_an_empty_session_and_its_setup(make: Make) -> None:
-    state, _, _ = await run_turn(await make(), None, "x = 1", "import time\ntime.sleep(2)")
+    state, _, _ = await run_turn(await make(), None, "x = 1", "import time\ntime.sleep(3)")
     executor = await make()
     client = scripted(python("print('x' in globals(), z)"), "Done.")
     agent = CodeActAgent("actor", executor, model_client=client, setup="z = 3")
     await agent.load_state(state)
     rebuilding = asyncio.ensure_future(agent.rebuild_session())
-    while executor.starts < 2:  # noqa: ASYNC110 (it restarts)
+    while executor.starts < 2 or executor.sandbox.blocks < 4:  # noqa: ASYNC110 (it restarts, and runs up to block 2)
         await asyncio.sleep(0.02)
-    await asyncio.sleep(1)
     assert executor.sandbox.client is not None
     await executor.sandbox.client.stop()
     replayed = await rebuilding

@@ -1,0 +1,594 @@
+"""The viewer's server, asked by a real HTTP client."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from autogen_codeact.runs.events import (
+    BlockFinished,
+    BlockStarted,
+    ChunkLogged,
+    CodeText,
+    ModelCallStarted,
+    RunFinished,
+)
+from autogen_codeact.runs.redaction import Redaction
+from autogen_codeact.runs.results import ResultRecord
+from autogen_codeact.runs.writer import LogWriter
+from autogen_codeact.viewer import ApprovalQuestion, RunControl, ViewerError, serve
+from autogen_codeact.viewer.security import CSP
+from tests.runs.logs import lines, started, whole_run, write_log
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+WAIT_S = 30
+
+
+@asynccontextmanager
+async def asking(*args, **options):
+    """A served viewer and a client of it; paths are below the token."""
+    async with serve(*args, **options) as url:
+        base = url.split("/runs/")[0].rstrip("/")
+        async with httpx.AsyncClient(base_url=base, timeout=WAIT_S) as client:
+            yield client
+
+
+@pytest.fixture(scope="module")
+def runs(rich_run, tmp_path_factory):
+    """A folder with three runs, one of which can't be read, and what is no run."""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(rich_run, folder / "rich")
+    write_log(folder / "short <b>", lines(whole_run()))
+    write_log(folder / "broken", [b"{}\n"])
+    (folder / "linked").symlink_to(folder / "rich")
+    (folder / "empty").mkdir()
+    (folder / "file").write_text("x")
+    return folder
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def viewer(runs):
+    """A client of a server with these runs."""
+    async with asking(runs) as client:
+        yield client
+
+
+async def listed(client, count=3, **query):
+    """The list of runs, when all have been read."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            answer = (await client.get("/api/runs", params=query)).json()
+            if not answer["indexing"] and answer["total"] == count:
+                return answer
+            await asyncio.sleep(0.05)
+
+
+async def test_list_has_every_run_and_why_one_cannot_be_read(viewer):
+    answer = await listed(viewer)
+    rows = {row["id"]: row for row in answer["runs"]}
+    assert rows.keys() == {"rich", "short <b>", "broken"}
+    assert (answer["matched"], answer["agents"], answer["models"]) == (
+        3,
+        ["actor", "checker"],
+        ["ReplayChatCompletionClient"],
+    )
+    assert (rows["rich"]["outcome"], rows["rich"]["steps"]) == ("completed", 8)
+    assert rows["rich"]["tokens"] > 1000
+    assert rows["broken"]["outcome"] == "unreadable"
+    assert "does not begin with the start of a run" in rows["broken"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"search": "TABLE cities"}, ["rich"]),
+        ({"search": "nothing"}, []),
+        ({"outcome": "unreadable"}, ["broken"]),
+        ({"agent": "checker"}, ["rich"]),
+        ({"model": "ReplayChatCompletionClient"}, ["rich"]),
+        ({"model": "gpt"}, []),
+        ({"sort": "-steps"}, ["rich", "short <b>", "broken"]),
+        ({"sort": "steps"}, ["broken", "short <b>", "rich"]),
+        ({"sort": "-tokens", "limit": "1"}, ["rich"]),
+        ({"sort": "-seconds", "offset": "2"}, ["broken"]),
+    ],
+)
+async def test_list_is_searched_filtered_and_sorted(viewer, query, expected):
+    assert [row["id"] for row in (await listed(viewer, **query))["runs"]] == expected
+
+
+async def test_new_and_removed_runs_appear_in_the_list(tmp_path):
+    write_log(tmp_path / "a", lines(whole_run()))
+    async with asking(tmp_path) as client:
+        assert [row["id"] for row in (await listed(client, 1))["runs"]] == ["a"]
+        write_log(tmp_path / "b", lines(whole_run(task="another")))
+        assert {row["id"] for row in (await listed(client, 2))["runs"]} == {"a", "b"}
+        shutil.rmtree(tmp_path / "a")
+        assert [row["id"] for row in (await listed(client, 1))["runs"]] == ["b"]
+
+
+async def test_run_has_header_summaries_steps_and_output(viewer):
+    header = (await viewer.get("/api/runs/rich")).json()
+    assert (header["steps"], header["outcome"], header["controls"]) == (15, "completed", False)
+    summaries = (await viewer.get("/api/runs/rich/summaries?from=2&to=3")).json()
+    assert [each["number"] for each in summaries] == [2, 3]
+    steps = (await viewer.get("/api/runs/rich/steps?from=3&to=4")).json()
+    assert [(each["number"], each["kind"]) for each in steps] == [(3, "block"), (4, "message")]
+    output = await viewer.get("/api/runs/rich/output/7")
+    assert (output.text, output.headers["content-type"]) == ("looping\n", "text/plain; charset=utf-8")
+    found = (await viewer.get("/api/runs/rich/search", params={"q": "ATLANTIS"})).json()
+    assert found == {"steps": [5], "complete": True}
+
+
+async def test_names_of_runs_may_have_any_characters(viewer):
+    header = (await viewer.get("/api/runs/short%20%3Cb%3E")).json()
+    assert header["id"] == "short <b>"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "error"),
+    [
+        ("/api/runs/none", 404, "There is no such run."),
+        ("/api/runs/linked", 404, "There is no such run."),
+        ("/api/runs/empty", 404, "There is no such run."),
+        ("/api/runs/..", 404, None),
+        ("/api/runs/%2e%2e", 404, None),
+        ("/api/runs/..%2frich", 404, None),
+        ("/api/runs/rich%00", 404, "There is no such run."),
+        ("/api/runs/rich/files/..%2f..%2fevents.jsonl", 404, None),
+        ("/api/runs/rich/files/" + "0" * 64, 404, "The run has no such file."),
+        ("/api/runs/rich/files/xyz", 404, "A file's name is its SHA-256 hash in hexadecimal digits."),
+        ("/api/runs/rich/output/99", 404, "The run has no step 99."),
+        ("/api/runs/rich/steps?from=x", 400, "from must be a whole number."),
+        ("/api/runs?sort=name", 400, "sort must be one of time, steps, tokens, seconds, with - in front or not."),
+        ("/page/../app.py", 404, None),
+        ("/page/..%2f..%2fviewer%2fapp.py", 404, None),
+        ("/nothing", 404, None),
+    ],
+)
+async def test_wrong_requests_get_a_reason(viewer, path, status, error):
+    answer = await viewer.get(path)
+    assert answer.status_code == status
+    assert error is None or answer.json() == {"error": error}
+
+
+async def test_run_that_cannot_be_read_gets_a_reason(viewer):
+    answer = await viewer.get("/api/runs/broken")
+    assert answer.status_code == 422
+    assert "does not begin with the start of a run" in answer.json()["error"]
+
+
+async def test_a_range_of_steps_is_limited(tmp_path):
+    write_log(tmp_path / "long", lines([started(), *(whole_run()[7] for _ in range(300))]))
+    async with asking(tmp_path) as client:
+        assert len((await client.get("/api/runs/long/steps?from=1&to=99999")).json()) == 200
+        assert len((await client.get("/api/runs/long/summaries?from=1&to=99999")).json()) == 301
+
+
+# Pages and files
+
+
+async def test_page_is_served_for_the_list_and_for_a_run(viewer):
+    base = viewer.base_url.path.rstrip("/")
+    pages = [(await viewer.get(path)) for path in ("/", "/runs/rich")]
+    nonces = [re.search(r"'nonce-([^']+)'", page.headers["content-security-policy"])[1] for page in pages]
+    assert len({*nonces}) == 2
+    for page, nonce in zip(pages, nonces, strict=True):
+        assert f'src="{base}/page/app.js"' in page.text
+        assert "__" not in page.text
+        assert page.headers["content-security-policy"] == CSP.replace(
+            "style-src 'self'", f"style-src 'self' 'nonce-{nonce}'"
+        )
+    script = await viewer.get("/page/app.js")
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+
+
+async def test_every_answer_has_the_headers_that_protect_the_page(viewer):
+    for path in ("/page/app.js", "/api/runs", "/nothing"):
+        headers = (await viewer.get(path)).headers
+        assert headers["content-security-policy"] == CSP
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+
+
+async def test_policy_allows_nothing_but_our_own_scripts_and_styles():
+    assert CSP == (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+async def test_files_are_downloads_unless_they_are_pictures(viewer):
+    (block,) = (await viewer.get("/api/runs/rich/steps?from=5&to=5")).json()
+    digest = block["files"][0]["file"]["sha256"]
+    answer = await viewer.get(
+        f"/api/runs/rich/files/{digest}", params={"name": 'a/"\u202e<x>.html', "type": "text/html"}
+    )
+    assert answer.text == "city,degrees\nOslo,8\nRome,19\n"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == (
+        "attachment; filename=\"a____x_.html\"; filename*=UTF-8''%22%3Cx%3E.html"
+    )
+    picture = await viewer.get(f"/api/runs/rich/files/{digest}?type=image/png")
+    assert (picture.headers["content-type"], picture.headers["content-disposition"]) == ("image/png", "inline")
+    assert picture.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_changed_and_linked_files_are_refused(rich_run, tmp_path):
+    shutil.copytree(rich_run, tmp_path / "rich")
+    changed, linked, *_ = sorted((tmp_path / "rich/files").iterdir())
+    changed.write_bytes(b"evil")
+    linked.unlink()
+    linked.symlink_to("/etc/passwd")
+    async with asking(tmp_path) as client:
+        answers = [await client.get(f"/api/runs/rich/files/{each.name}") for each in (changed, linked)]
+    assert [each.status_code for each in answers] == [404, 404]
+    assert "it was changed" in answers[0].json()["error"]
+    assert "root:" not in answers[1].text
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder"])
+async def test_log_that_is_no_regular_file_is_refused_at_once(tmp_path, kind):
+    (tmp_path / "run").mkdir()
+    log = tmp_path / "run/events.jsonl"
+    write_log(tmp_path / "other", lines(whole_run()))
+    if kind == "fifo":
+        os.mkfifo(log)
+    elif kind == "link":
+        log.symlink_to(tmp_path / "other/events.jsonl")
+    else:
+        log.mkdir()
+    async with asking(tmp_path) as client:
+        assert (await client.get("/api/runs/run")).status_code == 422
+        assert (await listed(client, 2, outcome="unreadable"))["matched"] == 1
+
+
+# Who may ask
+
+
+@pytest.mark.parametrize("token", ["", "x", "A" * 32, "é"])
+async def test_wrong_token_is_refused(viewer, token):
+    for path in ("/", "/api/runs", "/page/app.js"):
+        answer = await viewer.get(viewer.base_url.copy_with(path=f"/{token}{path}"))
+        assert answer.status_code == 404
+        assert "has a token in it" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("192.168.0.7", 421),
+        ("", 421),
+        ("[::1", 421),
+        ("localhost:1234", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:80", 200),
+    ],
+)
+async def test_only_local_host_names_are_answered(viewer, host, status):
+    assert (await viewer.get("/api/runs", headers={"host": host})).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}, 403),
+        ({"sec-fetch-site": "same-site", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 200),
+        ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors", "sec-fetch-dest": "empty"}, 200),
+    ],
+)
+async def test_requests_of_other_pages_are_refused(viewer, headers, status):
+    assert (await viewer.get("/api/runs", headers=headers)).status_code == status
+
+
+async def test_own_origin_is_answered_without_cors_headers(viewer):
+    origin = f"http://{viewer.base_url.netloc.decode()}"
+    answer = await viewer.get("/api/runs", headers={"origin": origin})
+    assert answer.status_code == 200
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_post_needs_json(viewer, kind):
+    headers = {"content-type": kind} if kind else {}
+    answer = await viewer.post("/api/runs/rich/stop", content=b"{}", headers=headers)
+    assert (answer.status_code, answer.json()) == (
+        415,
+        {"error": "The request's content type must be application/json."},
+    )
+
+
+async def test_preflight_of_another_origin_is_refused(viewer):
+    headers = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+    assert (await viewer.options("/api/runs/rich/stop", headers=headers)).status_code == 403
+
+
+async def test_run_without_control_has_no_buttons(viewer):
+    answer = await viewer.post("/api/runs/rich/stop", json={})
+    assert answer.status_code == 409
+    assert "codeact run --view" in answer.json()["error"]
+
+
+# Live
+
+
+class Live:
+    """A log that is written while it is watched."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.log = None
+
+    async def __aenter__(self):
+        self.log = await LogWriter.create(self.folder, Redaction(None, []))
+        await self.write(started())
+        return self
+
+    async def write(self, *events):
+        for event in events:
+            await self.log.write(event, sync=True)
+
+    async def __aexit__(self, *_):
+        await self.log.close()
+
+
+class Events:
+    """Server-sent events of a stream."""
+
+    def __init__(self, answer):
+        self._lines = answer.aiter_lines()
+
+    async def next(self, *names):
+        """The data of the next event with one of these names."""
+        async with asyncio.timeout(WAIT_S):
+            name, number = None, None
+            async for line in self._lines:
+                if line.startswith("event: "):
+                    name, number = line[7:], None
+                elif line.startswith("id: "):
+                    number = line[4:]
+                elif line.startswith("data: ") and name in names:
+                    self.id = number
+                    return name, json.loads(line[6:])
+        raise AssertionError(f"the stream has ended without {names}")
+
+
+@asynccontextmanager
+async def watching(client, name="live", **options):
+    async with client.stream("GET", f"/api/runs/{name}/live", **options) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield Events(answer)
+
+
+def threads():
+    """The number of servers' threads."""
+    return sum(each.name == "viewer" for each in threading.enumerate())
+
+
+BLOCK = [CodeText(code="work()", language="python")]
+
+
+def chunk(text):
+    message = {"type": "ModelClientStreamingChunkEvent", "source": "coder", "content": text}
+    return ChunkLogged(message={**message, "metadata": {"chunk_of": "execution"}})
+
+
+async def test_live_run_streams_its_steps_and_output_and_ends(tmp_path):
+    async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
+        async with watching(client) as events:
+            _, header = await events.next("header")
+            assert (header["outcome"], header["live"], header["steps"]) == ("running", True, 1)
+            await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+            _, step = await events.next("step")
+            assert (step["summary"]["number"], step["summary"]["outcome"]) == (2, "running")
+            await run.write(chunk("half \u202e\x1b[1m"))
+            assert await events.next("output") == ("output", {"step": 2, "text": "half \\u202e"})
+            result = ResultRecord(kind="sandbox", exit_code=0, output="half done\n")
+            await run.write(BlockFinished(agent="coder", number=1, result=result))
+            _, step = await events.next("step")
+            assert step["summary"]["outcome"] == "ok"
+            await run.write(RunFinished(outcome="completed"))
+            await run.log.close()
+            ended = [await events.next("step", "end")]
+            while ended[-1][0] != "end":
+                ended.append(await events.next("step", "end"))
+            assert ended[0][1]["summary"]["kind"] == "end"
+        header = (await client.get("/api/runs/live")).json()
+        assert (header["outcome"], header["live"]) == ("completed", False)
+
+
+async def test_reader_that_comes_back_gets_what_it_has_missed(tmp_path):
+    async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
+        async with watching(client) as events:
+            await events.next("header")
+            await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+            await events.next("step")
+            await events.next("header")
+            known = events.id
+        result = ResultRecord(kind="sandbox", exit_code=0, output="")
+        await run.write(
+            BlockFinished(agent="coder", number=1, result=result),
+            ModelCallStarted(agent="coder", number=1, request="0" * 64),
+        )
+        async with watching(client, headers={"last-event-id": known}) as events:
+            found = {}  # a step can come twice: as it was, and as it has become
+            while 3 not in found:
+                summary = (await events.next("step"))[1]["summary"]
+                found[summary["number"]] = (summary["kind"], summary["outcome"])
+            assert found == {2: ("block", "ok"), 3: ("model_call", None)}
+        async with watching(client, params={"since": "0"}) as events:
+            found = [(await events.next("step"))[1]["summary"]["number"] for _ in range(3)]
+            assert found == [1, 2, 3]
+
+
+async def test_run_whose_process_was_killed_ends_the_stream(tmp_path):
+    run = Live(tmp_path / "live")
+    async with asking(tmp_path) as client:
+        await run.__aenter__()
+        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+        async with watching(client) as events:
+            await events.next("header")
+            await run.log.close()  # the lock is gone, without an end of the run
+            await events.next("end")
+        header = (await client.get("/api/runs/live")).json()
+        assert header["outcome"] == "interrupted"
+
+
+async def test_reader_that_never_reads_or_vanishes_leaves_nothing_behind(tmp_path):
+    before = threads()
+    async with Live(tmp_path / "live") as run, asking(tmp_path) as client:
+        host, port = client.base_url.host, client.base_url.port
+        path = f"{client.base_url.path}api/runs/live/live"
+        request = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        idle = [socket.create_connection((host, port)) for _ in range(5)]
+        for each in idle:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.sendall(request)
+        await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+        for number in range(200):
+            run.log.put(chunk(f"{number}" * 2_000))
+        await run.write(chunk("last\n"))
+        async with watching(client, params={"since": "0"}) as events:  # others are not slowed down
+            await events.next("step")
+        for each in idle:
+            each.close()
+        # A closed server has no tasks and no threads.
+    assert threads() == before
+
+
+async def test_server_ends_at_once_with_readers_connected(tmp_path):
+    before = threads()
+    async with Live(tmp_path / "live"):
+        async with serve(tmp_path) as url:
+            client = httpx.AsyncClient(base_url=url, timeout=WAIT_S)
+            stream = client.stream("GET", "/api/runs/live/live")
+            events = Events(await stream.__aenter__())
+            await events.next("header")
+            began = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - began < WAIT_S
+        assert threads() == before
+        await stream.__aexit__(None, None, None)
+        await client.aclose()
+
+
+# Control
+
+
+async def test_question_is_answered_on_the_page_once(tmp_path):
+    stopped = asyncio.Event()
+    async with Live(tmp_path / "live"):
+        control = RunControl(tmp_path / "live", stopped.set)
+        async with asking([tmp_path / "live"], control=control) as client:
+            assert (await client.get("/api/runs/live")).json()["controls"] is True
+            async with watching(client) as events:
+                question = ApprovalQuestion("call", "delete the file", tool="delete", arguments={"name": "\u202ex"})
+                asked = asyncio.ensure_future(control.ask(question))
+                _, shown = await events.next("question")
+                assert shown == {
+                    "id": 1,
+                    "agent": None,
+                    "kind": "call",
+                    "tool": "delete",
+                    "arguments": '{\n  "name": "\\u202ex"\n}',
+                    "text": "delete the file",
+                    "withdrawn": False,
+                }
+                # Whoever comes later sees it as well.
+                async with watching(client) as others:
+                    assert (await others.next("question"))[1]["id"] == 1
+                answers = [
+                    await client.post("/api/runs/live/answer", json={"question": 1, "approve": each})
+                    for each in (True, False)
+                ]
+                assert [each.status_code for each in answers] == [200, 409]
+                assert await asked is True
+                _, shown = await events.next("question")
+                assert (shown["id"], shown["withdrawn"]) == (1, True)
+
+
+async def test_withdrawn_question_disappears_and_can_not_be_answered(tmp_path):
+    async with Live(tmp_path / "live"):
+        control = RunControl(tmp_path / "live", lambda: None)
+        async with asking([tmp_path / "live"], control=control) as client:
+            asked = asyncio.ensure_future(control.ask(ApprovalQuestion("code", "print(1)")))
+            await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            assert control.questions == []
+            answer = await client.post("/api/runs/live/answer", json={"question": 1, "approve": True})
+            assert answer.status_code == 409
+
+
+async def test_question_that_nobody_can_read_is_not_asked(tmp_path):
+    control = RunControl(tmp_path / "live", lambda: None)
+    with pytest.raises(ValueError, match="which nobody can read"):
+        await control.ask(ApprovalQuestion("call", "send", tool="send", arguments={"data": "x" * 1_000_000}))
+    assert control.questions == []
+
+
+async def test_stop_button_stops_the_run(tmp_path):
+    stopped = asyncio.Event()
+    async with Live(tmp_path / "live"):
+        control = RunControl(tmp_path / "live", stopped.set)
+        async with asking([tmp_path / "live"], control=control) as client:
+            assert (await client.post("/api/runs/live/stop", json={})).status_code == 200
+            async with asyncio.timeout(WAIT_S):
+                await stopped.wait()
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{", b'{"question": "1", "approve": true}', b'{"question": 1}', b"{" * 20_000]
+)
+async def test_answer_that_is_none_is_refused(tmp_path, body):
+    async with Live(tmp_path / "live"):
+        control = RunControl(tmp_path / "live", lambda: None)
+        async with asking([tmp_path / "live"], control=control) as client:
+            headers = {"content-type": "application/json"}
+            answer = await client.post("/api/runs/live/answer", content=body, headers=headers)
+            assert answer.status_code in (400, 413)
+
+
+async def test_page_of_a_run_that_has_not_begun_waits_for_its_log(tmp_path):
+    control = RunControl(tmp_path / "live", lambda: None)
+    async with serve([tmp_path / "live"], control=control) as url, httpx.AsyncClient(timeout=WAIT_S) as client:
+        assert url.endswith("/runs/live")
+        asked = asyncio.ensure_future(client.get(url.replace("/runs/", "/api/runs/")))
+        await asyncio.sleep(0)
+        async with Live(tmp_path / "live"):
+            assert (await asked).json()["outcome"] == "running"
+
+
+# Addresses
+
+
+async def test_port_in_use_is_said(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        with pytest.raises(ViewerError, match=f"Port {port} is in use: choose another one with --port"):
+            async with serve(tmp_path, port=port):
+                pass
+
+
+async def test_wrong_host_is_said(tmp_path):
+    with pytest.raises(ViewerError, match=r"--host takes an IP address such as 127\.0\.0\.1, not 'example\.com'"):
+        async with serve(tmp_path, host="example.com"):
+            pass

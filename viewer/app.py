@@ -1,0 +1,294 @@
+"""The viewer's web application: its pages, and the JSON that they show. Needs the extra `viewer`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from autogen_codeact.runs.errors import RunError, RunFileError
+from autogen_codeact.viewer.catalog import Catalog, chosen
+from autogen_codeact.viewer.control import RunControl
+from autogen_codeact.viewer.files import file_answer
+from autogen_codeact.viewer.open_run import OpenRun
+from autogen_codeact.viewer.security import CSP
+from autogen_codeact.viewer.static import static_files
+
+MAX_STEPS_AT_ONCE = 200
+MAX_SUMMARIES_AT_ONCE = 5_000
+_MAX_ROWS = 1_000
+_MAX_OPEN = 12
+_MAX_STREAMS = 100
+_MAX_BODY = 16 * 1024
+_MAX_QUERY = 500
+_SEARCH_S = 20.0
+_SEARCHED_AT_ONCE = 50
+_MAX_FOUND = 2_000
+
+
+class Viewer:
+    """The state of the application.
+
+    Args:
+        catalog: The runs.
+        control: What the buttons of a live run do, or None.
+        base: The beginning of all paths, with the token.
+    """
+
+    def __init__(self, catalog: Catalog, control: RunControl | None, base: str) -> None:
+        self.catalog = catalog
+        self._control = control
+        self._base = base
+        self._open: dict[str, OpenRun] = {}
+        self._streams = 0
+        self._files = static_files()
+
+    async def close(self) -> None:
+        """End all streams, and what follows logs."""
+        await asyncio.gather(*(each.close() for each in self._open.values()))
+        await asyncio.to_thread(self.catalog.close)
+
+    def routes(self) -> list[Route]:
+        """Return the addresses below the token."""
+        run = "/api/runs/{id}"
+        return [
+            Route("/", self.page),
+            Route("/runs/{id}", self.page),
+            Route("/page/{name:path}", self.static),
+            Route("/api/runs", self.runs),
+            Route(run, self.header),
+            Route(f"{run}/summaries", self.summaries),
+            Route(f"{run}/steps", self.steps),
+            Route(f"{run}/search", self.search),
+            Route(f"{run}/output/{{step:int}}", self.output),
+            Route(f"{run}/files/{{sha256}}", self.file),
+            Route(f"{run}/live", self.live),
+            Route(f"{run}/answer", self.answer, methods=["POST"]),
+            Route(f"{run}/stop", self.stop, methods=["POST"]),
+        ]
+
+    # Pages
+
+    async def page(self, request: Request) -> Response:
+        """Answer with the page, which is the same for the list and for a run."""
+        found = self._files.get("index.html")
+        if found is None:
+            raise HTTPException(404, "The viewer's page is missing from this installation.")
+        # Styles of displays are shown in frames, which inherit the page's policy.
+        nonce = secrets.token_urlsafe(16)
+        page = found.data.replace(b"__BASE__", self._base.encode()).replace(b"__NONCE__", nonce.encode())
+        headers = {"Content-Security-Policy": CSP.replace("style-src 'self'", f"style-src 'self' 'nonce-{nonce}'")}
+        return Response(page, media_type=found.media_type, headers=headers)
+
+    async def static(self, request: Request) -> Response:
+        """Answer with a part of the page."""
+        found = self._files.get(request.path_params["name"])
+        if found is None:
+            raise HTTPException(404, "There is no such file.")
+        return Response(found.data, media_type=found.media_type)
+
+    # Data
+
+    async def runs(self, request: Request) -> Response:
+        """Answer with a part of the list of runs."""
+        query = {name: value[:_MAX_QUERY] for name, value in request.query_params.items()}
+        offset, limit = _number(request, "offset", 0), min(_number(request, "limit", 100), _MAX_ROWS)
+
+        def look() -> dict[str, Any]:
+            rows, total, reading = self.catalog.rows()
+            found = chosen(rows, query)
+            return {
+                "runs": found[offset : offset + limit],
+                "total": total,
+                "matched": len(found),
+                "indexing": reading,
+                "agents": sorted({agent for row in rows for agent in row["agents"]})[:1_000],
+                "models": sorted({model for row in rows for model in row["models"]})[:1_000],
+            }
+
+        try:
+            return JSONResponse(await asyncio.to_thread(look))
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+
+    async def header(self, request: Request) -> Response:
+        """Answer with what is known of a run."""
+        return JSONResponse(await self._run(request).header())
+
+    async def summaries(self, request: Request) -> Response:
+        """Answer with the short forms of steps."""
+        run, first, last = self._run(request), *_range(request, MAX_SUMMARIES_AT_ONCE)
+        found = await run.call(lambda steps: steps.summaries(first, last))
+        if not found:
+            await run.wait_for(first)
+            found = await run.call(lambda steps: steps.summaries(first, last))
+        return JSONResponse(found)
+
+    async def steps(self, request: Request) -> Response:
+        """Answer with the documents of steps."""
+        run, first, last = self._run(request), *_range(request, MAX_STEPS_AT_ONCE)
+        await run.header()
+        await run.wait_for(first)
+        body = await run.call(lambda steps: json.dumps(steps.steps(first, last), allow_nan=False).encode())
+        return Response(body, media_type="application/json")
+
+    async def search(self, request: Request) -> Response:
+        """Answer with the numbers of the steps that have a text in them, as far as they are found in a limited time."""
+        run, text = self._run(request), request.query_params.get("q", "")[:_MAX_QUERY].strip()
+        found: list[int] = []
+        began, total = time.monotonic(), (await run.header())["steps"]
+        at = 1
+        while text and at <= total and time.monotonic() - began < _SEARCH_S and len(found) < _MAX_FOUND:
+            part = range(at, at + _SEARCHED_AT_ONCE)
+            found += await run.call(lambda steps, part=part: steps.search(text, part))  # type: ignore[misc]
+            at = part.stop
+        return JSONResponse({"steps": found, "complete": not text or at > total})
+
+    async def output(self, request: Request) -> Response:
+        """Answer with the whole output or text of a step, as it is: browsers show it as text."""
+        number = int(request.path_params["step"])
+        text = await self._run(request).call(lambda steps: steps.output(number))
+        if text is None:
+            raise HTTPException(404, f"The run has no step {number}.")
+        body = await asyncio.to_thread(lambda: text.encode("utf-8", "replace"))
+        return Response(body, media_type="text/plain; charset=utf-8")
+
+    async def file(self, request: Request) -> Response:
+        """Answer with a file of the run: pictures are shown, everything else is a download."""
+        digest = request.path_params["sha256"]
+        kind, name = request.query_params.get("type", ""), request.query_params.get("name", "")
+        return await self._run(request).call(lambda steps: file_answer(steps.run.folder, digest, kind, name))
+
+    # Live
+
+    async def live(self, request: Request) -> Response:
+        """Answer with the events of a run as they come."""
+        run = self._run(request)
+        given = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        since = int(given) if given.isdecimal() and len(given) < 16 else None
+        if self._streams >= _MAX_STREAMS:
+            raise HTTPException(503, "Too many pages watch runs at the same time.")
+        await run.header()  # an error is an answer of its own, not the end of a stream
+
+        async def events() -> AsyncIterator[str]:
+            self._streams += 1
+            try:
+                async with aclosing(run.stream(since)) as stream:  # type: ignore[type-var]
+                    async for event in stream:
+                        yield event
+            finally:
+                self._streams -= 1
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a question of a live run."""
+        control, body = self._controls(request), await _body(request)
+        number, approve = body.get("question"), body.get("approve")
+        if type(number) is not int or type(approve) is not bool:
+            raise HTTPException(400, 'Send {"question": number, "approve": true or false}.')
+        if not control.answer(number, approve=approve):
+            raise HTTPException(409, "The question is no longer open: it was answered, or is not needed any more.")
+        return JSONResponse({})
+
+    async def stop(self, request: Request) -> Response:
+        """Stop a live run."""
+        control = self._controls(request)
+        await _body(request)
+        control.stop()
+        return JSONResponse({})
+
+    def _controls(self, request: Request) -> RunControl:
+        control = self._run(request).control
+        if control is None:
+            raise HTTPException(409, "This run can't be controlled from here: start it with `codeact run --view`.")
+        return control
+
+    def _run(self, request: Request) -> OpenRun:
+        name = request.path_params["id"]
+        path = self.catalog.locate(name)
+        if path is None:
+            raise HTTPException(404, "There is no such run.")
+        if name not in self._open:
+            self._close_unused()
+            control = self._control if self._control is not None and self._control.run == path else None
+            self._open[name] = OpenRun(path, name, control)
+        self._open[name] = self._open.pop(name)  # the last used one is the last
+        return self._open[name]
+
+    def _close_unused(self) -> None:
+        unused = [name for name, each in self._open.items() if not each.is_watched]
+        for name in unused[: max(0, len(self._open) - _MAX_OPEN + 1)]:
+            del self._open[name]
+
+
+def make_app(viewer: Viewer) -> Starlette:
+    """Return the application.
+
+    Args:
+        viewer: Its state; it is closed when the application ends.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await viewer.close()
+
+    return Starlette(
+        routes=viewer.routes(),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http_error, RunError: _run_error, OSError: _run_error, 500: _defect},
+    )
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+async def _run_error(request: Request, error: Exception) -> Response:
+    status = 404 if isinstance(error, RunFileError) else 422
+    return JSONResponse({"error": str(error)}, status_code=status)
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"The viewer failed: {type(error).__name__}."}, status_code=500)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    data = b""
+    async for piece in request.stream():
+        data += piece
+        if len(data) > _MAX_BODY:
+            raise HTTPException(413, "The request is too long.")
+    try:
+        body = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "The request is not JSON.") from None
+    if not isinstance(body, dict):
+        raise HTTPException(400, "The request is not a JSON object.")
+    return body
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not (text.isdecimal() and text.isascii() and len(text) < 16):
+        raise HTTPException(400, f"{name} must be a whole number.")
+    return int(text)
+
+
+def _range(request: Request, most: int) -> tuple[int, int]:
+    first = max(1, _number(request, "from", 1))
+    return first, min(_number(request, "to", first + most - 1), first + most - 1)

@@ -1,0 +1,275 @@
+"""The runs of a folder with what they were, kept up to date in a thread; each log is read once as long as it stays the same."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypedDict
+
+from autogen_codeact.runs.errors import RunError
+from autogen_codeact.runs.folder import RunFolder
+from autogen_codeact.runs.reader import load_run
+from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.summary import summarize
+from autogen_codeact.viewer.catalog_cache import load_cache, save_cache
+from autogen_codeact.viewer.text import bounded, count, seconds
+from autogen_codeact.viewer.writers import is_being_written
+
+MAX_RUNS = 100_000
+_TASK_CHARS = 400
+_SCAN_S = 1.0
+_SAVE_EVERY = 1_000
+Stamp = tuple[int, int, int]
+"""Size, time of the last change in nanoseconds, and inode of a log."""
+
+
+class RunRow(TypedDict):
+    """A run in the list."""
+
+    id: str
+    name: str
+    task: str
+    agents: list[str]
+    models: list[str]
+    started: str
+    outcome: str  # as in RunHeader, or "unreadable"
+    blocks: int
+    steps: int  # the same as blocks: how many times code ran
+    tokens: int
+    duration_s: float
+    error: str | None
+    gaps: int
+
+
+class Catalog:
+    """The runs of a folder, or some runs.
+
+    Args:
+        runs: A folder with runs in it, the folder of one run, or folders of runs; a run's folder may not exist yet.
+    """
+
+    def __init__(self, runs: Path | Iterable[Path]) -> None:
+        self.folder: Path | None = None
+        """The folder with runs in it, or None for a fixed list."""
+        self._fixed: dict[str, Path] = {}
+        if isinstance(runs, Path) and not os.path.lexists(runs / EVENTS):
+            self.folder = runs
+        else:
+            for each in [runs] if isinstance(runs, Path) else runs:
+                self._fixed[self._free_name(each)] = each
+        self._rows: dict[str, tuple[Stamp, RunRow]] = load_cache(self.folder) if self.folder is not None else {}
+        self._names: dict[str, Stamp] = {}
+        self._lock = threading.Lock()
+        self._next_scan = 0.0
+        self._closed = False
+        self._reading: threading.Thread | None = None
+
+    @property
+    def single(self) -> str | None:
+        """The name of the run if there can be one only, or None."""
+        return next(iter(self._fixed)) if len(self._fixed) == 1 else None
+
+    def locate(self, name: str) -> Path | None:
+        """Return the folder of a run, or None if there is no run of this name. Symbolic links are none.
+
+        Args:
+            name: Its `id`.
+        """
+        if self.folder is None:
+            return self._fixed.get(name)
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            return None
+        path = self.folder / name
+        try:
+            found = not path.is_symlink() and path.is_dir() and os.path.lexists(path / EVENTS)
+        except (OSError, ValueError):
+            return None
+        return path if found else None
+
+    def name_of(self, run: Path) -> str | None:
+        """Return the name of the run in a folder, or None if it is not among these."""
+        if self.folder is None:
+            return next((name for name, path in self._fixed.items() if path == run), None)
+        return run.name if run.parent == self.folder else None
+
+    def rows(self) -> tuple[list[RunRow], int, bool]:
+        """Return the runs that have been read, the number of all, and whether others are being read. Call it in a thread."""
+        with self._lock:
+            if time.monotonic() >= self._next_scan:
+                self._scan()
+            known = [row for name, (_, row) in self._rows.items() if name in self._names]
+            reading = self._reading is not None and self._reading.is_alive()
+            return known, len(self._names), reading
+
+    def close(self) -> None:
+        """End the thread that reads."""
+        self._closed = True
+        if self._reading is not None:
+            self._reading.join(0.5)  # a long log is left to the end of the process
+
+    def _free_name(self, path: Path) -> str:
+        name = path.resolve().name or "run"
+        return name if name not in self._fixed else f"{name}-{len(self._fixed) + 1}"
+
+    def _scan(self) -> None:
+        began = time.monotonic()
+        self._names = dict(sorted(self._found(), key=lambda item: -item[1][1])[:MAX_RUNS])
+        self._next_scan = time.monotonic() + max(_SCAN_S, 10 * (time.monotonic() - began))
+        for name in self._rows.keys() - self._names.keys():
+            del self._rows[name]
+        if self._reading is None or not self._reading.is_alive():
+            changed = [name for name, stamp in self._names.items() if self._is_old(name, stamp)]
+            if changed:
+                self._reading = threading.Thread(target=self._read, args=(changed,), name="run list", daemon=True)
+                self._reading.start()
+
+    def _is_old(self, name: str, stamp: Stamp) -> bool:
+        known = self._rows.get(name)
+        # Nothing is written to the log when a process is killed.
+        return known is None or known[0] != stamp or known[1]["outcome"] == "running"
+
+    def _found(self) -> Iterable[tuple[str, Stamp]]:
+        if self.folder is None:
+            pairs = list(self._fixed.items())
+        else:
+            try:
+                with os.scandir(self.folder) as entries:
+                    pairs = [(e.name, self.folder / e.name) for e in entries if _is_folder(e)]
+            except OSError:
+                return
+        for name, path in pairs:
+            try:
+                log = (path / EVENTS).lstat()
+            except OSError:
+                continue
+            yield name, (log.st_size, log.st_mtime_ns, log.st_ino)
+
+    def _read(self, names: list[str]) -> None:
+        unsaved = 0
+        for name in names:
+            if self._closed:
+                break
+            stamp, path = self._names.get(name), self.locate(name)
+            if stamp is None or path is None:
+                continue
+            row = summary_row(name, path)
+            with self._lock:
+                self._rows[name] = (stamp, row)
+            unsaved += row["outcome"] != "running"
+            if unsaved >= _SAVE_EVERY:
+                unsaved = 0
+                self._save()
+        if unsaved:
+            self._save()
+
+    def _save(self) -> None:
+        if self.folder is not None:
+            with self._lock:
+                rows = {name: each for name, each in self._rows.items() if each[1]["outcome"] != "running"}
+            save_cache(self.folder, rows)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        entry.name.encode()  # what is no UTF-8 can't be in an address
+        return entry.is_dir(follow_symlinks=False)
+    except (OSError, UnicodeEncodeError):
+        return False
+
+
+def summary_row(name: str, path: Path) -> RunRow:
+    """Return what a run was; a log that can't be read is a row as well.
+
+    Args:
+        name: Its name.
+        path: Its folder.
+    """
+    try:
+        run = load_run(path)
+        summary = summarize(run)
+    except RunError as error:
+        return _unreadable(name, str(error))
+    agents = run.started.agents[:100]
+    outcome: str = summary.outcome
+    if outcome in ("running", "interrupted"):
+        outcome = "running" if is_being_written(RunFolder(path)) else "interrupted"
+    return {
+        "id": name,
+        "name": bounded(summary.name, 200),
+        "task": bounded(summary.task, _TASK_CHARS),
+        "agents": [bounded(each.name, 200) for each in agents],
+        "models": sorted({bounded(each.model, 200) for each in agents if each.model is not None}),
+        "started": summary.started.isoformat(),
+        "outcome": outcome,
+        "blocks": count(summary.steps),
+        "steps": count(summary.steps),
+        "tokens": count(summary.tokens),
+        "duration_s": seconds(summary.seconds),
+        "error": bounded(summary.error, _TASK_CHARS) if summary.error is not None else None,
+        "gaps": count(summary.gaps),
+    }
+
+
+def _unreadable(name: str, reason: str) -> RunRow:
+    return {
+        "id": name,
+        "name": bounded(name, 200),
+        "task": "",
+        "agents": [],
+        "models": [],
+        "started": "",
+        "outcome": "unreadable",
+        "blocks": 0,
+        "steps": 0,
+        "tokens": 0,
+        "duration_s": 0.0,
+        "error": bounded(reason, _TASK_CHARS),
+        "gaps": 0,
+    }
+
+
+_ORDERS: dict[str, Callable[[RunRow], Any]] = {
+    "time": lambda row: row["started"],
+    "steps": lambda row: row["steps"],
+    "tokens": lambda row: row["tokens"],
+    "seconds": lambda row: row["duration_s"],
+}
+
+
+def chosen(rows: list[RunRow], query: dict[str, str]) -> list[RunRow]:
+    """Return the runs that fit a query, in its order.
+
+    Args:
+        rows: The runs.
+        query: `search` (words that all have to be somewhere), `outcome`, `agent`, `model`, and `sort`: `time`, `steps`,
+            `tokens` or `seconds`, with `-` in front for the greatest first.
+
+    Raises:
+        ValueError: The order is unknown.
+    """
+    words = query.get("search", "").casefold().split()
+    found = [row for row in rows if _fits(row, query) and (not words or _has(row, words))]
+    order = query.get("sort") or "-time"
+    key = _ORDERS.get(order.removeprefix("-"))
+    if key is None:
+        raise ValueError(f"sort must be one of {', '.join(_ORDERS)}, with - in front or not.")
+    found.sort(key=lambda row: (key(row), row["id"]), reverse=order.startswith("-"))
+    return found
+
+
+def _fits(row: RunRow, query: dict[str, str]) -> bool:
+    if (outcome := query.get("outcome")) and row["outcome"] != outcome:
+        return False
+    if (agent := query.get("agent")) and agent not in row["agents"]:
+        return False
+    model = query.get("model")
+    return not model or model in row["models"]
+
+
+def _has(row: RunRow, words: list[str]) -> bool:
+    texts = [row["id"], row["name"], row["task"], row["error"] or "", *row["agents"], *row["models"]]
+    text = "\n".join(texts).casefold()
+    return all(word in text for word in words)

@@ -1,0 +1,168 @@
+"""What a person can do to a run from its page: answer whether code may call a tool, and stop the run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from autogen_codeact.viewer.text import bounded, visible
+
+_MAX_TEXT = 1_000_000
+
+
+class QuestionDocument(TypedDict):
+    """A question as the page gets it."""
+
+    id: int
+    agent: str | None
+    kind: Literal["call", "code"]
+    tool: str | None
+    arguments: str | None
+    text: str
+    withdrawn: bool
+
+
+@dataclass(frozen=True)
+class ApprovalQuestion:
+    """Whether code may call a tool, or may run.
+
+    Args:
+        kind: `call` of a tool, or `code` that is to run.
+        text: What is asked, or the code.
+        tool: The tool, or None.
+        arguments: The call's arguments by name, or None.
+        agent: Whose code it is, if that is known.
+    """
+
+    kind: Literal["call", "code"]
+    text: str
+    tool: str | None = None
+    arguments: Any = None
+    agent: str | None = None
+
+    @property
+    def arguments_text(self) -> str | None:
+        """All arguments as JSON, or None."""
+        if self.arguments is None:
+            return None
+        return visible(json.dumps(self.arguments, ensure_ascii=False, indent=2, default=str))
+
+    def document(self, number: int, *, withdrawn: bool) -> QuestionDocument:
+        """Return the question as the page gets it."""
+        return {
+            "id": number,
+            "agent": bounded(self.agent, 200) if self.agent is not None else None,
+            "kind": self.kind,
+            "tool": bounded(self.tool, 200) if self.tool is not None else None,
+            "arguments": self.arguments_text,
+            "text": visible(self.text),
+            "withdrawn": withdrawn,
+        }
+
+
+@dataclass
+class _Open:
+    question: ApprovalQuestion
+    answer: Future[bool] = field(default_factory=Future)
+
+
+class RunControl:
+    """The buttons of a live run's page. The page is served in another thread; all methods can be called from any.
+
+    Args:
+        run: The run's folder, which may not exist yet.
+        stop: Called in the event loop of the run when a person stops it, such as `cancellation_token.cancel`.
+    """
+
+    def __init__(self, run: Path | str, stop: Callable[[], object]) -> None:
+        self.run = Path(run)
+        """The run's folder."""
+        self._stop = stop
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._open: dict[int, _Open] = {}
+        self._listeners: set[Callable[[QuestionDocument], None]] = set()
+        self.stopped = False
+        """Whether somebody has asked to stop the run."""
+
+    @property
+    def questions(self) -> list[QuestionDocument]:
+        """The questions that wait for an answer."""
+        with self._lock:
+            return [each.question.document(number, withdrawn=False) for number, each in self._open.items()]
+
+    async def ask(self, question: ApprovalQuestion) -> bool:
+        """Ask on the page, and return the first answer.
+
+        A cancellation withdraws the question, for example because it was answered elsewhere.
+
+        Args:
+            question: The question.
+
+        Raises:
+            ValueError: It is too long for anybody to read: nobody should approve what they have not seen.
+        """
+        if len(question.text) + len(question.arguments_text or "") > _MAX_TEXT:
+            raise ValueError(f"it has more than {_MAX_TEXT:,} characters, which nobody can read")
+        asked = _Open(question)
+        with self._lock:
+            number = next(self._numbers)
+            self._open[number] = asked
+        self._tell(question.document(number, withdrawn=False))
+        try:
+            return await asyncio.wrap_future(asked.answer)
+        finally:
+            with self._lock:
+                self._open.pop(number, None)
+            self._tell(question.document(number, withdrawn=True))
+
+    def answer(self, number: int, *, approve: bool) -> bool:
+        """Answer a question.
+
+        Args:
+            number: Its `id`.
+            approve: The answer.
+
+        Returns:
+            Whether it was still open: the first answer counts.
+        """
+        with self._lock:
+            asked = self._open.pop(number, None)
+        if asked is None or not asked.answer.set_running_or_notify_cancel():
+            return False
+        asked.answer.set_result(approve)
+        return True
+
+    def stop(self) -> None:
+        """End the run. What runs then is cancelled."""
+        self.stopped = True
+        with suppress(RuntimeError):  # its loop has ended, and so has the run
+            self._loop.call_soon_threadsafe(self._stop)
+
+    def listen(self, listener: Callable[[QuestionDocument], None]) -> Callable[[], None]:
+        """Call a function with each question that is asked or withdrawn, in any thread.
+
+        Args:
+            listener: The function; it must return at once.
+
+        Returns:
+            What ends it.
+        """
+        with self._lock:
+            self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def _tell(self, document: QuestionDocument) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(document)

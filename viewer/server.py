@@ -1,0 +1,187 @@
+"""Serves the viewer, in a thread and an event loop of its own, so that a slow page never slows a run."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from autogen_codeact.viewer.catalog import Catalog
+from autogen_codeact.viewer.control import RunControl
+from autogen_codeact.viewer.security import Guard, is_loopback, new_token
+
+if TYPE_CHECKING:
+    import uvicorn
+
+MISSING = "The viewer needs the extra `viewer`: pip install 'autogen-codeact[viewer]'"
+_START_S = 30.0
+_STOP_S = 5.0
+_BACKLOG = 128
+
+
+class ViewerError(RuntimeError):
+    """The viewer can't be served; the message says why, and what to do."""
+
+
+class ViewerServer:
+    """A server of the viewer.
+
+    Args:
+        runs: A folder with runs in it, the folder of one run, or folders of runs, which may not exist yet.
+        control: What the buttons of a live run do. Default: there are no buttons.
+        host: Address to listen on. Default: this machine only.
+        port: Port to listen on. Default: a free one.
+
+    Raises:
+        ViewerError: The extra is missing, or the address can't be used.
+    """
+
+    def __init__(
+        self,
+        runs: Path | Iterable[Path],
+        *,
+        control: RunControl | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        try:
+            import uvicorn  # noqa: PLC0415 - of an extra
+
+            from autogen_codeact.viewer.app import Viewer, make_app  # noqa: PLC0415 - of an extra
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in (
+                "starlette",
+                "uvicorn",
+                "anyio",
+                "click",
+                "h11",
+            ):
+                raise
+            raise ViewerError(MISSING) from None
+        catalog = Catalog(runs)
+        token = new_token()
+        self._socket = _listen(host, port)
+        address = self._socket.getsockname()
+        shown = "localhost" if host == "localhost" else host.strip("[]")
+        if shown in ("0.0.0.0", "::"):  # noqa: S104 - it was told so; a person opens it here
+            shown = "127.0.0.1" if shown == "0.0.0.0" else "::1"  # noqa: S104
+        shown = f"[{shown}]" if ":" in shown else shown
+        single = catalog.single
+        page = "" if single is None else f"runs/{quote(single, safe='')}"
+        self.url = f"http://{shown}:{address[1]}/{token}/{page}"
+        """The address to open: the page of the run if there is only one, else the list."""
+        self._viewer = Viewer(catalog, control, f"/{token}")
+        app = Guard(make_app(self._viewer), token, host)
+        config: Any = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            lifespan="on",
+            ws="none",
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=32 * 1024,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=500,
+        )
+        self._server: uvicorn.Server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="viewer", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Begin to serve.
+
+        Raises:
+            ViewerError: The server does not start.
+        """
+        self._thread.start()
+        deadline = time.monotonic() + _START_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise ViewerError("The viewer's server did not start.")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """End at once, with all connections."""
+        loop = self._loop
+        if loop is not None and self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), loop)
+            self._thread.join(_STOP_S)
+        self._socket.close()
+
+    async def _end(self) -> None:
+        self._server.should_exit = True
+        await self._viewer.close()  # else the server would wait for the streams
+
+    def _serve(self) -> None:
+        async def serving() -> None:
+            self._loop = asyncio.get_running_loop()
+            await self._server.serve(sockets=[self._socket])
+
+        asyncio.run(serving())
+
+
+@asynccontextmanager
+async def serve(
+    runs: Path | Iterable[Path],
+    *,
+    control: RunControl | None = None,
+    host: str = "127.0.0.1",
+    port: int = 0,
+) -> AsyncIterator[str]:
+    """Serve the viewer for the time of the `async with` block, which gets its address.
+
+    Args:
+        runs: A folder with runs in it, the folder of one run, or folders of runs, which may not exist yet.
+        control: What the buttons of a live run do. Default: there are no buttons.
+        host: Address to listen on. Default: this machine only.
+        port: Port to listen on. Default: a free one.
+
+    Raises:
+        ViewerError: The extra is missing, or the address can't be used.
+    """
+    server = await asyncio.to_thread(lambda: ViewerServer(runs, control=control, host=host, port=port))
+    try:
+        await asyncio.to_thread(server.start)
+        yield server.url
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    name = host.strip("[]")
+    if name == "localhost":
+        name = "127.0.0.1"
+    try:
+        version = ipaddress.ip_address(name).version
+    except ValueError:
+        raise ViewerError(f"--host takes an IP address such as 127.0.0.1, not {host!r}.") from None
+    listening = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((name, port))
+        listening.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            reason = f"Port {port} is in use: choose another one with --port, or leave it out for a free one."
+        elif isinstance(error, OSError) and error.errno == errno.EACCES:
+            reason = f"Port {port} needs the rights of an administrator: choose one above 1023."
+        else:
+            reason = f"The viewer can't listen on {host}, port {port}: {getattr(error, 'strerror', None) or error}."
+        raise ViewerError(reason) from None
+    return listening
+
+
+__all__ = ["ViewerError", "ViewerServer", "is_loopback", "serve"]
