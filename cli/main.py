@@ -191,6 +191,12 @@ def _run(
     no_save: Annotated[
         bool, typer.Option("--no-save", help="Do not keep the run: `codeact show` and `codeact resume` can't find it.")
     ] = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the run live in a browser, with buttons to stop it.")
+    ] = False,
+    approve: Annotated[
+        bool, _agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
+    ] = False,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
@@ -224,6 +230,8 @@ def _run(
             save=save,
             no_save=no_save,
             stream_output=stream or not as_json,
+            view=view,
+            approve=approve,
         )
         raise typer.Exit(run_task(job, end, progress))
 

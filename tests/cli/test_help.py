@@ -35,7 +35,7 @@ OPTIONS = {
             "--steps",
             "--stream",
         ),
-        *("--json", "--mode", "--save", *SANDBOX),
+        *("--json", "--mode", "--view", "--approve", "--save", *SANDBOX),
     ],
     ("chat",): [
         *("--model", "--base-url", "--api-key-env", "--model-timeout", "--untrusted", "--agent", "--team", "--steps"),
