@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
 
-from autogen_codeact.cli.output import guard_streams
+from autogen_codeact.cli.output import clear_status, guard_streams
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class CommandError(Exception):
     """The command can't do what its options request; the message says what to change. Exit status 2."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, in a command that has something to print before it ends."""
 
 
 def say(line: str) -> None:
@@ -38,9 +43,9 @@ def clean_exit() -> Iterator[None]:
     guard_streams()
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say("interrupted")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typer.Exit(EXIT_TERMINATED if isinstance(error, Terminated) else EXIT_INTERRUPTED) from None
     except Exception as error:
         # Imported late: it imports AutoGen.
         from autogen_codeact.runs.errors import RunError  # noqa: PLC0415
@@ -52,11 +57,12 @@ def clean_exit() -> Iterator[None]:
         raise typer.Exit(EXIT_ERROR) from None
 
 
-def run_until_interrupted(work: Coroutine[Any, Any, int]) -> int:
+def run_until_interrupted(work: Coroutine[Any, Any, int], on_leave: Callable[[int], None] | None = None) -> int:
     """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once.
 
     Args:
         work: Returns the exit status.
+        on_leave: Called with the number of the second signal.
 
     Returns:
         The exit status; 130 after Ctrl-C and 143 after SIGTERM.
@@ -71,7 +77,10 @@ def run_until_interrupted(work: Coroutine[Any, Any, int]) -> int:
         def stop(number: int) -> None:
             received.append(number)
             if len(received) > 1:
-                os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
+                if on_leave is not None:
+                    on_leave(number)
+                with clear_status(sys.stderr):
+                    os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
             say("stopping (again to leave at once)")
             task.cancel()
 

@@ -9,10 +9,12 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
+from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.exit import clean_exit
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
@@ -43,6 +45,24 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other p
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
 ]
+
+
+class JsonCommand(TyperCommand):
+    """A command that ends its output with an error object if its options are wrong and `--json` is one of them."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options."""
+        wanted = "--json" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            if wanted and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
+                from autogen_codeact.cli.json_output import error_object
+                from autogen_codeact.cli.output import print_json
+
+                print_json(error_object(error))
+            raise
+
 
 app = typer.Typer(
     name="codeact",
@@ -130,7 +150,7 @@ def _exec(
         raise typer.Exit(run_file(file, chosen, as_json=as_json, keep_going=keep_going))
 
 
-@app.command("run")
+@app.command("run", cls=JsonCommand)
 @takes_sandbox()
 @takes_model()
 def _run(
@@ -165,9 +185,18 @@ def _run(
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Keep a log of the run in this new folder, such as runs/42, for `codeact show` and `codeact resume`.",
+            help="Keep the run in this new folder, such as runs/42, instead of among those that `codeact runs` lists.",
         ),
     ] = None,
+    no_save: Annotated[
+        bool, typer.Option("--no-save", help="Do not keep the run: `codeact show` and `codeact resume` can't find it.")
+    ] = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the run live in a browser, with buttons to stop it.")
+    ] = False,
+    approve: Annotated[
+        bool, _agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
+    ] = False,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
@@ -177,9 +206,14 @@ def _run(
     """Let an agent solve a task by writing code and running it in the sandbox.
 
     The exit status is 0 with a final answer; 1 without one, if the last code failed, or if the answer contains code that could
-    have been run and was not; 2 if the run was not possible.
+    have been run and was not; 2 if the run was not possible. The run is kept; when all kept runs have more than 2 GB (or what
+    CODEACT_RUNS_SIZE says), the oldest are removed.
     """
-    with clean_exit():
+    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.progress import Progress
+
+    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+        progress.set("starting")
         from autogen_codeact.cli.run import Job, run_task
 
         mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
@@ -194,86 +228,15 @@ def _run(
             steps=steps,
             describe_environment=describe_environment,
             save=save,
-        )
-        raise typer.Exit(run_task(job, as_json=as_json))
-
-
-@app.command("chat")
-@takes_sandbox(isolated=True)
-@takes_model(required=False)
-def _chat(
-    *,
-    model_choice: ModelChoice,
-    agent: Annotated[
-        Path | None,
-        _agent_option(metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."),
-    ] = None,
-    team: Annotated[
-        bool, _agent_option("--team", help="Two agents: one writes code, the other runs it, until the answer is there.")
-    ] = False,
-    steps: Annotated[
-        int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20")
-    ] = None,
-    stream: Annotated[
-        bool, _agent_option("--stream/--no-stream", help="Show the model's answer while it is generated.")
-    ] = True,
-    describe_environment: Annotated[
-        bool,
-        _agent_option(
-            "--describe-environment/--no-describe-environment",
-            help="Tell the model what is in the sandbox: versions, network, limits, files.",
-        ),
-    ] = True,
-    approve: Annotated[
-        bool, _agent_option("--approve", help="Ask before code runs, and show how it has changed files.")
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Go on with an earlier chat: its folder, its name, or last."),
-    ] = None,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild/--no-rebuild", help="With --resume: rebuild the session, or begin with an empty one."),
-    ] = True,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="With --resume: load the configuration in the log also if you have not made it here."
-        ),
-    ] = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Folder for the log. Default: one below your state folder.")
-    ] = None,
-    no_save: Annotated[bool, typer.Option("--no-save", help="Keep no log and no history.")] = False,
-    choice: SandboxChoice,
-) -> None:
-    """Talk with an agent that writes code and runs it in one live session.
-
-    Enter sends a message, Alt-Enter begins a new line, /help lists the commands. Ctrl-C stops the code that runs, a second one
-    ends the turn, a third one leaves. The exit status is 0, or 130 after the third Ctrl-C.
-    """
-    with clean_exit():
-        from autogen_codeact.cli.chat import run_chat
-        from autogen_codeact.cli.chat_agent import ChatJob
-        from autogen_codeact.runs.store import find_run
-
-        job = ChatJob(
-            model=model_choice if model_choice.spec else None,
-            sandbox=replace(choice, mode=Mode.SESSION.value),
-            component=agent,
-            team=team,
-            steps=steps,
-            stream=stream,
-            describe_environment=describe_environment,
-            approve=approve,
-            resume=find_run(resume) if resume is not None else None,
-            rebuild=rebuild,
-            trust=trust,
-            untrusted=model_choice.untrusted,
-            save=save,
             no_save=no_save,
+            stream_output=stream or not as_json,
+            view=view,
+            approve=approve,
         )
-        raise typer.Exit(run_chat(job))
+        raise typer.Exit(run_task(job, end, progress))
+
+
+app.command("chat")(chat)
 
 
 @app.command("models")
@@ -289,7 +252,7 @@ def _models(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the models that can be used now, and what the other servers need: a key, a package, or to be started.
+    """List the models that can be used now, and what the other servers need: a key, or to be started.
 
     A server whose key is set gets one request, with the key. The exit status is 0 if at least one server can be used, else 1.
     """
@@ -307,7 +270,7 @@ def _runs(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs that `codeact run --save` has kept in a folder, the latest first.
+    """List the runs that `codeact run` has kept in a folder, the latest first.
 
     The exit status is 0, or 1 if one of them can't be read.
     """
@@ -319,7 +282,7 @@ def _runs(
 
 @app.command("show")
 def _show(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Print a run that was kept with `codeact run --save`, as it was printed then."""
+    """Print a run, as it was printed when it ran."""
     with clean_exit():
         from autogen_codeact.cli.saved_run import show_run
         from autogen_codeact.runs.store import find_run
@@ -327,7 +290,7 @@ def _show(run: RunArgument, as_json: JsonOption = False) -> None:
         raise typer.Exit(show_run(find_run(run), as_json=as_json))
 
 
-@app.command("resume")
+@app.command("resume", cls=JsonCommand)
 def _resume(
     run: RunArgument,
     *,
@@ -351,14 +314,19 @@ def _resume(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Continue a run that was kept with `codeact run --save`, and was interrupted, at its last completed step."""
-    with clean_exit():
+    """Continue a run that was interrupted, at its last completed step."""
+    from autogen_codeact.cli.json_output import JsonEnd
+    from autogen_codeact.cli.progress import Progress
+
+    with clean_exit(), JsonEnd(as_json) as end, Progress(enabled=not as_json) as progress:
+        progress.set("starting")
         from autogen_codeact.cli.resume_run import ResumeJob, resume_run
         from autogen_codeact.runs.store import find_run
 
         path = find_run(run)
         job = ResumeJob(path, rebuild, rebuild_limit, trust, api_key_env, model_timeout)
-        raise typer.Exit(resume_run(job, as_json=as_json))
+        end.run = path
+        raise typer.Exit(resume_run(job, end, progress))
 
 
 @app.command("export")
@@ -379,7 +347,7 @@ def _export(
         typer.Option("--files", metavar="FOLDER", help="Write the files that the code has made into a new folder."),
     ] = None,
 ) -> None:
-    """Write a run that was kept with `codeact run --save` in another form. A file that exists is replaced."""
+    """Write a run in another form. A file that exists is replaced."""
     with clean_exit():
         from autogen_codeact.cli.export_run import export_run
         from autogen_codeact.runs.store import find_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from autogen_codeact.cli.exit import CommandError
@@ -12,7 +12,7 @@ from autogen_codeact.cli.exit import CommandError
 
 @dataclass(frozen=True)
 class Preset:
-    """A server of models.
+    """A server of models that speaks OpenAI's format.
 
     Args:
         name: What stands before the `/` in `--model`.
@@ -21,8 +21,7 @@ class Preset:
         base_url: Address of the server.
         url_variable: Variable that replaces the address; None if there is none.
         needs_key: Whether the server answers only with a key.
-        native: Whether its own format is spoken, with the AutoGen client of that name and the package of that name. Default:
-            OpenAI's format, with `OpenAIChatCompletionClient`.
+        own_list: Whether its list of models takes the key in Anthropic's form.
     """
 
     name: str
@@ -31,28 +30,23 @@ class Preset:
     base_url: str
     url_variable: str | None = None
     needs_key: bool = True
-    native: bool = False
+    own_list: bool = False
 
 
+# OpenAI's format for all of them: it needs no package of each vendor, and one client means the same errors, time limits and
+# detection of broken streams everywhere.
 OPENAI = Preset("openai", "OpenAI", "OPENAI_API_KEY", "https://api.openai.com/v1", "OPENAI_BASE_URL")
-# Anthropic's own format: their server for OpenAI's format is meant for tests, ignores schemas, and counts no cached tokens.
+# AutoGen 0.7's own client for Anthropic always sends a temperature, which the package anthropic no longer takes.
 ANTHROPIC = Preset(
-    "anthropic",
-    "Anthropic",
-    "ANTHROPIC_API_KEY",
-    "https://api.anthropic.com",
-    "ANTHROPIC_BASE_URL",
-    native=True,
+    "anthropic", "Anthropic", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL", own_list=True
 )
-# AutoGen has no other client for Gemini.
 GEMINI = Preset("gemini", "Google Gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai")
-# OpenAI's format needs no further package, and every Ollama serves it.
 OLLAMA = Preset("ollama", "Ollama", "OLLAMA_API_KEY", "http://127.0.0.1:11434/v1", "OLLAMA_HOST", needs_key=False)
 PRESETS = (OPENAI, ANTHROPIC, GEMINI, OLLAMA)
 
 # AutoGen sends requests for these names to other companies' servers, which must not receive a key of OpenAI's.
 _BY_NAME = {
-    "claude-": replace(ANTHROPIC, base_url="https://api.anthropic.com/v1", url_variable=None, native=False),
+    "claude-": ANTHROPIC,
     "gemini-": GEMINI,
     "Llama-": Preset("llama", "Llama API", "LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
 }
@@ -90,7 +84,11 @@ def server_address(preset: Preset, environment: Mapping[str, str] = os.environ) 
     given = environment.get(preset.url_variable, "").strip() if preset.url_variable is not None else ""
     if not given:
         return preset.base_url
-    return _ollama_address(given) if preset is OLLAMA else given.rstrip("/")
+    if preset is OLLAMA:
+        return _ollama_address(given)
+    address = given.rstrip("/")
+    # Other programs expect no version in this variable.
+    return f"{address.removesuffix('/v1')}/v1" if preset is ANTHROPIC else address
 
 
 def _ollama_address(host: str) -> str:

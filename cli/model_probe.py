@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import threading
@@ -18,7 +17,7 @@ import httpx
 from autogen_codeact.cli.model_presets import OPENAI, PRESETS, Preset, server_address
 from autogen_codeact.cli.model_server import without_login
 
-Status = Literal["ready", "no package", "no key", "key refused", "no server", "no list"]
+Status = Literal["ready", "no key", "key refused", "no server", "no list"]
 
 OTHER = "--base-url"
 """Name of a server without a prefix."""
@@ -115,9 +114,6 @@ class _Probe:
     def _missing(self) -> Server | None:
         """Return what keeps a request from being made, if anything does."""
         preset, variable = self.preset, self.preset.key_variable
-        if preset.native and importlib.util.find_spec(preset.name) is None:
-            advice = f"pip install 'autogen-codeact[{preset.name}]'{'' if self.key else f', and set {variable}'}"
-            return self.server("no package", f"the package {preset.name} is missing", advice)
         if not self.key and preset.needs_key:
             return self.server("no key", f"{variable} is not set", f"Set {variable}.")
         if not (self.key.isascii() and self.key.isprintable()):
@@ -145,8 +141,8 @@ class _Probe:
         if urlsplit(self.address).scheme not in ("http", "https"):
             raise ValueError("an address begins with http:// or https://")
         path, headers = "/models", {}
-        if self.preset.native:
-            path, headers = "/v1/models?limit=1000", {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
+        if self.preset.own_list:
+            path, headers = "/models?limit=1000", {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
         elif self.key:
             headers = {"Authorization": f"Bearer {self.key}"}
         # Redirections are not followed: they could lead the key to another server.

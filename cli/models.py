@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,16 +18,18 @@ from autogen_codeact.agents.config import load_part
 from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import REPLAY, ModelChoice
-from autogen_codeact.cli.model_presets import PRESETS, Preset, find_preset, server_address, without_prefix
+from autogen_codeact.cli.model_presets import ANTHROPIC, PRESETS, Preset, find_preset, server_address, without_prefix
 from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.teams.loading import RefusedConfigError, check_untrusted
 
 _MAX_ERROR_CHARS = 600
 _SHORTEST_SECRET = 6
+_EXTRAS = {"llama_cpp": "llama-cpp", "semantic_kernel": "semantic-kernel-core"}
+"""Extras of autogen-ext that have another name than their module."""
 _NO_KEY = "none"
 """What a server that needs no key gets, because the client insists on one."""
 _LIMIT_OF_CLIENTS_S = 600.0
-"""How long the clients of OpenAI and Anthropic wait if they are not told otherwise."""
+"""How long OpenAI's client waits if it is not told otherwise."""
 # By name: importing openai takes half a second, and other clients don't need it.
 _ADVICE = {
     "APIConnectionError": "Is the model's server running, and --base-url right?",
@@ -150,10 +153,19 @@ def _component(name: str, *, untrusted: bool) -> ChatCompletionClient:
     except RefusedConfigError as error:
         raise CommandError(f"{name}: {error}") from None
     except (ImportError, TypeError) as error:
-        raise CommandError(f"{name} can't be loaded: {without_secrets(str(error), ModelChoice(name))}") from error
+        problem = without_secrets(str(error), ModelChoice(name))
+        raise CommandError(f"{name} can't be loaded: {problem}{_to_install(text, error)}") from error
     except Exception as error:  # whatever the constructor of a client raises
         raise CommandError(f"{name} can't be loaded: {describe_error(error, ModelChoice(name))}") from error
     return loaded
+
+
+def _to_install(text: str, error: Exception) -> str:
+    """Return what to install for a client of AutoGen whose package is missing."""
+    found = re.search(r'"autogen_ext\.models\.(\w+)\.', text)
+    if not isinstance(error, ImportError) or found is None:
+        return ""
+    return f". Install it: pip install 'autogen-ext[{_EXTRAS.get(found[1], found[1])}]'"
 
 
 def _by_name(choice: ModelChoice) -> ChatCompletionClient:
@@ -171,12 +183,6 @@ def _by_name(choice: ModelChoice) -> ChatCompletionClient:
         options["base_url"] = server_address(preset)
     if choice.timeout_s > _LIMIT_OF_CLIENTS_S:
         options["timeout"] = choice.timeout_s
-    if has_prefix and preset.native:
-        return _anthropic(options, choice)
-    return _openai(options, choice)
-
-
-def _openai(options: dict[str, Any], choice: ModelChoice) -> ChatCompletionClient:
     from autogen_ext.models.openai import OpenAIChatCompletionClient  # noqa: PLC0415 - takes a second, and a recording does not need it
 
     try:
@@ -184,26 +190,8 @@ def _openai(options: dict[str, Any], choice: ModelChoice) -> ChatCompletionClien
     except ValueError as error:
         if "model_info" not in str(error):
             raise CommandError(f"The model can't be used: {describe_error(error, choice)}") from error
-    return OpenAIChatCompletionClient(**options, model_info=_UNKNOWN_MODEL)
-
-
-def _anthropic(options: dict[str, Any], choice: ModelChoice) -> ChatCompletionClient:
-    try:
-        from autogen_ext.models.anthropic import AnthropicChatCompletionClient  # noqa: PLC0415 - the package is an extra
-    except ImportError as error:
-        raise CommandError(
-            f"--model {choice.spec} needs the package anthropic: pip install 'autogen-codeact[anthropic]'"
-        ) from error
-    # The client's own default of 4,096 tokens cuts off longer programs; the oldest models have no more.
-    name = str(options["model"])
-    if not name.startswith(("claude-3-haiku", "claude-3-sonnet", "claude-3-opus")):
-        options["max_tokens"] = 8192
-    try:
-        return AnthropicChatCompletionClient(**options)
-    except ValueError as error:
-        if "model_info" not in str(error):
-            raise CommandError(f"The model can't be used: {describe_error(error, choice)}") from error
-    return AnthropicChatCompletionClient(**options, model_info=_UNKNOWN_CLAUDE)
+    info = _UNKNOWN_CLAUDE if has_prefix and preset is ANTHROPIC else _UNKNOWN_MODEL
+    return OpenAIChatCompletionClient(**options, model_info=info)
 
 
 _UNKNOWN_MODEL = ModelInfo(
@@ -216,7 +204,10 @@ _UNKNOWN_MODEL = ModelInfo(
 )
 
 
-_UNKNOWN_CLAUDE = ModelInfo(**{**_UNKNOWN_MODEL, "vision": True, "structured_output": False})
+# Anthropic's server takes no notice of a requested form: the agent asks for it in words.
+_UNKNOWN_CLAUDE = ModelInfo(
+    vision=True, function_calling=True, json_output=False, family=ModelFamily.UNKNOWN, structured_output=False
+)
 
 
 def _key(choice: ModelChoice, preset: Preset) -> str:

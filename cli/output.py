@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TextIO
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -23,6 +25,36 @@ def printable(text: str) -> str:
     return escaped(_COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"), keep=_ALLOWED)
 
 
+_status: Callable[[TextIO, str], AbstractContextManager[None]] | None = None
+
+
+def show_status(cleared: Callable[[TextIO, str], AbstractContextManager[None]] | None) -> None:
+    """Let a line about what is happening give way to all other output.
+
+    Args:
+        cleared: Called with a stream and the text that is about to be written; the line is gone while its context lasts.
+            None: there is no such line any more.
+    """
+    global _status  # noqa: PLW0603 - the terminal is one, too
+    _status = cleared
+
+
+def clear_status(stream: TextIO, text: str = "") -> AbstractContextManager[None]:
+    """Return a context in which no line about what is happening is on the terminal.
+
+    Args:
+        stream: What is written to.
+        text: What is written.
+    """
+    return nullcontext() if _status is None else _status(stream, text)
+
+
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return a stream without the escaping of this module, for callers that write escape sequences of their own."""
+    found: TextIO = getattr(stream, "unfiltered", stream)
+    return found
+
+
 class PrintableStream:
     """A text stream that escapes all unprintable text, from `print`, logging and tracebacks.
 
@@ -36,7 +68,8 @@ class PrintableStream:
 
     def write(self, text: str) -> int:
         """Write text, escaped."""
-        self.unfiltered.write(printable(text))
+        with clear_status(self.unfiltered, text):
+            self.unfiltered.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:

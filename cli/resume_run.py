@@ -11,12 +11,12 @@ from autogen_agentchat.base import TaskResult
 
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.json_output import JsonEnd
+from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for
-from autogen_codeact.cli.output import print_json
-from autogen_codeact.cli.run import RunOutcome, silence_libraries, to_object
-from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import Transcript
+from autogen_codeact.cli.progress import STARTING, Progress
+from autogen_codeact.cli.run import RunOutcome, silence_libraries
 from autogen_codeact.executors import SandboxError
 from autogen_codeact.runs import LogLocked, Rebuilding, RunError, load_run, resumed
 
@@ -42,12 +42,13 @@ class ResumeJob:
     model_timeout: float = DEFAULT_TIMEOUT_S
 
 
-def resume_run(job: ResumeJob, *, as_json: bool) -> int:
+def resume_run(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
     """Continue a run, and print its new messages.
 
     Args:
         job: The options.
-        as_json: Print one AutoGen message a line instead of text, and a `TaskResult` at the end.
+        end: Says whether JSON is wanted: one object a line instead of text. It prints the last one.
+        progress: Shows what is happening.
 
     Returns:
         What `codeact run` would have returned.
@@ -57,12 +58,20 @@ def resume_run(job: ResumeJob, *, as_json: bool) -> int:
         CommandError: The model failed, or the run is still going on.
         SandboxError: The sandbox broke.
     """
-    ModelChoice("", timeout_s=job.model_timeout).check()
+    choice = ModelChoice("", api_key_env=job.api_key_env, timeout_s=job.model_timeout)
+    choice.check()
+    if not end.enabled and load_run(job.path).started.conversation:
+        from autogen_codeact.cli.chat import run_chat  # noqa: PLC0415 - other runs need no chat
+        from autogen_codeact.cli.chat_agent import ChatJob  # noqa: PLC0415 - as above
+
+        return run_chat(
+            ChatJob(choice, resume=job.path, rebuild=job.rebuild, rebuild_limit=job.rebuild_limit, trust=job.trust)
+        )
     silence_libraries()
-    return run_until_interrupted(_resume(job, as_json=as_json))
+    return run_until_interrupted(_resume(job, end, progress), end.cancelled)
 
 
-async def _resume(job: ResumeJob, *, as_json: bool) -> int:
+async def _resume(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
     key = os.environ.get(job.api_key_env) if job.api_key_env is not None else None
     if job.api_key_env is not None and not key:
         raise CommandError(
@@ -70,7 +79,8 @@ async def _resume(job: ResumeJob, *, as_json: bool) -> int:
         )
     team = load_run(job.path).started.kind == "team"
     outcome = RunOutcome(team)
-    transcript = None if as_json else Transcript(Terminal(), team=team)
+    printer = MessagePrinter(progress, job.path if end.enabled else None, as_json=end.enabled, team=team)
+    progress.set(STARTING)
     items = resumed(
         job.path,
         api_key=key or key_for,
@@ -84,16 +94,18 @@ async def _resume(job: ResumeJob, *, as_json: bool) -> int:
         async with aclosing(items) as events:
             async for event in events:
                 await outcome.update(event)
-                if transcript is None:
-                    print_json(to_object(event))
-                elif not isinstance(event, TaskResult):
-                    transcript.show(event)
+                await printer.show(event)
+                if isinstance(event, TaskResult):
+                    end.finish(event)
     except LogLocked as error:
         raise CommandError(str(error)) from error
     except (CommandError, RunError, SandboxError):
         raise
     except Exception as error:  # whatever a model client raises
         raise CommandError(f"The run failed. {describe_error(error, ModelChoice(''))}") from error
+    finally:
+        progress.set(None)
+        printer.end()
     outcome.complain()
     return outcome.status
 

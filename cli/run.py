@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
+import signal
 import sys
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autogen_agentchat.base import TaskResult
+from autogen_agentchat.base import ChatAgent, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
@@ -19,20 +24,23 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.found_code import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
-from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
+from autogen_codeact.cli.json_output import JsonEnd
+from autogen_codeact.cli.keeping import choose_folder, has_log, hint_of, largest_size, name_of, remove_old, say_where
+from autogen_codeact.cli.message_printer import MessagePrinter
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
-from autogen_codeact.cli.output import print_json
+from autogen_codeact.cli.progress import STARTING, THINKING, Progress
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import Message, Transcript
+from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
 
-EVENTS = "events.jsonl"
-"""The log in a run's folder; by name, because a run without one must not wait for its module."""
+if TYPE_CHECKING:
+    from autogen_codeact.cli.live_page import LivePage
+
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
 LANGUAGES = ("python", "sh", "bash")
@@ -52,10 +60,14 @@ class Job:
         retries: How often the agent may repair failed code; None for the default. Not for a team.
         team: Whether to use a coder and an executor instead of one agent.
         stream: Whether to show the model's answer while it is generated.
+        stream_output: Whether what code writes is shown while it runs.
         act: Whether the agent works in steps in one session, instead of writing and repairing one program.
         steps: Maximum number of steps; None for the default.
         describe_environment: Whether the model is told what is in the sandbox. Not for a team.
-        save: Folder for the log of the run; None for no log.
+        save: Folder for the log of the run; None for a new one in the folder of all runs.
+        no_save: Whether there is to be no log.
+        view: Whether the run is shown live in a browser.
+        approve: Whether a person is asked before code runs.
     """
 
     task: str
@@ -68,18 +80,23 @@ class Job:
     steps: int | None = None
     describe_environment: bool = True
     save: Path | None = None
+    no_save: bool = False
+    stream_output: bool = True
+    view: bool = False
+    approve: bool = False
 
 
-def run_task(job: Job, *, as_json: bool) -> int:
+def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
     """Run an agent or a team on a task and print its messages.
 
     Args:
         job: The options.
-        as_json: Print one AutoGen message per line instead of text, and a `TaskResult` at the end.
+        end: Says whether JSON is wanted: one object a line instead of text. It prints the last one.
+        progress: Shows what is happening.
 
     Returns:
         0 with a final answer; 1 without one, if the last code failed, or if the answer has code in it that could have been run
-        and was not, or ends inside a block; 130 after Ctrl-C.
+        and was not, or ends inside a block; 130 after Ctrl-C, 143 after SIGTERM.
 
     Raises:
         CommandError: The options are invalid, or the model failed.
@@ -89,12 +106,32 @@ def run_task(job: Job, *, as_json: bool) -> int:
         raise CommandError("The task is empty: describe what the agent should do.")
     _check_options(job)
     if job.save is not None:
-        _check_folder(job.save)
+        check_folder(job.save)
+    largest = largest_size()
     silence_libraries()
-    return run_until_interrupted(_run(job, open_model(job.model), as_json=as_json))
+    client = open_model(job.model)
+    folder = job.save
+    if folder is None and not job.no_save:
+        folder = choose_folder(job.task)
+    end.run = folder
+    if job.view and folder is None:
+        raise CommandError("--view needs a run that is kept: give it a folder with --save.")
+    run = _Run(job, client, folder, end, progress)
+    try:
+        status = run_until_interrupted(run.run(), end.cancelled)
+        run.close_page(wait=status < EXIT_INTERRUPTED)
+    finally:
+        run.close_page(wait=False)
+        if folder is not None and folder != job.save:
+            remove_old(folder, largest)
+    return status
 
 
 def _check_options(job: Job) -> None:
+    if job.view and job.no_save:
+        raise CommandError("--view and --no-save can't be combined: the page shows the log of the run.")
+    if job.save is not None and job.no_save:
+        raise CommandError("--save and --no-save can't be combined: choose one.")
     if job.team and job.retries is not None:
         raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
     if job.act and job.team:
@@ -109,7 +146,7 @@ def _check_options(job: Job) -> None:
         raise CommandError("--steps is only for --act.")
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Refuse a folder with something in it before the model is asked."""
     try:
         used = any(folder.iterdir())
@@ -131,39 +168,110 @@ def silence_libraries() -> None:
         warnings.filterwarnings("ignore", message=message, category=UserWarning)
 
 
-async def _run(job: Job, client: ChatCompletionClient, *, as_json: bool) -> int:
-    outcome = RunOutcome(job.team)
-    transcript = None if as_json else Transcript(Terminal(), team=job.team)
-    ended = False
-    try:
-        async with started(job.sandbox) as executor, aclosing(_events(job, client, executor)) as events:
+class _Run:
+    """One run, from the start of the sandbox to its end."""
+
+    def __init__(
+        self, job: Job, client: ChatCompletionClient, folder: Path | None, end: JsonEnd, progress: Progress
+    ) -> None:
+        self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
+        self._outcome = RunOutcome(job.team)
+        self._page: LivePage | None = None
+        self._printer = MessagePrinter(
+            progress, folder if end.enabled else None, as_json=end.enabled, team=job.team, files_stay=_files_stay(job)
+        )
+
+    async def run(self) -> int:
+        """Return the exit status."""
+        job, ended = self._job, False
+        self._progress.set(STARTING)
+        recording = asyncio.ensure_future(asyncio.to_thread(_import_recording, self._folder))
+        try:
+            await self._open_page()
+            async with started(job.sandbox) as executor:
+                await recording
+                with self._printer.watching(executor):
+                    result = await self._follow(executor)
+                    files = await _list_files(executor) if not _files_stay(job) else []
+                    self._progress.set("stopping sandbox")
+            ended = True
+        except (CommandError, SandboxError):
+            raise
+        except Exception as error:  # whatever a model client raises
+            raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
+        finally:
+            self._progress.set(None)
+            self._printer.end()
+            await self._client.close()
+            if not (ended or self._end.enabled) and self._folder is not None and has_log(self._folder):
+                say(f"`codeact resume {name_of(self._folder)}` continues the run")
+        if result is not None:
+            self._end.finish(result)
+        self._outcome.complain()
+        if self._folder is not None and has_log(self._folder) and not self._end.enabled:
+            say_where(self._folder)
+        if not self._end.enabled:
+            _say_files(files, self._folder)
+        return self._outcome.status
+
+    async def _open_page(self) -> None:
+        if self._job.view and self._folder is not None:
+            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+
+            # What a person stops on the page ends as with Ctrl-C.
+            self._page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
+            await self._page.open()
+
+    def close_page(self, *, wait: bool) -> None:
+        """End the page of the run, if there is one.
+
+        Args:
+            wait: Whether a person at the terminal may look at it first, until Ctrl-C.
+        """
+        page, self._page = self._page, None
+        if page is not None:
+            page.close(wait=wait)
+
+    def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
+        """With `--approve`, have a person asked before code runs."""
+        if self._job.approve:
+            from autogen_codeact.cli.chat_agent import set_approval  # noqa: PLC0415 - only then
+            from autogen_codeact.cli.live_page import AskForCode  # noqa: PLC0415 - only then
+
+            control = self._page.control if self._page is not None else None
+            set_approval(agent_or_team, AskForCode(control, lambda: self._progress.set(None)))
+
+    async def _follow(self, executor: CodeExecutor) -> TaskResult | None:
+        """Print the messages, and return the result."""
+        result = None
+        self._progress.set(THINKING)
+        agent_or_team = _make(self._job, self._client, executor)
+        self._ask_first(agent_or_team)
+        async with aclosing(_events(self._job, agent_or_team, self._folder)) as events:
             async for event in events:
-                await outcome.update(event)
-                if transcript is None:
-                    print_json(to_object(event))
-                elif not isinstance(event, TaskResult):
-                    transcript.show(event)
-            files = await _list_files(executor) if job.sandbox.work_dir is None else []
-        ended = True
-    except (CommandError, SandboxError):
-        raise
-    except Exception as error:  # whatever a model client raises
-        raise CommandError(f"The run failed. {describe_error(error, job.model)}") from error
-    finally:
-        await client.close()
-        if not ended and job.save is not None and (job.save / EVENTS).is_file():
-            say(f"`codeact resume {job.save}` continues the run")
-    outcome.complain()
-    _say_files(files, job.save)
-    return outcome.status
+                await self._outcome.update(event)
+                await self._printer.show(event)
+                if isinstance(event, TaskResult):
+                    result = event
+        return result
 
 
-def _say_files(files: list[str], save: Path | None) -> None:
+def _files_stay(job: Job) -> bool:
+    return job.sandbox.work_dir is not None
+
+
+def _import_recording(folder: Path | None) -> None:
+    """Import what keeps a run, while the sandbox starts."""
+    if folder is not None:
+        import autogen_codeact.runs.recording  # noqa: F401, PLC0415
+
+
+def _say_files(files: list[str], folder: Path | None) -> None:
     """Tell which of the files that the code has made are gone, and which are in the run's folder."""
-    kept = set(files) & _kept_in(save) if files and save is not None else set()
-    if kept:
+    kept = set(files) & _kept_in(folder) if files and folder is not None else set()
+    if kept and folder is not None:
         names = ", ".join(map(printable, sorted(kept)))
-        say(f"kept in {save}: {names}. `codeact export {save} --files FOLDER` writes them under their names.")
+        say(f"with the files {names}: `codeact export {hint_of(folder)} --files FOLDER` writes them")
     if gone := sorted(set(files) - kept):
         say(f"gone with the sandbox: {', '.join(map(printable, gone))}. --work-dir FOLDER keeps files.")
 
@@ -182,24 +290,28 @@ async def _list_files(executor: CodeExecutor) -> list[str]:
 
 
 def _events(
-    job: Job, client: ChatCompletionClient, executor: CodeExecutor
+    job: Job, agent_or_team: ChatAgent | BaseTeam, folder: Path | None
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    agent_or_team = _make(job, client, executor)
     if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
         from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
 
         instrument(agent_or_team)
-    if job.save is not None:
+    if folder is not None:
         from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
 
-        return recorded(agent_or_team, task=job.task, path=job.save)
-    return agent_or_team.run_stream(task=job.task)
+        return recorded(agent_or_team, task=job.task, path=folder)
+    events: AsyncGenerator[Message | TaskResult, None] = agent_or_team.run_stream(task=job.task)
+    return events
 
 
 def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> CodeActAgent | CodeExecutorAgent | Team:
     if job.team:
         return coder_executor_team(
-            client, executor, model_client_stream=job.stream, supported_languages=list(LANGUAGES)
+            client,
+            executor,
+            model_client_stream=job.stream,
+            stream_output=job.stream_output,
+            supported_languages=list(LANGUAGES),
         )
     if job.act:
         steps = DEFAULT_STEPS if job.steps is None else job.steps
@@ -208,6 +320,7 @@ def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> Cod
             executor,
             model_client=client,
             model_client_stream=job.stream,
+            stream_output=job.stream_output,
             max_steps=steps,
             describe_environment=job.describe_environment,
         )
@@ -217,17 +330,11 @@ def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> Cod
         executor,
         model_client=client,
         model_client_stream=job.stream,
+        stream_output=job.stream_output,
         max_retries_on_error=retries,
         supported_languages=list(LANGUAGES),
         describe_environment=job.describe_environment,
     )
-
-
-def to_object(event: Message | TaskResult) -> dict[str, object]:
-    """Return what `--json` prints of an event."""
-    if isinstance(event, TaskResult):
-        return {"type": "TaskResult", "stop_reason": event.stop_reason}
-    return dict(event.dump())
 
 
 class RunOutcome:

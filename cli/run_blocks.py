@@ -77,15 +77,17 @@ async def _run_block(executor: CodeExecutor, code: CodeBlock, terminal: Terminal
         result = as_result(await executor.execute_code_blocks([code], CancellationToken()), time.monotonic() - began)
         if terminal is not None:
             terminal.output(result.output)
+            terminal.end_output()
     else:
-        async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
-            async for event in events:
-                if isinstance(event, OutputChunk):
-                    terminal.output(event.text)
-                else:
-                    result = event
-    if terminal is not None:
-        terminal.end_output()
+        try:
+            async with aclosing(executor.execute_stream([code], CancellationToken())) as events:
+                async for event in events:
+                    if isinstance(event, OutputChunk):
+                        terminal.output(event.text)
+                    else:
+                        result = event
+        finally:
+            terminal.end_output()
     return result
 
 

@@ -9,6 +9,8 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.cli.exit import say
+from autogen_codeact.cli.json_output import record_fields, result_object, tells_result
+from autogen_codeact.cli.keeping import name_of
 from autogen_codeact.cli.output import print_json, printable
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message, Transcript
@@ -16,12 +18,15 @@ from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_file
 from autogen_codeact.runs.events import (
     BlockFinished,
     ChunkLogged,
+    ConversationChanged,
     LogStopped,
     MessageLogged,
     RunEvent,
     RunFinished,
+    TurnFinished,
 )
 from autogen_codeact.runs.messages import load_message
+from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
 
 
@@ -39,7 +44,7 @@ def show_run(path: Path, *, as_json: bool) -> int:
         RunError: There is no run, or it can't be read.
     """
     run = load_run(path)
-    printer = _JsonPrinter() if as_json else _TextPrinter(run)
+    printer = _JsonPrinter(run) if as_json else _TextPrinter(run)
     finished: RunFinished | None = None
     unknown = 0
     for event in run:
@@ -51,17 +56,19 @@ def show_run(path: Path, *, as_json: bool) -> int:
             say(f"the file {printable(name)} is {kept}")
     if unknown:
         say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
-    if finished is None:
+    if finished is None and not run.started.conversation:
         if is_being_written(path):
             say("the run is still going on")
         else:
-            say(f"the run was interrupted: `codeact resume {path}` continues it")
-    elif finished.outcome == "cancelled":
+            say(f"the run was interrupted: `codeact resume {name_of(path)}` continues it")
+    elif finished is not None and finished.outcome == "cancelled":
         say("the run was cancelled")
-    elif finished.error is not None:
+    elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
-    if finished is not None and finished.outcome != "completed":
-        say(f"`codeact resume {path}` continues the run")
+    if run.started.conversation:
+        say(f"`codeact chat --resume {name_of(path)}` goes on with the conversation")
+    elif finished is not None and finished.outcome != "completed":
+        say(f"`codeact resume {name_of(path)}` continues the run")
     return 0
 
 
@@ -71,12 +78,20 @@ def _describe(gap: Gap) -> str:
 
 
 class _JsonPrinter:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._last: BlockFinished | None = None
+
     def show(self, event: RunEvent | UnknownEvent | Gap) -> None:
         match event:
+            case BlockFinished():
+                self._last = event
+            case MessageLogged(message=message) if tells_result(message):
+                print_json(message | record_fields(self._last.result if self._last else None, self._run))
             case MessageLogged() | ChunkLogged():
                 print_json(event.message)
             case RunFinished(outcome="completed"):
-                print_json({"type": "TaskResult", "stop_reason": event.stop_reason})
+                print_json(result_object(event.stop_reason, self._run.folder.path))
             case Gap():
                 say(_describe(event))
 
@@ -94,6 +109,14 @@ class _TextPrinter:
                 self._last = event
             case MessageLogged() | ChunkLogged():
                 self._transcript.show(self._with_result(_as_message(event)))
+            case TurnFinished(outcome="cancelled"):
+                self._terminal.line("[the person ended this turn]\n", "yellow")
+            case TurnFinished(error=ErrorRecord() as error):
+                self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
+            case ConversationChanged(change="undone"):
+                self._terminal.line("[the last turn was undone]\n", "yellow")
+            case ConversationChanged():
+                self._terminal.line("[the conversation was reset]\n", "yellow")
             case LogStopped():
                 self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
             case Gap():

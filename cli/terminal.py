@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from typing import ClassVar, Literal, TextIO
+from typing import Any, ClassVar, Literal, TextIO, cast
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -17,11 +17,14 @@ from rich.segment import Segment
 from rich.syntax import Syntax
 from rich.text import Text
 
-from autogen_codeact.cli.output import printable
+from autogen_codeact.cli.output import clear_status, printable, unfiltered
+from autogen_codeact.sandbox.folding import fold_carriage_returns
 
 NEWLINE = "\n"
 MAX_WIDTH = 100
 MAX_LINES = 40
+MAX_LINE = 64 * 1024
+"""Characters of a line that wait for its end, because a carriage return could still replace them."""
 _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
@@ -55,10 +58,12 @@ class Terminal:
     """Standard output for a person."""
 
     def __init__(self) -> None:
-        self._console = _Console(highlight=False, markup=False, emoji=False, soft_wrap=False, file=_unfiltered_output())
+        self._console = _Console(
+            highlight=False, markup=False, emoji=False, soft_wrap=False, file=cast(TextIO, _RichOutput())
+        )
         self.is_terminal = self._console.is_terminal
         self._width = min(self._console.width, MAX_WIDTH)
-        self._pending = self._last = ""
+        self._pending = self._last = self._line = ""
 
     def line(self, text: str = "", style: Style | None = None, *, bold: bool = False) -> None:
         """Write a line; long lines are not wrapped.
@@ -91,6 +96,20 @@ class Terminal:
             self._console.print(Text.assemble(left, line), soft_wrap=True)
             left = Text(" " * indent)
 
+    def heading(self, title: str, style: Style) -> None:
+        """Write the title of text that follows in parts.
+
+        Args:
+            title: The title.
+            style: Its colour.
+        """
+        if not self.is_terminal:
+            self._console.print(Text(f"== {printable(title)} =="), soft_wrap=True)
+            return
+        rule = "─" * max(self._width - len(title) - 4, 0)
+        text = Text.assemble(("── ", style), (printable(title), f"bold {style}"), (f" {rule}", style))
+        self._console.print(text, soft_wrap=True)
+
     def panel(self, title: str, text: str, style: Style, *, markdown: bool = False) -> None:
         """Write a text in a box with a title; without a terminal, below its title.
 
@@ -116,27 +135,66 @@ class Terminal:
         sys.stdout.flush()
 
     def output(self, text: str) -> None:
-        """Write a part of a program's output at once; an incomplete escape sequence at its end waits for the next part."""
+        """Write a part of a program's output at once; an incomplete escape sequence at its end waits for the next part.
+
+        A carriage return begins the line anew. In a file or a pipe, a line is written when it has ended, in its last state.
+        """
         text = self._pending + text
         end = _INCOMPLETE_END.search(text)
         self._pending = end[0] if end else ""
-        text = text.removesuffix(self._pending)
-        self._last = text[-1:] or self._last
-        self.write(text)
+        self._write_output(text.removesuffix(self._pending))
 
     def end_output(self) -> None:
         """End a program's output, and its last line."""
         pending, self._pending = self._pending, ""
-        self.write(pending)
-        if (pending or self._last or "\n")[-1] not in "\r\n":
+        # A carriage return alone does not end the line that it begins anew.
+        self._write_output("" if pending == "\r" else pending)
+        self._write_line(fold_carriage_returns(self._line))
+        self._line = ""
+        if self._last not in ("", "\n"):
             self.write("\n")
         self._last = ""
 
+    def _write_output(self, text: str) -> None:
+        text = text.replace("\r\n", "\n")
+        if self.is_terminal:
+            for number, piece in enumerate(text.split("\r")):
+                if number and self._last not in ("", "\n"):
+                    self._begin_line_anew()
+                self._write_line(piece)
+            return
+        whole, newline, rest = text.rpartition("\n")
+        if newline:
+            self._write_line(fold_carriage_returns(self._line + whole) + newline)
+            self._line = ""
+        self._line += rest
+        if len(self._line) > MAX_LINE:
+            self._write_line(fold_carriage_returns(self._line))
+            self._line = ""
 
-def _unfiltered_output() -> TextIO:
-    """Return standard output without the escaping of `output.py`, because rich writes escape sequences of its own."""
-    stream: TextIO = getattr(sys.stdout, "unfiltered", sys.stdout)
-    return stream
+    def _write_line(self, text: str) -> None:
+        if text:
+            self._last = text[-1]
+            self.write(text)
+
+    def _begin_line_anew(self) -> None:
+        stream = unfiltered(sys.stdout)
+        with clear_status(stream, "\r"):
+            stream.write("\r")
+
+
+class _RichOutput:
+    """Standard output without the escaping of `output.py`, because rich writes escape sequences of its own."""
+
+    def __init__(self) -> None:
+        self._stream = unfiltered(sys.stdout)
+
+    def write(self, text: str) -> int:
+        with clear_status(self._stream, text):
+            return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _Console(Console):

@@ -22,6 +22,8 @@ from autogen_codeact.sandbox.folding import fold_carriage_returns
 from autogen_codeact.sandbox.result import written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
+MAX_COMPARED = 1_000_000
+"""Characters of printed output that are kept, because a message repeats them."""
 
 _OUTCOMES = {
     "timeout": "timed out and was stopped",
@@ -89,11 +91,17 @@ class Transcript:
         self._team = team
         self._streamed = ""
         self._mid_line = False
+        self._output = ""
+        """What the code that runs has written, as far as it was printed; not more than `MAX_COMPARED`."""
+        self._place = "Code"
 
     def show(self, message: Message) -> None:
         """Print one message."""
         if isinstance(message, ModelClientStreamingChunkEvent):
-            self._show_chunk(message)
+            if message.metadata.get("chunk_of") == "execution":
+                self._show_output(message)
+            else:
+                self._show_chunk(message)
             return
         if self._mid_line:
             self._terminal.line("\n")
@@ -124,6 +132,7 @@ class Transcript:
 
     def _show_generation(self, event: CodeGenerationEvent, streamed: str) -> None:
         panel = self._terminal.panel
+        self._place = _position(event).capitalize()
         if "retry" in event.metadata:
             panel("The model's decision", event.content, "yellow")
         elif "cut_off" in event.metadata:
@@ -137,23 +146,59 @@ class Transcript:
         if message.source == "user":
             self._terminal.panel("Task", message.content, "blue")
         elif "exit_code" in message.metadata:
-            good = message.metadata["exit_code"] == "0"
-            ended = "ok" if good else f"exit code {message.metadata['exit_code']}"
-            title = f"{message.source}: {ended}"
-            if message.metadata.get("outcome") == "crashed" and message.metadata.get("error") == INTERRUPTED:
-                title = f"{message.source}: whether the code finished is unknown"
-            elif "duration_s" in message.metadata:
-                title += f", {format_duration(float(message.metadata['duration_s']))}"
-            self._terminal.panel(title, shorten(message.content), "green" if good else "red")
+            self._show_reply(message)
         elif message.content.strip() != streamed:
             title = self._title(message, "The model's answer")
             self._terminal.panel(title, message.content, "magenta", markdown=True)
 
+    def _show_output(self, message: ModelClientStreamingChunkEvent) -> None:
+        """Print a part of what running code writes."""
+        if self._mid_line:
+            self._terminal.line("\n")
+        self._mid_line = False
+        if not self._output:
+            self._terminal.heading(message.source if self._team else f"{self._place} in the sandbox", "cyan")
+        if len(self._output) < MAX_COMPARED:
+            self._output += message.content
+        self._terminal.output(message.content)
+
+    def end(self) -> None:
+        """End the line that was begun, because no further message comes."""
+        if self._output:
+            self._terminal.end_output()
+        elif self._mid_line:
+            self._terminal.line()
+        self._output, self._mid_line = "", False
+
     def _show_result(self, event: CodeExecutionEvent) -> None:
-        output = shorten(fold_carriage_returns(written_by_code(event.result)).rstrip()) or "(no output)"
-        title = f"{_position(event).capitalize()} in the sandbox: {headline(event.result)}"
-        text = "\n".join([output, *([""] if remarks(event.result) else []), *remarks(event.result)])
-        self._terminal.panel(title, text, "green" if event.result.exit_code == 0 else "red")
+        title = f"{_position(event).capitalize()} in the sandbox"
+        output, notes = written_by_code(event.result), remarks(event.result)
+        self._show_end(title, output, notes, headline(event.result), good=event.result.exit_code == 0)
+
+    def _show_reply(self, message: TextMessage) -> None:
+        """Print how code has ended of which an agent without a model tells the others."""
+        code = message.metadata["exit_code"]
+        ended = "ok" if code == "0" else f"exit code {code}"
+        if message.metadata.get("outcome") == "crashed" and message.metadata.get("error") == INTERRUPTED:
+            ended = "whether the code finished is unknown"
+        elif "duration_s" in message.metadata:
+            ended += f", {format_duration(float(message.metadata['duration_s']))}"
+        notes = message.content.partition(self._output.strip())[2].strip().split("\n") if self._output else []
+        self._show_end(message.source, message.content, list(filter(None, notes)), ended, good=code == "0")
+
+    def _show_end(self, title: str, output: str, notes: list[str], ended: str, *, good: bool) -> None:
+        """Print of a result what was not printed while the code ran."""
+        terminal = self._terminal
+        if self._output:
+            terminal.end_output()
+        else:
+            terminal.heading(title, "cyan")
+            terminal.line(shorten(fold_carriage_returns(output).strip("\n").rstrip()) or "(no output)")
+        self._output = ""
+        for note in notes:
+            terminal.line(note, "yellow")
+        terminal.line(ended, "green" if good else "red")
+        terminal.line()
 
 
 def _position(event: CodeGenerationEvent | CodeExecutionEvent) -> str:

@@ -7,6 +7,7 @@ python docs/make_screenshots.py demo run          only those whose names begin w
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
@@ -59,6 +60,70 @@ PAGE = """<!doctype html><meta charset="utf-8"><body style="margin:0;background:
 <pre style="margin:0;padding:16px 20px;width:max-content;font:13px/1.25 'DejaVu Sans Mono',monospace;color:#dadde2">{}</pre>"""
 
 
+SALES = """\
+month,product,units,price
+2025-01,coffee,120,3.20
+2025-01,cake,40,4.00
+2025-02,coffee,135,3.20
+2025-02,cake,75,4.00
+2025-03,coffee,110,3.40
+2025-03,cake,130,4.20
+"""
+CHAT = [
+    (
+        "Which product in sales.csv brings in more, and how does it change?",
+        """\
+I look at the months.
+```python
+import pandas as pd
+
+sales = pd.read_csv("sales.csv")
+sales["revenue"] = sales["units"] * sales["price"]
+months = sales.pivot_table(index="month", columns="product", values="revenue")
+print(months)
+```""",
+        "Coffee brings in more until February. In March **cake** overtakes it: 546 against 374.",
+    ),
+    (
+        "Draw that.",
+        """\
+```python
+months.plot(title="Revenue", marker="o", figsize=(6, 3));
+```""",
+        "The lines cross between February and March.",
+    ),
+]
+"""What a person types in the chat, and the answers of the model."""
+
+
+RUNS = {
+    "primes": (
+        ["--act"],
+        "How many primes are below 1000?",
+        "```python\nfinal_answer(sum(all(n % d for d in range(2, n)) for n in range(2, 1000)))\n```",
+    ),
+    "sine": (
+        [],
+        "Plot a sine wave and save it as sine.png",
+        "```python\nimport matplotlib.pyplot as plt\nplt.plot(range(9))\nplt.savefig('sine.png')\n```",
+        "It is drawn.",
+    ),
+    "prices": (
+        [],
+        "What do the prices in shop.csv add up to?",
+        "```python\nprint(open('shop.csv').read())\n```",
+        "There is no file shop.csv.",
+    ),
+    "words": (
+        ["--act"],
+        "Which words of this sentence are the longest?",
+        "```python\ntext = 'Which words of this sentence are the longest?'\nlongest = max(map(len, text.split()))\n```",
+        "```python\nfinal_answer([word for word in text.split() if len(word) == longest])\n```",
+    ),
+}
+"""Options, task and answers of the model of the runs in the list."""
+
+
 class Terminal:
     """A terminal in which a command runs, in a tmux server of its own.
 
@@ -98,7 +163,7 @@ class Terminal:
 
     def wait(self, pattern: str) -> None:
         """Wait until the terminal shows a text."""
-        wait_until(lambda: re.search(pattern, self._tmux("capture-pane", "-p", "-S", "-")), pattern)
+        wait_until(lambda: re.search(pattern, self._tmux("capture-pane", "-p", "-S", "-").rstrip()), pattern)
 
     def text(self, *, history: bool) -> str:
         """Return what it shows, with colours."""
@@ -203,7 +268,41 @@ def picture_run(pictures: Pictures, folder: Path) -> None:
     """The page at the end of the demo."""
     subprocess.run([CODEACT, "demo", "--out", folder], check=True, stdout=subprocess.DEVNULL, timeout=WAIT_S)
     address = (folder / "demo.html").as_uri()
-    pictures.of_page("run-page", f"{address}#step-6", size=(1100, 900), ready="#step-6")
+    pictures.of_page("run-page", f"{address}#step-6", size=(1100, 1180), ready="#step-6")
+
+
+def picture_chat(pictures: Pictures, folder: Path) -> None:
+    """A chat of two turns in a terminal."""
+    work_dir = folder / "work"
+    work_dir.mkdir()
+    (work_dir / "sales.csv").write_text(SALES)
+    answers = [answer for _, *answers in CHAT for answer in answers]
+    (folder / "chat.json").write_text(json.dumps(answers))
+    command = [CODEACT, "chat", "--model", "replay:chat.json", "--work-dir", "work"]
+    with terminal(*command, folder=folder, rows=60) as shown:
+        for number, (line, *_) in enumerate(CHAT, 1):
+            shown.wait(rf"(?s)(?:\[\d+ blocks?, .*){{{number - 1}}}\n> *\Z")
+            shown.type(line)
+        shown.wait(rf"(?s)(?:\[\d+ blocks?, .*){{{len(CHAT)}}}\n> *\Z")
+        text = shown.text(history=True)
+    pictures.of_terminal("chat", text)
+
+
+def picture_list(pictures: Pictures, folder: Path) -> None:
+    """The list of runs in the viewer."""
+    for name, (options, task, *answers) in RUNS.items():
+        (folder / "model.json").write_text(json.dumps(answers))
+        command = [CODEACT, "run", *options, task, "--model", "replay:model.json", "--save", f"runs/{name}"]
+        subprocess.run(command, check=False, cwd=folder, capture_output=True, timeout=WAIT_S)
+    command = [CODEACT, "view", "runs", "--no-open"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = re.search(r"http://\S+", server.stdout.readline())
+        try:
+            assert address is not None
+            pictures.of_page("runs-list", address[0], size=(1100, 480), ready=f"text={RUNS['words'][1]}")
+        finally:
+            server.terminate()
 
 
 def main(names: list[str]) -> None:

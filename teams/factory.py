@@ -80,7 +80,7 @@ def coder_executor_team(
         coder_system_message: What the coder is told. Default: `CODER_MESSAGE`.
         reviewer_system_message: What the reviewer is told. Default: `REVIEWER_MESSAGE`.
         model_client_stream: Whether the models' answers are also yielded in chunks. Default: no.
-        stream_output: Whether what running code writes is also yielded. Default: no.
+        stream_output: Whether what running code writes is also yielded in chunks, as by `CodeExecutorAgent`. Default: no.
         termination_condition: Ends the run. Default: the coder ends a message without code with TERMINATE, or
             `max_messages` have been said.
         max_messages: Messages in a run, the task included; only without a `termination_condition`. Default: 30.

@@ -52,6 +52,8 @@ def run(*arguments: object, terminal: bool, stdin: str = "", **options: Any) -> 
 def plain(text: str) -> str:
     """What is left without colours, which nobody but rich writes; there must be nothing in it that is not printable."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    # The line about what is happening: a spinner and words of our own, which are erased before anything else is written.
+    text = re.sub("(?:\r\x1b\\[2K[\u2800-\u28ff] [a-z0-9 ]+)+\r\x1b\\[2K", "", text)
     assert [char for char in text if not (char.isprintable() or char in "\n\t\xa0\u3000")] == []
     return text
 
@@ -108,8 +110,8 @@ def test_h9_text_of_models_is_escaped_also_from_entities(options: list[str], ter
         *("run", f"task {EVIL} {ENTITIES}", "--model", model, *options), terminal=terminal, env={"COLUMNS": "400"}
     )
     text = plain(written)
-    assert (status, "gone with the sandbox: " in text) == (0, True)
-    assert r"gone with the sandbox: b\u202e.txt. --work-dir FOLDER keeps files." in text
+    assert status == 0
+    assert "codeact: with the files b\\u202e.txt: `codeact export last --files FOLDER` writes them\n" in text
     if terminal and "--stream" not in options:
         # Of the entities the parser leaves controls as they were written, and gives the others.
         assert r"\u202e\u2066\u200b\U000e0041" in re.sub(r"[│\s]+", "", text)

@@ -29,16 +29,16 @@ def plain_image(docker_engine):
 
 
 def titles(shown):
-    return [line.strip("= ").rsplit(", ", 1)[0] for line in shown.splitlines() if line.startswith("== ")]
+    return [line.strip("= ") for line in shown.splitlines() if line.startswith("== ")]
 
 
 STEPS = [
     "Task",
     "The model writes code (attempt 1)",
-    "Attempt 1 in the sandbox: failed, KeyError, exit code 1",
+    "Attempt 1 in the sandbox",
     "The model's decision",
     "The model writes code (attempt 2)",
-    "Attempt 2 in the sandbox: ok",
+    "Attempt 2 in the sandbox",
     "The model's answer",
 ]
 
@@ -70,12 +70,12 @@ def test_demo_prints_what_is_recorded_what_is_real_and_the_sandbox(docker_engine
 
 def test_failure_is_real_and_the_answer_matches_the_output(docker_engine, tmp_path):
     shown = codeact("demo", "--out", tmp_path).out
-    assert "KeyError: 'Column not found: revenue'" in shown
+    assert re.search(r"KeyError: 'Column not found: revenue'\nfailed, KeyError, exit code 1, \S+ m?s\n\n", shown)
     assert_answer_fits_output(shown)
 
 
 def assert_answer_fits_output(shown):
-    output = re.search(r"== Attempt 2 in the sandbox: ok.*?==\n(.*?)\n\n", shown, re.DOTALL)[1]
+    output = re.search(r"== Attempt 2 in the sandbox ==\n(.*?)\n(?:File: [^\n]*\n)*ok, ", shown, re.DOTALL)[1]
     found = dict(line.split() for line in output.splitlines())
     answer = shown.split("== The model's answer ==\n")[1]
     assert re.findall(r"[\d,]+\.\d\d\b", answer.split("The file has")[0]) == list(found.values())
@@ -103,8 +103,8 @@ def test_image_without_libraries_gives_a_note_and_another_recording(plain_image,
 def test_terminal_output_has_boxes_and_fits_the_width(docker_engine, tmp_path):
     shown = on_terminal("demo", "--out", "plot", cwd=tmp_path)
     bare = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert bare.count("╭─") == len(STEPS)
-    assert [line for line in bare.splitlines() if len(line) > 100] == []
+    assert bare.count("╭─") + bare.count("── Attempt") == len(STEPS)
+    assert [line for line in bare.splitlines() if len(line) > 100 and line[0] in "╭│╰─"] == []
     assert "**" not in bare
     assert "```" not in bare
 

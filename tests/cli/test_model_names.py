@@ -1,5 +1,6 @@
 """Names of models in `--model`: which server, client and key each stands for."""
 
+import json
 import sys
 
 import pytest
@@ -39,6 +40,7 @@ def opened(spec, **options):
         ("Llama-x", ("Llama-x", None, "sk-llama")),
         ("meta-llama/Llama-3", ("meta-llama/Llama-3", None, "sk-openai")),
         ("openai/gpt-4o", ("gpt-4o", "https://api.openai.com/v1", "sk-openai")),
+        ("anthropic/claude-x", ("claude-x", "https://api.anthropic.com/v1", "sk-anthropic")),
         ("gemini/x", ("x", "https://generativelanguage.googleapis.com/v1beta/openai", "sk-gemini")),
         ("ollama/qwen/coder:7b", ("qwen/coder:7b", "http://127.0.0.1:11434/v1", "none")),
     ],
@@ -54,9 +56,11 @@ def test_with_base_url_a_name_is_sent_as_it_is():
 
 def test_server_of_a_prefix_can_be_changed_by_its_variable(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("OLLAMA_HOST", "gpu")
     monkeypatch.setenv("OLLAMA_API_KEY", "sk-ollama")
     assert opened("openai/x") == ("x", "http://127.0.0.1:9/v1", "sk-openai")
+    assert opened("anthropic/x") == ("x", "http://127.0.0.1:9/v1", "sk-anthropic")
     assert opened("ollama/x") == ("x", "http://gpu:11434/v1", "sk-ollama")
 
 
@@ -93,15 +97,29 @@ def test_prefix_without_a_name_is_an_error(spec):
         open_model(ModelChoice(spec))
 
 
-def test_missing_package_says_what_to_install(monkeypatch):
+def test_missing_package_of_a_component_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)
     for name in [name for name in sys.modules if name.startswith("autogen_ext.models.anthropic")]:
         monkeypatch.delitem(sys.modules, name)
+    file = tmp_path / "model.json"
+    provider = "autogen_ext.models.anthropic.AnthropicChatCompletionClient"
+    file.write_text(json.dumps({"provider": provider, "config": {"model": "claude-x", "api_key": "sk-in-the-file"}}))
     with pytest.raises(CommandError) as caught:
-        open_model(ModelChoice("anthropic/claude-x"))
-    assert str(caught.value) == (
-        "--model anthropic/claude-x needs the package anthropic: pip install 'autogen-codeact[anthropic]'"
-    )
+        open_model(ModelChoice(str(file)))
+    assert str(caught.value).startswith(f"{file} can't be loaded: ")
+    assert str(caught.value).endswith(". Install it: pip install 'autogen-ext[anthropic]'")
+
+
+def test_unknown_model_of_anthropic_is_asked_for_json_in_words():
+    info = open_model(ModelChoice("anthropic/claude-x")).model_info
+    assert (info["vision"], info["json_output"], info["structured_output"]) == (True, False, False)
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http:///v1"])
+def test_address_that_is_none_is_an_error(url):
+    with pytest.raises(CommandError) as caught:
+        open_model(ModelChoice("gpt-4o", base_url=url))
+    assert str(caught.value) == f"--base-url {url} is no address: it begins with http:// or https://"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])

@@ -1,6 +1,5 @@
 """`codeact models`: which servers can be used now, and what the others need."""
 
-import importlib.util
 import json
 import threading
 from contextlib import contextmanager
@@ -76,10 +75,9 @@ def test_server_that_lists_models_is_ready(preset):
     assert (path, headers["Authorization"]) == ("/v1/models", f"Bearer {SECRET}")
 
 
-def test_server_of_anthropic_is_asked_in_its_own_format(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+def test_server_of_anthropic_is_asked_in_its_own_format():
     with listing(LIST) as (server, url):
-        state = probe(ANTHROPIC, url.removesuffix("/v1"), SECRET)
+        state = probe(ANTHROPIC, url, SECRET)
     assert found(state) == ("ready", "2 models", "", ["anthropic/big", "anthropic/small"])
     ((path, headers),) = server.received
     assert path == "/v1/models?limit=1000"
@@ -93,14 +91,6 @@ def test_server_without_a_key_gets_no_request():
         advice = "Copy the key again."
         assert found(probe(GEMINI, url, "sk-\u201d"))[::2] == ("no key", advice)
     assert server.received == []
-
-
-@pytest.mark.parametrize("key", [None, SECRET])
-def test_missing_package_comes_first(monkeypatch, key):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    more = ", and set ANTHROPIC_API_KEY" if key is None else ""
-    advice = f"pip install 'autogen-codeact[anthropic]'{more}"
-    assert found(probe(ANTHROPIC, NOWHERE, key)) == ("no package", "the package anthropic is missing", advice, [])
 
 
 @pytest.mark.parametrize(

@@ -78,15 +78,15 @@ def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     done = codeact("resume", folder)
     assert done.status == 0
     assert done.out == (
-        "== Step 2 in the sandbox: whether it finished is unknown ==\n"
-        "(no output)\n\n"
+        "== Step 2 in the sandbox ==\n"
+        "(no output)\n"
         "The process of the agent ended while this code was running; whether the code finished is unknown.\n"
-        "The session's memory was restored.\n\n"
+        "The session's memory was restored.\n"
+        "whether it finished is unknown\n\n"
         "== The model writes code (step 3) ==\n"
         "```python\nfinal_answer(x * 7)\n```\n\n"
-        "== Step 3 in the sandbox: ok, "
-        f"{done.out.partition('Step 3 in the sandbox: ok, ')[2].partition(' ==')[0]} ==\n"
-        "(no output)\n\n"
+        "== Step 3 in the sandbox ==\n"
+        f"(no output)\nok, {done.out.rpartition('ok, ')[2].partition(chr(10))[0]}\n\n"
         "== The model's answer ==\n42\n\n"
     )
     shown = codeact("show", folder)
@@ -97,4 +97,4 @@ def test_code_of_a_team_without_a_known_end_is_shown_so(capsys):
     metadata = {"outcome": "crashed", "exit_code": "1", "duration_s": "0.000", "error": "Interrupted"}
     message = TextMessage(content="It is not known.", source="executor", metadata=metadata)
     Transcript(Terminal(), team=True).show(message)
-    assert capsys.readouterr().out == ("== executor: whether the code finished is unknown ==\nIt is not known.\n\n")
+    assert capsys.readouterr().out == "== executor ==\nIt is not known.\nwhether the code finished is unknown\n\n"

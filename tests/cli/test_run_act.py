@@ -11,16 +11,16 @@ ANSWERS = code("final_answer(x * 7)")
 
 
 def test_each_step_has_a_title_and_variables_persist(tmp_path):
-    done = codeact("run", "What is 6*7?", "--act", "--model", replay(tmp_path, LOOKS, "", ANSWERS))
+    done = codeact("run", "What is 6*7?", "--act", "--no-save", "--model", replay(tmp_path, LOOKS, "", ANSWERS))
     assert (done.status, done.err) == (0, "")
     titles = [line for line in done.out.splitlines() if line.startswith("== ")]
-    assert [title.rsplit(",", 1)[0] if "sandbox" in title else title for title in titles] == [
+    assert titles == [
         "== Task ==",
         "== The model writes code (step 1) ==",
-        "== Step 1 in the sandbox: failed, ZeroDivisionError, exit code 1",
+        "== Step 1 in the sandbox ==",
         "== The model's answer is sent back ==",
         "== The model writes code (step 3) ==",
-        "== Step 3 in the sandbox: ok",
+        "== Step 3 in the sandbox ==",
         "== The model's answer ==",
     ]
     assert done.out.endswith("== The model's answer ==\n42\n\n")

@@ -1,0 +1,102 @@
+"""Where `codeact run` keeps its run, and what it says of that."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.runs.errors import RunFolderError
+from autogen_codeact.runs.store import EVENTS, LAST, MAX_BYTES, new_run_folder, prune_runs, runs_folder
+
+SIZE_VARIABLE = "CODEACT_RUNS_SIZE"
+PRUNE_S = 10.0
+"""Seconds that a disk may take for removing old runs, after which the command ends without it."""
+
+
+def choose_folder(task: str) -> Path | None:
+    """Return a new folder for a run in the folder of all runs; None if there can be none, which is said.
+
+    Args:
+        task: What the run is for.
+    """
+    try:
+        return new_run_folder(task)
+    except (RunFolderError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
+        where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        say(f"the run is not kept ({where}{why}); --save FOLDER keeps it elsewhere, --no-save says that it need not be")
+        return None
+
+
+def largest_size() -> int:
+    """Return how many bytes all kept runs may have: `CODEACT_RUNS_SIZE`, or 2 GiB.
+
+    Raises:
+        CommandError: The variable is no size.
+    """
+    from autogen_codeact.sandbox.limits import parse_size  # noqa: PLC0415 - it imports pydantic
+
+    text = os.environ.get(SIZE_VARIABLE, "").strip()
+    try:
+        return parse_size(text) if text else MAX_BYTES
+    except ValueError as error:
+        raise CommandError(f"{SIZE_VARIABLE}: {error}.") from None
+
+
+def has_log(run: Path) -> bool:
+    """Return whether a run has a log."""
+    return (run / EVENTS).is_file()
+
+
+def name_of(run: Path) -> str:
+    """Return what a person types for a run: its name in the folder of all runs, or its path."""
+    try:
+        return run.name if run.parent == runs_folder() else str(run)
+    except RunFolderError:
+        return str(run)
+
+
+def hint_of(run: Path) -> str:
+    """Return what a person types right after a run: `last`, or its path."""
+    return LAST if name_of(run) != str(run) else str(run)
+
+
+def say_where(run: Path) -> None:
+    """Say where to look at a run that has just ended.
+
+    Args:
+        run: Its folder.
+    """
+    place = "in" if name_of(run) == str(run) else "as"
+    say(f"kept {place} {name_of(run)}: `codeact show {hint_of(run)}` prints it")
+
+
+def remove_old(run: Path, largest: int) -> None:
+    """Remove the oldest runs if all together have become too large, and say so.
+
+    Args:
+        run: The run that has just ended; it stays.
+        largest: Bytes that all may have.
+    """
+    folder, removed = run.parent, list[Path]()
+
+    def work() -> None:
+        removed.extend(prune_runs(folder, largest, keep=run))
+
+    # In a thread that nobody waits for at the end: a disk of the network may not answer.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PRUNE_S)
+    if removed:
+        runs = f"{len(removed)} oldest runs" if len(removed) > 1 else "oldest run"
+        say(f"removed the {runs}: more than {format_limit(largest)} were kept ({SIZE_VARIABLE} sets another limit)")
+
+
+def format_limit(size: int) -> str:
+    """Format a limit: "2 GB", "512 MB"; powers of 1024, as in options."""
+    for unit, name in ((1024**3, "GB"), (1024**2, "MB"), (1024, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} byte{'s' * (size > 1)}"
