@@ -180,13 +180,7 @@ export class VirtualList {
   /** Make an element again, because its content has changed. */
   refresh(index) {
     const old = this.elements.get(index);
-    if (!old) {
-      if (index < this.count && !this.measured[index]) {
-        this.heights[index] = this.guess(index);
-        this.changedFrom(index);
-      }
-      return;
-    }
+    if (!old) return;
     const before = this.anchor();
     const focused = old.contains(document.activeElement);
     const element = this.render(index);
