@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
@@ -16,6 +16,7 @@ from autogen_codeact.cli.chat_lost import names_defined
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
+from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors import SandboxError, capabilities_of
@@ -35,7 +36,7 @@ class Turns:
         reader: Reads answers to questions.
         view: Prints what happens.
         terminal: Prints the rest.
-        model: The model that the options name, for its errors; None for another one.
+        model: The model, for its errors; without a name that of a configuration.
         leave: Ends the chat.
     """
 
@@ -46,7 +47,7 @@ class Turns:
         view: ChatView,
         terminal: Terminal,
         *,
-        model: ModelChoice | None,
+        model: ModelChoice,
         leave: Callable[[], None],
     ) -> None:
         self.conversation = conversation
@@ -59,6 +60,7 @@ class Turns:
         self._leave = leave
         self._running: asyncio.Task[None] | None = None
         self._approve_all = False
+        self._progress: Progress | None = None
 
     @property
     def is_running(self) -> bool:
@@ -79,8 +81,8 @@ class Turns:
         if task is None:
             self._terminal.line("There is no message to send again.", "yellow")
             return
-        await self.conversation.undo()
-        await self._run(self.conversation.turn(task[0]))
+        if await self.guarded(self.conversation.undo()) is not None:
+            await self._run(self.conversation.turn(task[0]))
 
     async def guarded(self, work: Any) -> Any:
         """Await something that Ctrl-C ends; None if it has."""
@@ -102,14 +104,15 @@ class Turns:
     async def _run(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         before = self._sandboxes(), self._codes()
         self._view.begin()
-        task = self._running = asyncio.ensure_future(self._show(items))
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            await self._end(task)
-            raise
-        finally:
-            self._running = None
+        with self._in_progress():
+            task = self._running = asyncio.ensure_future(self._show(items))
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                await self._end(task)
+                raise
+            finally:
+                self._running = None
         self._view.end_line()
         if task.cancelled():
             self._terminal.line(
@@ -120,10 +123,26 @@ class Turns:
         self._say_lost(*before)
         self._terminal.line(self._view.summary(), "dim")
 
+    @contextmanager
+    def _in_progress(self) -> Iterator[None]:
+        """Show what is happening, in a line that gives way to all output."""
+        with Progress() as progress, ExitStack() as attached:
+            for executor in executors_of(self.conversation.target):
+                if (observed := capabilities_of(executor).observed) is not None:
+                    attached.callback(observed.attach(observers=[progress.watcher]))
+            self._progress = progress
+            progress.set(THINKING)
+            try:
+                yield
+            finally:
+                self._progress = None
+
     async def _show(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         async with aclosing(items) as stream:
             async for item in stream:
                 await self._view.show(item)
+                if self._progress is not None:
+                    self._progress.follow(item)
 
     @staticmethod
     async def _end(task: asyncio.Task[Any]) -> None:
@@ -133,10 +152,8 @@ class Turns:
             task.exception()  # asyncio would print it
 
     def _show_error(self, error: BaseException) -> None:
-        if isinstance(error, SandboxError):
-            text = f"{type(error).__name__}: {error}"
-        else:
-            text = describe_error(error, self.model or ModelChoice("model.json" if self.model is None else ""))
+        of_sandbox = isinstance(error, SandboxError)
+        text = f"{type(error).__name__}: {error}" if of_sandbox else describe_error(error, self.model)
         self._terminal.line(f"The turn failed. {text}", "red")
         self._terminal.line("The conversation is as it was before it. /retry sends the message again.", "yellow")
 
@@ -170,6 +187,8 @@ class Turns:
         if self._approve_all:
             return ApprovalResponse(approved=True, reason="all code of this chat was approved")
         await self._view.before_question(request.code)
+        if self._progress is not None:
+            self._progress.set(None)
         try:
             answer = (await self._reader.answer(_QUESTION)).strip()
         except EOFError:
