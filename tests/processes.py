@@ -233,7 +233,7 @@ def run(
     cwd: Path | None = None,
     options: tuple[str, ...] = (),
     text: str = "",
-    timeout: float = 50,
+    timeout: float = 100,
     new_interpreter: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a Python program to its end, and kill it after `timeout` seconds; the other arguments are those of `start`."""
