@@ -19,7 +19,7 @@ from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
 from autogen_codeact.cli.keeping import choose_folder, largest_size, name_of, remove_old
-from autogen_codeact.cli.run import silence_libraries
+from autogen_codeact.cli.run import check_folder, silence_libraries
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
@@ -53,6 +53,8 @@ def run_chat(job: ChatJob) -> int:
     """
     job = with_component(job)
     job.check()
+    if job.save is not None:
+        check_folder(job.save)
     largest_size()  # a wrong value is told now, not at the end
     silence_libraries()
     if not os.environ.get("TERM"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from autogen_agentchat.base import TaskResult
@@ -17,6 +17,7 @@ from autogen_codeact.cli.chat_lost import names_defined
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
+from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors import SandboxError, capabilities_of
@@ -66,6 +67,7 @@ class Turns:
         self._withdrawn = False
         self.control: RunControl | None = None
         """The buttons of the chat's page, which can answer questions, too."""
+        self._progress: Progress | None = None
 
     @property
     def is_running(self) -> bool:
@@ -86,8 +88,8 @@ class Turns:
         if task is None:
             self._terminal.line("There is no message to send again.", "yellow")
             return
-        await self.conversation.undo()
-        await self._run(self.conversation.turn(task[0]))
+        if await self.guarded(self.conversation.undo()) is not None:
+            await self._run(self.conversation.turn(task[0]))
 
     async def guarded(self, work: Any) -> Any:
         """Await something that Ctrl-C ends; None if it has."""
@@ -109,14 +111,15 @@ class Turns:
     async def _run(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         before = self._sandboxes(), self._codes()
         self._view.begin()
-        task = self._running = asyncio.ensure_future(self._show(items))
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            await self._end(task)
-            raise
-        finally:
-            self._running = None
+        with self._in_progress():
+            task = self._running = asyncio.ensure_future(self._show(items))
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                await self._end(task)
+                raise
+            finally:
+                self._running = None
         self._view.end_line()
         if task.cancelled():
             self._terminal.line(
@@ -127,10 +130,26 @@ class Turns:
         self._say_lost(*before)
         self._terminal.line(self._view.summary(), "dim")
 
+    @contextmanager
+    def _in_progress(self) -> Iterator[None]:
+        """Show what is happening, in a line that gives way to all output."""
+        with Progress() as progress, ExitStack() as attached:
+            for executor in executors_of(self.conversation.target):
+                if (observed := capabilities_of(executor).observed) is not None:
+                    attached.callback(observed.attach(observers=[progress.watcher]))
+            self._progress = progress
+            progress.set(THINKING)
+            try:
+                yield
+            finally:
+                self._progress = None
+
     async def _show(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         async with aclosing(items) as stream:
             async for item in stream:
                 await self._view.show(item)
+                if self._progress is not None:
+                    self._progress.follow(item)
 
     @staticmethod
     async def _end(task: asyncio.Task[Any]) -> None:
@@ -180,6 +199,8 @@ class Turns:
         if self._approve_all:
             return ApprovalResponse(approved=True, reason="all code of this chat was approved")
         await self._view.before_question(request.code)
+        if self._progress is not None:
+            self._progress.set(None)
         try:
             if self.control is None:
                 return await self._in_terminal()

@@ -131,6 +131,8 @@ async def test_keys_search_and_permalinks_work(page, tmp_path):
     await expect(page).to_have_url(re.compile("#step-300$"))
     await page.keyboard.press("g")
     await expect(page.locator("#step-1")).to_be_in_viewport()
+    await page.keyboard.press("G")
+    await expect(page.locator("#step-502")).to_be_in_viewport()
     await page.keyboard.press("/")
     await page.get_by_role("searchbox").fill("WORD-123 said")
     await expect(page.locator("#step-125")).to_be_in_viewport()
