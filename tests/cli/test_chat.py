@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.cli.chat_terminal import ALT_ENTER, CTRL_C, CTRL_D, Chat
+from tests.cli.chat_terminal import ALT_ENTER, CTRL_C, CTRL_D, ON, Chat
 from tests.cli.support import code, replay
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -59,16 +59,16 @@ def test_ctrl_c_stops_the_block_then_the_turn_then_leaves(tmp_path, block):
         chat.until_prompt()
         chat.say("one")
         chat.send("loop\r")
-        chat.until("\non\r\n")
+        chat.until(ON)
         chat.send(CTRL_C)
         assert "[stopping the code; Ctrl-C again ends the turn]" in chat.until("[stopped, ")
-        chat.until("\non\r\n")
+        chat.until(ON)
         chat.send(CTRL_C)
         assert "[turn ended; the conversation is as it was before it." in chat.until_prompt()
         assert "\n1\n[ok, " in chat.say("what is x?")
         chat.send("loop\r")
         for what in ("[stopped, ", "[turn ended"):
-            chat.until("\non\r\n")
+            chat.until(ON)
             chat.send(CTRL_C)
             chat.until(what)
         chat.until_prompt()
