@@ -163,4 +163,5 @@ class ChatView:
     def summary(self) -> str:
         """Return tokens and seconds of the turn."""
         blocks = f"{self._blocks} block{'s' * (self._blocks != 1)}, " if self._blocks else ""
-        return f"[{blocks}{self._tokens:,} tokens, {format_duration(time.monotonic() - self._began)}]"
+        tokens = f"{self._tokens:,} token{'s' * (self._tokens != 1)}"
+        return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
