@@ -196,6 +196,7 @@ async def test_run_full_of_attacks_is_shown_as_text_and_does_nothing(hostile):
     page, address, watched, received = hostile
     await page.goto(f"{address}runs/hostile")
     await expect(page.locator("#step-1:not(.placeholder)")).to_be_visible()
+    await expect(page.locator(".status")).to_have_text("failed")
     frames = 0
     for number in range(1, await steps_of(page) + 1):
         await show(page, number)
@@ -270,6 +271,8 @@ async def test_markdown_that_is_hard_to_read_does_not_freeze_the_page(page, tmp_
     write_log(tmp_path / "hard", lines(events))
     async with serve(tmp_path) as address:
         await page.goto(f"{address}runs/hard")
+        # The number grows while the log is read.
+        await expect(page.locator(".facts")).to_contain_text(f"{len(events)} steps")
         await expect(page.locator("#step-1")).to_be_visible()
         await page.keyboard.press("G")
         await expect(page.locator("article.kind-end")).to_be_visible()
