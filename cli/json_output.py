@@ -107,17 +107,21 @@ def error_object(error: BaseException, run: Path | None = None) -> dict[str, Any
         error: Why.
         run: The run's folder, if it has one.
     """
-    cause = error.__cause__ if type(error).__name__ == "CommandError" and error.__cause__ is not None else error
+    cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     told = {"class": type(cause).__name__, "message": message, "advice": _resume_advice(run) or _advice(error)}
     return {"type": "error", "outcome": "failed", "error": told, "run": _absolute(run)}
+
+
+def _of_model(error: BaseException) -> bool:
+    return type(error).__name__ == "CommandError" and str(error).startswith("The run failed.")
 
 
 def _advice(error: BaseException) -> str | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if "SandboxError" in names:
         return "`codeact doctor` checks this machine"
-    if hasattr(error, "format_message") or ("CommandError" in names and error.__cause__ is None):
+    if hasattr(error, "format_message") or ("CommandError" in names and not _of_model(error)):
         return "`codeact run --help` lists the options"
     return None
 
