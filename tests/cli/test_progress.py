@@ -1,15 +1,20 @@
 """The line about what is happening, on a real terminal."""
 
+import os
+import pty
 import re
+import signal
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pexpect
 import pytest
+from pexpect import fdpexpect
 
 from autogen_codeact.cli.progress import format_seconds
-from tests.cli.support import COMMAND, code, environment, replay
+from tests.cli.support import code, replay, start
 from tests.openai_server import OpenAIServer, Reply
 
 LINE = r"\r\x1b\[2K(?:\x1b\[[0-9;]*m)*[\u2800-\u28ff][^\r\n]*"
@@ -17,10 +22,28 @@ LINE = r"\r\x1b\[2K(?:\x1b\[[0-9;]*m)*[\u2800-\u28ff][^\r\n]*"
 ERASED = rf"(?:{LINE})+\r\x1b\[2K"
 
 
-def start(folder, *arguments, **env):
-    variables = environment({"COLUMNS": "80", "XDG_STATE_HOME": str(folder), **env})
-    command = ["run", *map(str, arguments), "--sandbox", "bubblewrap"]
-    return pexpect.spawn(str(COMMAND), command, env=variables, cwd=folder, encoding="utf-8", timeout=40)
+@contextmanager
+def running(folder, *arguments, **env):
+    """Run a task on a terminal; yield the process and what reads the terminal."""
+    ours, theirs = pty.openpty()
+    variables = {"COLUMNS": "80", "XDG_STATE_HOME": str(folder), **env}
+    with start("run", *arguments, "--sandbox", "bubblewrap", env=variables, cwd=folder, terminal=theirs) as process:
+        os.close(theirs)
+        child = fdpexpect.fdspawn(ours, encoding="utf-8", timeout=40)
+        try:
+            yield process, child
+        finally:
+            process.kill()
+            child.close()
+
+
+@contextmanager
+def served(server):
+    """Stop a server at the end."""
+    try:
+        yield
+    finally:
+        server.stop()
 
 
 def lines_of(written):
@@ -53,28 +76,24 @@ def test_the_terminal_says_what_is_happening_and_keeps_nothing_of_it(tmp_path, d
     )
     server = OpenAIServer([waits, Reply(silent=True)]).start()
     model = ["--model", "gpt-4o", "--base-url", server.base_url, "--data", data]
-    child = start(tmp_path, "Wait.", *model, OPENAI_API_KEY="sk-of-the-tests")
     written = ""
-    try:
+    with served(server), running(tmp_path, "Wait.", *model, OPENAI_API_KEY="sk-of-the-tests") as (process, child):
         for expected, then in (
             (r"running block 1 for \d+ s", (data / "one").touch),
             (r"part", lambda: (time.sleep(0.5), (data / "two").touch())),
-            (r"model thinking \d+ s", child.sendintr),
-            (pexpect.EOF, child.close),
+            (r"model thinking \d+ s", lambda: process.send_signal(signal.SIGINT)),
+            (pexpect.EOF, process.wait),
         ):
             child.expect(expected)
             written += child.before + (child.after if isinstance(child.after, str) else "")
             then()
-    finally:
-        server.stop()
-        child.close(force=True)
-    assert child.exitstatus == 130
+    assert process.returncode == 130
     assert "part ends \\x1b[2K\r\n" in written, "nothing is drawn in a line that the code has begun"
     shown = lines_of(written)
     at = next(number for number, line in enumerate(shown) if line.startswith("── Attempt 1 in the sandbox ──"))
     assert shown[at + 1 : at + 3] == ["begins", "10 %\rpart ends \\x1b[2K"]
     assert re.fullmatch(r"ok, [\d.]+ s", shown[at + 3])
-    assert re.fullmatch(r"(?:\^C)?codeact: stopping \(again to leave at once\)", shown[at + 4])
+    assert re.fullmatch(r"codeact: stopping \(again to leave at once\)", shown[at + 4])
     assert re.fullmatch(r"codeact: `codeact resume \S+` continues the run", shown[at + 5])
     assert len(shown) == at + 6
 
@@ -90,11 +109,10 @@ def test_the_terminal_says_what_is_happening_and_keeps_nothing_of_it(tmp_path, d
     ids=["no colours", "dumb", "json"],
 )
 def test_terminals_that_want_less_get_less(tmp_path, env, options, drawn):
-    child = start(tmp_path, "What?", "--model", replay(tmp_path, "It is 42."), *options, **env)
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
-    written = child.before
+    with running(tmp_path, "What?", "--model", replay(tmp_path, "It is 42."), *options, **env) as (process, child):
+        child.expect(pexpect.EOF)
+        written = child.before
+        assert process.wait() == 0
     assert ("\x1b[2K" in written) == drawn
     assert not re.search(r"\x1b\[(?:[0-9;]*;)?[34]\d", written) or not env
     assert "It is 42." in written
