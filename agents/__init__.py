@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from autogen_codeact.agents.journal import Journal, RedactResult
     from autogen_codeact.agents.observation import describe
     from autogen_codeact.agents.person import ask_in_terminal
+    from autogen_codeact.agents.reliable_client import ModelTimeoutError, ReliableClient
     from autogen_codeact.agents.replay import Replay
     from autogen_codeact.agents.tool_prompt import describe_tools
 
@@ -33,7 +34,9 @@ _HOME = {
     "CodeExecutorAgent": "code_executor_agent",
     "CodeExecutorAgentConfig": "config",
     "Journal": "journal",
+    "ModelTimeoutError": "reliable_client",
     "RedactResult": "journal",
+    "ReliableClient": "reliable_client",
     "Replay": "replay",
     "RetryDecision": "decision",
     "SyncApprovalFunc": "approval",
@@ -52,7 +55,9 @@ __all__ = [
     "CodeExecutorAgent",
     "CodeExecutorAgentConfig",
     "Journal",
+    "ModelTimeoutError",
     "RedactResult",
+    "ReliableClient",
     "Replay",
     "RetryDecision",
     "SyncApprovalFunc",

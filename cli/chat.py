@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval
+from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval, with_component
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.chat_lines import Interrupted, Reader
@@ -17,13 +17,14 @@ from autogen_codeact.cli.chat_reader import open_reader
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, say
+from autogen_codeact.cli.keeping import choose_folder, largest_size, name_of, remove_old
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
 from autogen_codeact.runs.sessions import Rebuilding
-from autogen_codeact.runs.store import new_run_folder, prune_runs, runs_folder, state_folder
+from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.teams.parts import executors_of
@@ -46,8 +47,12 @@ def run_chat(job: ChatJob) -> int:
         SandboxError: The sandbox did not start.
         RunError: The earlier chat can't be continued.
     """
+    job = with_component(job)
     job.check()
+    largest_size()  # a wrong value is told now, not at the end
     silence_libraries()
+    if not os.environ.get("TERM"):
+        os.environ["TERM"] = "dumb"  # as for the editor; rich takes any other name for a terminal with colours
     return asyncio.run(_supervised(job))
 
 
@@ -104,7 +109,7 @@ class Chat:
             if files is not None:
                 await files.begin()
             view = ChatView(terminal, files, team=len(conversation.agents) > 1)
-            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.model, leave=self.leave)
+            turns = self._turns = Turns(conversation, reader, view, terminal, model=job.choice, leave=self.leave)
             if approve and not set_approval(target, turns.approve):
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
@@ -167,7 +172,7 @@ class Chat:
     async def _say(self, turns: Turns, text: str) -> None:
         conversation = turns.conversation
         if conversation.path is None and not self._job.no_save and not conversation.has_begun:
-            conversation.path = _new_folder(text)
+            conversation.path = choose_folder(text)
         await turns.say(text)
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:
@@ -216,21 +221,6 @@ def _history_file(job: ChatJob) -> str | None:
     return None
 
 
-def _new_folder(text: str) -> Path | None:
-    """Return the folder of a new run, or None if there can be none."""
-    from autogen_codeact.runs.errors import RunFolderError  # noqa: PLC0415 - only here
-
-    try:
-        folder = new_run_folder(text)
-        removed = prune_runs(runs_folder(), keep=folder)
-    except (OSError, RunFolderError) as error:
-        say(f"this chat is not saved: {error}")
-        return None
-    if removed:
-        say(f"removed {len(removed)} old run{'s' * (len(removed) > 1)}, because all together were too large")
-    return folder
-
-
 def _folder(target: object) -> Path | None:
     """Return the folder of the workspace on the host, if there is one."""
     for executor in executors_of(target):
@@ -243,8 +233,7 @@ def _say_where(conversation: RecordedConversation) -> None:
     path = conversation.path
     if path is None or not conversation.has_begun:
         return
-    try:
-        name = path.name if path.parent == runs_folder() else str(path)
-    except Exception:  # noqa: BLE001 - this user has no home
-        name = str(path)
+    name = name_of(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
+    if name != str(path):
+        remove_old(path, largest_size())

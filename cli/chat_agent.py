@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
-from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
+from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.run import DEFAULT_STEPS, LANGUAGES
@@ -48,7 +49,7 @@ class ChatJob:
     """The options of a chat.
 
     Args:
-        model: The model; None for that of the component or of the earlier chat.
+        choice: The model; without a name that of the component or of the earlier chat.
         sandbox: The sandbox, if there is neither a component nor an earlier chat.
         component: File of a component: an agent or a team. Default: a `CodeActAgent`.
         team: Whether a coder and an executor answer instead of one agent.
@@ -65,7 +66,7 @@ class ChatJob:
         no_save: Whether no log is kept.
     """
 
-    model: ModelChoice | None
+    choice: ModelChoice
     sandbox: SandboxChoice = field(default_factory=SandboxChoice)
     component: Path | None = None
     team: bool = False
@@ -81,12 +82,19 @@ class ChatJob:
     save: Path | None = None
     no_save: bool = False
 
+    @property
+    def model(self) -> ModelChoice | None:
+        """The model that is named, or None."""
+        return self.choice if self.choice.spec else None
+
     def check(self) -> None:
         """Check that the options fit together.
 
         Raises:
             CommandError: They don't.
         """
+        if self.model is None and self.choice.base_url is not None:
+            raise CommandError("--base-url goes with a model's name: add --model NAME.")
         if self.resume is None and self.component is None and self.model is None:
             raise CommandError("Which model? Name one with --model, such as openai/gpt-4o or replay:FILE.")
         if self.component is not None and (self.model is not None or self.team or self.steps is not None):
@@ -140,7 +148,7 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             target = load_agents(plan, (), _key(job), trust=job.trust, given_later=("approval_func", "approve_tool"))
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
-                exchange_model(agent, _resumed_model(client, getattr(agent, CLIENT, None), plan))
+                exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None), plan))
         for each in executors_of(target):
             if isinstance(each, SandboxCodeExecutor):
                 await each.start()
@@ -165,6 +173,17 @@ def _make(job: ChatJob, client: ChatCompletionClient, executor: Any) -> ChatAgen
     )
 
 
+def with_component(job: ChatJob) -> ChatJob:
+    """Return the options with `--model FILE.json` as the component, if it is that of an agent or a team."""
+    if job.model is None or not job.model.spec.endswith(".json") or job.component is not None:
+        return job
+    with suppress(OSError, ValueError):
+        data = json.loads(Path(job.model.spec).read_bytes())
+        if isinstance(data, dict) and data.get("component_type") in ("agent", "team"):
+            return replace(job, component=Path(job.model.spec), choice=replace(job.choice, spec=""))
+    return job
+
+
 def _load(job: ChatJob) -> ChatAgent | BaseTeam:
     file = job.component
     assert file is not None
@@ -180,7 +199,12 @@ def _load(job: ChatJob) -> ChatAgent | BaseTeam:
 
 
 def _key(job: ChatJob) -> str | None:
-    return os.environ.get(job.model.api_key_env) if job.model is not None and job.model.api_key_env else None
+    variable = job.choice.api_key_env
+    if variable is None or job.model is not None:
+        return None
+    if not (key := os.environ.get(variable, "").strip()):
+        raise CommandError(f"There is no key in {variable}: set it, or name another variable with --api-key-env.")
+    return key
 
 
 async def _close(target: Any) -> None:
@@ -204,10 +228,13 @@ def exchange_model(agent: ChatAgent, client: ChatCompletionClient | None) -> Non
         setattr(agent, CLIENT, client)
 
 
-def _resumed_model(client: ChatCompletionClient | None, loaded: Any, plan: Plan) -> ChatCompletionClient | None:
+def _resumed_model(
+    job: ChatJob, client: ChatCompletionClient | None, loaded: Any, plan: Plan
+) -> ChatCompletionClient | None:
     """Return what an agent of an earlier chat asks from now on.
 
     Args:
+        job: The options.
         client: The model that the options name, or None.
         loaded: The model of the configuration in the log; None if the agent has none.
         plan: The earlier chat.
@@ -216,7 +243,7 @@ def _resumed_model(client: ChatCompletionClient | None, loaded: Any, plan: Plan)
         recorded = type(loaded).__name__ == "ReplayChatCompletionClient"
         # AutoGen's loses line breaks when it streams.
         inner = RecordedModel([e for e in loaded.chat_completions if not isinstance(e, str)]) if recorded else loaded
-        return ReliableClient(inner, DEFAULT_TIMEOUT_S, tell=say) if inner is not None else None
+        return ReliableClient(inner, job.choice.timeout_s, tell=say) if inner is not None else None
     inner = unwrapped(client)
     return RecordedModel(_not_given(inner, plan)) if isinstance(inner, RecordedModel) else client
 

@@ -103,8 +103,7 @@ class Commands:
     async def _model(self, spec: str) -> None:
         conversation = self._turns.conversation
         if spec:
-            given = self._job.model
-            choice = ModelChoice(spec, timeout_s=given.timeout_s if given is not None else ModelChoice("").timeout_s)
+            choice = ModelChoice(spec, timeout_s=self._job.choice.timeout_s)
             choice.check()
             client = open_model(choice)
             with conversation.detached():

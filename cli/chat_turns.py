@@ -35,7 +35,7 @@ class Turns:
         reader: Reads answers to questions.
         view: Prints what happens.
         terminal: Prints the rest.
-        model: The model that the options name, for its errors; None for another one.
+        model: The model, for its errors; without a name that of a configuration.
         leave: Ends the chat.
     """
 
@@ -46,7 +46,7 @@ class Turns:
         view: ChatView,
         terminal: Terminal,
         *,
-        model: ModelChoice | None,
+        model: ModelChoice,
         leave: Callable[[], None],
     ) -> None:
         self.conversation = conversation
@@ -133,10 +133,8 @@ class Turns:
             task.exception()  # asyncio would print it
 
     def _show_error(self, error: BaseException) -> None:
-        if isinstance(error, SandboxError):
-            text = f"{type(error).__name__}: {error}"
-        else:
-            text = describe_error(error, self.model or ModelChoice("model.json" if self.model is None else ""))
+        of_sandbox = isinstance(error, SandboxError)
+        text = f"{type(error).__name__}: {error}" if of_sandbox else describe_error(error, self.model)
         self._terminal.line(f"The turn failed. {text}", "red")
         self._terminal.line("The conversation is as it was before it. /retry sends the message again.", "yellow")
 

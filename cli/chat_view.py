@@ -68,6 +68,7 @@ class ChatView:
                 self.end_line()
             case ModelClientStreamingChunkEvent() if message.metadata.items() >= OUTPUT_CHUNK.items():
                 self._words.end()
+                self._name(message.source)
                 self._output += message.content
                 self._terminal.output(message.content)
             case ModelClientStreamingChunkEvent(content=content) if content == BEGINS_AGAIN:
@@ -93,6 +94,7 @@ class ChatView:
                 elif "sent_back" in message.metadata:
                     self._terminal.line(f"Sent back to the model: {message.metadata['sent_back']}", "yellow")
             case CodeExecutionEvent():
+                self._name(message.source)
                 await self._show_result(message.result)
             case TextMessage() if "exit_code" in message.metadata:
                 self._show_words(message.source, message.content, self._take_output().strip())
@@ -125,7 +127,7 @@ class ChatView:
         if not shown.strip() and written:
             self._terminal.line(shorten(written))
         if isinstance(result, ExecutionResult):
-            self._show_displays(result)
+            self._show_displays(result, f"{shown}{written}")
         # The value is for the model and the person; what is in the output already is not repeated.
         for remark in remarks(result):
             self._terminal.line(remark, "yellow")
@@ -134,9 +136,11 @@ class ChatView:
                 self._show_difference(name, lines)
         self._terminal.line(f"[{headline(result)}]", "green" if result.exit_code == 0 else "red")
 
-    def _show_displays(self, result: ExecutionResult) -> None:
+    def _show_displays(self, result: ExecutionResult, output: str) -> None:
         for display in result.displays:
             where = f": {printable(str(display.path))}" if display.path is not None else ""
+            if not where and display.text.strip() and display.text.strip() in output:
+                continue  # a table that is the block's value
             self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")
             if not where and display.text:
                 self._terminal.line(shorten(display.text))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.exit import clean_exit
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
@@ -190,6 +191,12 @@ def _run(
     no_save: Annotated[
         bool, typer.Option("--no-save", help="Do not keep the run: `codeact show` and `codeact resume` can't find it.")
     ] = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the run live in a browser, with buttons to stop it.")
+    ] = False,
+    approve: Annotated[
+        bool, _agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
+    ] = False,
     mode: Annotated[
         Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
     ] = None,
@@ -223,86 +230,13 @@ def _run(
             save=save,
             no_save=no_save,
             stream_output=stream or not as_json,
+            view=view,
+            approve=approve,
         )
         raise typer.Exit(run_task(job, end, progress))
 
 
-@app.command("chat")
-@takes_sandbox(isolated=True)
-@takes_model(required=False)
-def _chat(
-    *,
-    model_choice: ModelChoice,
-    agent: Annotated[
-        Path | None,
-        _agent_option(metavar="FILE.json", help="AutoGen component of an agent or a team, instead of a CodeActAgent."),
-    ] = None,
-    team: Annotated[
-        bool, _agent_option("--team", help="Two agents: one writes code, the other runs it, until the answer is there.")
-    ] = False,
-    steps: Annotated[
-        int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps in a turn.", show_default="20")
-    ] = None,
-    stream: Annotated[
-        bool, _agent_option("--stream/--no-stream", help="Show the model's answer while it is generated.")
-    ] = True,
-    describe_environment: Annotated[
-        bool,
-        _agent_option(
-            "--describe-environment/--no-describe-environment",
-            help="Tell the model what is in the sandbox: versions, network, limits, files.",
-        ),
-    ] = True,
-    approve: Annotated[
-        bool, _agent_option("--approve", help="Ask before code runs, and show how it has changed files.")
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Go on with an earlier chat: its folder, its name, or last."),
-    ] = None,
-    rebuild: Annotated[
-        bool,
-        typer.Option("--rebuild/--no-rebuild", help="With --resume: rebuild the session, or begin with an empty one."),
-    ] = True,
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust", help="With --resume: load the configuration in the log also if you have not made it here."
-        ),
-    ] = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Folder for the log. Default: one below your state folder.")
-    ] = None,
-    no_save: Annotated[bool, typer.Option("--no-save", help="Keep no log and no history.")] = False,
-    choice: SandboxChoice,
-) -> None:
-    """Talk with an agent that writes code and runs it in one live session.
-
-    Enter sends a message, Alt-Enter begins a new line, /help lists the commands. Ctrl-C stops the code that runs, a second one
-    ends the turn, a third one leaves. The exit status is 0, or 130 after the third Ctrl-C.
-    """
-    with clean_exit():
-        from autogen_codeact.cli.chat import run_chat
-        from autogen_codeact.cli.chat_agent import ChatJob
-        from autogen_codeact.runs.store import find_run
-
-        job = ChatJob(
-            model=model_choice if model_choice.spec else None,
-            sandbox=replace(choice, mode=Mode.SESSION.value),
-            component=agent,
-            team=team,
-            steps=steps,
-            stream=stream,
-            describe_environment=describe_environment,
-            approve=approve,
-            resume=find_run(resume) if resume is not None else None,
-            rebuild=rebuild,
-            trust=trust,
-            untrusted=model_choice.untrusted,
-            save=save,
-            no_save=no_save,
-        )
-        raise typer.Exit(run_chat(job))
+app.command("chat")(chat)
 
 
 @app.command("models")

@@ -58,7 +58,15 @@ def resume_run(job: ResumeJob, end: JsonEnd, progress: Progress) -> int:
         CommandError: The model failed, or the run is still going on.
         SandboxError: The sandbox broke.
     """
-    ModelChoice("", timeout_s=job.model_timeout).check()
+    choice = ModelChoice("", api_key_env=job.api_key_env, timeout_s=job.model_timeout)
+    choice.check()
+    if not end.enabled and load_run(job.path).started.conversation:
+        from autogen_codeact.cli.chat import run_chat  # noqa: PLC0415 - other runs need no chat
+        from autogen_codeact.cli.chat_agent import ChatJob  # noqa: PLC0415 - as above
+
+        return run_chat(
+            ChatJob(choice, resume=job.path, rebuild=job.rebuild, rebuild_limit=job.rebuild_limit, trust=job.trust)
+        )
     silence_libraries()
     return run_until_interrupted(_resume(job, end, progress), end.cancelled)
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import signal
 import sys
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autogen_agentchat.base import TaskResult
+from autogen_agentchat.base import ChatAgent, TaskResult
+from autogen_agentchat.base import Team as BaseTeam
 from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
@@ -20,7 +24,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.found_code import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
-from autogen_codeact.cli.exit import CommandError, run_until_interrupted, say
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.json_output import JsonEnd
 from autogen_codeact.cli.keeping import choose_folder, has_log, hint_of, largest_size, name_of, remove_old, say_where
 from autogen_codeact.cli.message_printer import MessagePrinter
@@ -33,6 +37,9 @@ from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
+
+if TYPE_CHECKING:
+    from autogen_codeact.cli.live_page import LivePage
 
 DEFAULT_RETRIES = 3
 DEFAULT_STEPS = 20
@@ -59,6 +66,8 @@ class Job:
         describe_environment: Whether the model is told what is in the sandbox. Not for a team.
         save: Folder for the log of the run; None for a new one in the folder of all runs.
         no_save: Whether there is to be no log.
+        view: Whether the run is shown live in a browser.
+        approve: Whether a person is asked before code runs.
     """
 
     task: str
@@ -73,6 +82,8 @@ class Job:
     save: Path | None = None
     no_save: bool = False
     stream_output: bool = True
+    view: bool = False
+    approve: bool = False
 
 
 def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
@@ -103,15 +114,22 @@ def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
     if folder is None and not job.no_save:
         folder = choose_folder(job.task)
     end.run = folder
+    if job.view and folder is None:
+        raise CommandError("--view needs a run that is kept: give it a folder with --save.")
+    run = _Run(job, client, folder, end, progress)
     try:
-        status = run_until_interrupted(_Run(job, client, folder, end, progress).run(), end.cancelled)
+        status = run_until_interrupted(run.run(), end.cancelled)
+        run.close_page(wait=status < EXIT_INTERRUPTED)
     finally:
+        run.close_page(wait=False)
         if folder is not None and folder != job.save:
             remove_old(folder, largest)
     return status
 
 
 def _check_options(job: Job) -> None:
+    if job.view and job.no_save:
+        raise CommandError("--view and --no-save can't be combined: the page shows the log of the run.")
     if job.save is not None and job.no_save:
         raise CommandError("--save and --no-save can't be combined: choose one.")
     if job.team and job.retries is not None:
@@ -158,6 +176,7 @@ class _Run:
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
         self._outcome = RunOutcome(job.team)
+        self._page: LivePage | None = None
         self._printer = MessagePrinter(
             progress, folder if end.enabled else None, as_json=end.enabled, team=job.team, files_stay=_files_stay(job)
         )
@@ -168,6 +187,7 @@ class _Run:
         self._progress.set(STARTING)
         recording = asyncio.ensure_future(asyncio.to_thread(_import_recording, self._folder))
         try:
+            await self._open_page()
             async with started(job.sandbox) as executor:
                 await recording
                 with self._printer.watching(executor):
@@ -194,11 +214,40 @@ class _Run:
             _say_files(files, self._folder)
         return self._outcome.status
 
+    async def _open_page(self) -> None:
+        if self._job.view and self._folder is not None:
+            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+
+            # What a person stops on the page ends as with Ctrl-C.
+            self._page = LivePage(self._folder, lambda: os.kill(os.getpid(), signal.SIGINT))
+            await self._page.open()
+
+    def close_page(self, *, wait: bool) -> None:
+        """End the page of the run, if there is one.
+
+        Args:
+            wait: Whether a person at the terminal may look at it first, until Ctrl-C.
+        """
+        page, self._page = self._page, None
+        if page is not None:
+            page.close(wait=wait)
+
+    def _ask_first(self, agent_or_team: ChatAgent | BaseTeam) -> None:
+        """With `--approve`, have a person asked before code runs."""
+        if self._job.approve:
+            from autogen_codeact.cli.chat_agent import set_approval  # noqa: PLC0415 - only then
+            from autogen_codeact.cli.live_page import AskForCode  # noqa: PLC0415 - only then
+
+            control = self._page.control if self._page is not None else None
+            set_approval(agent_or_team, AskForCode(control, lambda: self._progress.set(None)))
+
     async def _follow(self, executor: CodeExecutor) -> TaskResult | None:
         """Print the messages, and return the result."""
         result = None
         self._progress.set(THINKING)
-        async with aclosing(_events(self._job, self._client, executor, self._folder)) as events:
+        agent_or_team = _make(self._job, self._client, executor)
+        self._ask_first(agent_or_team)
+        async with aclosing(_events(self._job, agent_or_team, self._folder)) as events:
             async for event in events:
                 await self._outcome.update(event)
                 await self._printer.show(event)
@@ -241,9 +290,8 @@ async def _list_files(executor: CodeExecutor) -> list[str]:
 
 
 def _events(
-    job: Job, client: ChatCompletionClient, executor: CodeExecutor, folder: Path | None
+    job: Job, agent_or_team: ChatAgent | BaseTeam, folder: Path | None
 ) -> AsyncGenerator[Message | TaskResult, None]:
-    agent_or_team = _make(job, client, executor)
     if "opentelemetry.sdk.trace" in sys.modules:  # set up by `opentelemetry-instrument codeact run …`
         from autogen_codeact.telemetry import instrument  # noqa: PLC0415 - other runs must not wait for it
 
@@ -252,7 +300,8 @@ def _events(
         from autogen_codeact.runs import recorded  # noqa: PLC0415 - a run without a log must not wait for it
 
         return recorded(agent_or_team, task=job.task, path=folder)
-    return agent_or_team.run_stream(task=job.task)
+    events: AsyncGenerator[Message | TaskResult, None] = agent_or_team.run_stream(task=job.task)
+    return events
 
 
 def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> CodeActAgent | CodeExecutorAgent | Team:

@@ -18,12 +18,15 @@ from autogen_codeact.runs import Gap, Run, RunFileError, UnknownEvent, kept_file
 from autogen_codeact.runs.events import (
     BlockFinished,
     ChunkLogged,
+    ConversationChanged,
     LogStopped,
     MessageLogged,
     RunEvent,
     RunFinished,
+    TurnFinished,
 )
 from autogen_codeact.runs.messages import load_message
+from autogen_codeact.runs.results import ErrorRecord
 from autogen_codeact.runs.store import is_being_written
 
 
@@ -53,16 +56,18 @@ def show_run(path: Path, *, as_json: bool) -> int:
             say(f"the file {printable(name)} is {kept}")
     if unknown:
         say(f"{unknown} event{'s' * (unknown > 1)} of types that this version does not know: not shown")
-    if finished is None:
+    if finished is None and not run.started.conversation:
         if is_being_written(path):
             say("the run is still going on")
         else:
             say(f"the run was interrupted: `codeact resume {name_of(path)}` continues it")
-    elif finished.outcome == "cancelled":
+    elif finished is not None and finished.outcome == "cancelled":
         say("the run was cancelled")
-    elif finished.error is not None:
+    elif finished is not None and finished.error is not None:
         say(f"The run failed. {finished.error.type}: {finished.error.message}")
-    if finished is not None and finished.outcome != "completed":
+    if run.started.conversation:
+        say(f"`codeact chat --resume {name_of(path)}` goes on with the conversation")
+    elif finished is not None and finished.outcome != "completed":
         say(f"`codeact resume {name_of(path)}` continues the run")
     return 0
 
@@ -104,6 +109,14 @@ class _TextPrinter:
                 self._last = event
             case MessageLogged() | ChunkLogged():
                 self._transcript.show(self._with_result(_as_message(event)))
+            case TurnFinished(outcome="cancelled"):
+                self._terminal.line("[the person ended this turn]\n", "yellow")
+            case TurnFinished(error=ErrorRecord() as error):
+                self._terminal.line(f"[this turn failed: {error.type}: {error.message}]\n", "red")
+            case ConversationChanged(change="undone"):
+                self._terminal.line("[the last turn was undone]\n", "yellow")
+            case ConversationChanged():
+                self._terminal.line("[the conversation was reset]\n", "yellow")
             case LogStopped():
                 self._terminal.line(f"[the run went on without a log: {event.reason}]", "yellow")
             case Gap():

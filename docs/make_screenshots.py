@@ -268,7 +268,7 @@ def picture_run(pictures: Pictures, folder: Path) -> None:
     """The page at the end of the demo."""
     subprocess.run([CODEACT, "demo", "--out", folder], check=True, stdout=subprocess.DEVNULL, timeout=WAIT_S)
     address = (folder / "demo.html").as_uri()
-    pictures.of_page("run-page", f"{address}#step-6", size=(1100, 900), ready="#step-6")
+    pictures.of_page("run-page", f"{address}#step-6", size=(1100, 1180), ready="#step-6")
 
 
 def picture_chat(pictures: Pictures, folder: Path) -> None:

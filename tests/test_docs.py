@@ -35,6 +35,7 @@ best = max(revenue, key=revenue.get)
 print(best, revenue[best])
 ```"""
 ANSWERS = {
+    ("models.md", 1): ["Yes, it is."],
     ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-smolagents.md", 2): [
@@ -54,6 +55,7 @@ PRINTS = {
     ("coming-from-jupyter.md", 2): "figure-1.png ['image/png', 'text/plain']\n'teapot'\n",
     ("coming-from-openhands.md", 2): "The teapot brought in the most: 273.00 euros.\n",
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
+    ("models.md", 1): "Yes, it is.\n",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
     ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
@@ -75,6 +77,7 @@ PRINTS = {
     ("sandbox.md", 1): "total: 5.7\nerror in line 1\n",
     ("sandbox.md", 2): "0\n1\n2\nok",
     ("displays.md", 1): "<Figure size 640x480: figure-1.png>\n\nfigure-1.png ['text/plain', 'image/png']\n",
+    ("runs.md", 3): "1\n2\nx is 1\n",
     ("runs.md", 1): "CodeExecutionEvent\nTextMessage\nTaskResult\ncoder 1 ok\n",
     ("executors.md", 1): "ok 0 None ''\nok 0 '42' '42\\n'\n",
     ("executors.md", 2): "0 1 4 9\n",

@@ -63,7 +63,7 @@ class Catalog:
         self._rows: dict[str, tuple[Stamp, RunRow]] = load_cache(self.folder) if self.folder is not None else {}
         self._names: dict[str, Stamp] = {}
         self._lock = threading.Lock()
-        self._scanned = 0.0
+        self._next_scan = 0.0
         self._closed = False
         self._reading: threading.Thread | None = None
 
@@ -98,7 +98,7 @@ class Catalog:
     def rows(self) -> tuple[list[RunRow], int, bool]:
         """Return the runs that have been read, the number of all, and whether others are being read. Call it in a thread."""
         with self._lock:
-            if time.monotonic() - self._scanned > _SCAN_S:
+            if time.monotonic() >= self._next_scan:
                 self._scan()
             known = [row for name, (_, row) in self._rows.items() if name in self._names]
             reading = self._reading is not None and self._reading.is_alive()
@@ -108,15 +108,16 @@ class Catalog:
         """End the thread that reads."""
         self._closed = True
         if self._reading is not None:
-            self._reading.join(5)
+            self._reading.join(0.5)  # a long log is left to the end of the process
 
     def _free_name(self, path: Path) -> str:
         name = path.resolve().name or "run"
         return name if name not in self._fixed else f"{name}-{len(self._fixed) + 1}"
 
     def _scan(self) -> None:
+        began = time.monotonic()
         self._names = dict(sorted(self._found(), key=lambda item: -item[1][1])[:MAX_RUNS])
-        self._scanned = time.monotonic()
+        self._next_scan = time.monotonic() + max(_SCAN_S, 10 * (time.monotonic() - began))
         for name in self._rows.keys() - self._names.keys():
             del self._rows[name]
         if self._reading is None or not self._reading.is_alive():

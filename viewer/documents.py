@@ -9,14 +9,18 @@ from typing import Any
 from autogen_codeact.runs.events import (
     BlockFinished,
     BlockStarted,
+    ConversationChanged,
     HostCallFinished,
     HostCallStarted,
+    LogStopped,
     MessageLogged,
     ModelCallFinished,
     RunEvent,
     RunFinished,
     RunResumed,
     RunStarted,
+    TurnFinished,
+    TurnStarted,
     ValueLogged,
 )
 from autogen_codeact.runs.notebook import words_beside_code
@@ -27,6 +31,7 @@ from autogen_codeact.sandbox.result import TIMEOUT_LINE
 from autogen_codeact.viewer.entries import Entry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.highlight import spans_of
+from autogen_codeact.viewer.indexing import change_text
 from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, FileReference, Step
 from autogen_codeact.viewer.text import (
     bounded,
@@ -99,7 +104,7 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
                 pass  # what is known of it is in `live`
             case MessageLogged() if isinstance(event.message.get("content"), str):
                 return str(event.message["content"])
-            case RunStarted():
+            case RunStarted() | TurnStarted():
                 return task_text(event.task or ())
             case ModelCallFinished() if event.result is not None and isinstance(event.result.get("content"), str):
                 return str(event.result["content"])
@@ -108,7 +113,23 @@ def whole_output(entry: Entry, events: Sequence[Event]) -> str:
 
 def _take(run: Run, entry: Entry, step: Step, event: RunEvent | UnknownEvent) -> None:
     match event:
-        case RunStarted():
+        case ModelCallFinished():
+            _take_answer(step, event)
+        case MessageLogged():
+            _take_message(step, event.message)
+        case BlockStarted():
+            _take_code(step, [(each.code, each.language) for each in event.blocks])
+        case BlockFinished():
+            _take_result(run, entry, step, event)
+        case HostCallStarted() | HostCallFinished():
+            _take_call(step, event)
+        case _:
+            _take_event_of_run(step, event)
+
+
+def _take_event_of_run(step: Step, event: RunEvent | UnknownEvent) -> None:
+    match event:
+        case RunStarted() | TurnStarted():
             step["text"], step["text_bytes"] = shortened(task_text(event.task or ()), TEXT_CHARS)
         case RunResumed():
             step["text"] = "The run was continued by another process."
@@ -118,22 +139,17 @@ def _take(run: Run, entry: Entry, step: Step, event: RunEvent | UnknownEvent) ->
             step["stop_reason"] = bounded(event.stop_reason) if event.stop_reason is not None else None
             step["error"] = _error(event.error)
             step["duration_s"] = seconds(event.duration_s)
-        case ModelCallFinished():
-            _take_answer(step, event)
-        case MessageLogged():
-            _take_message(run, entry, step, event.message)
-        case BlockStarted():
-            _take_code(step, [(each.code, each.language) for each in event.blocks])
-        case BlockFinished():
-            _take_result(run, entry, step, event)
-        case HostCallStarted() | HostCallFinished():
-            _take_call(step, event)
+        case TurnFinished():
+            step["text"] = "The turn was stopped." if event.error is None else "The turn failed."
+            step["error"] = _error(event.error)
+        case ConversationChanged():
+            step["text"] = change_text(event.change)
         case ValueLogged():
             step["text"] = f"The session was rebuilt: {json_text(event.value)}"
+        case LogStopped():
+            step["text"] = f"The run went on without a log: {bounded(event.reason)}"
         case UnknownEvent():
             step["text"] = json_text(event.data)
-        case _ if hasattr(event, "reason"):
-            step["text"] = f"The run went on without a log: {bounded(event.reason)}"
 
 
 def _take_answer(step: Step, event: ModelCallFinished) -> None:
@@ -163,7 +179,7 @@ def _take_decision(step: Step, text: str) -> None:
 # Messages
 
 
-def _take_message(run: Run, entry: Entry, step: Step, message: Mapping[str, Any]) -> None:
+def _take_message(step: Step, message: Mapping[str, Any]) -> None:
     content, metadata = message.get("content"), message.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     kind = message.get("type")

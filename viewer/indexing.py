@@ -70,6 +70,9 @@ class Steps:
             "host_call_started": self._host_call,
             "host_call_finished": self._host_call,
             "boundary": lambda line: None,
+            "turn_started": self._turn_started,
+            "turn_finished": self._turn_finished,
+            "conversation_changed": self._conversation_changed,
             "run_finished": self._run_finished,
             "log_stopped": self._log_stopped,
         }
@@ -164,6 +167,22 @@ class Steps:
         if not self.entries and task:
             entry = self._new("task", str(task[0].get("source", "user")), line)
             entry.name_it(task_text(task))
+
+    def _turn_started(self, line: LogLine) -> None:
+        task = line.data["task"]
+        self._task_ids |= {str(each["id"]) for each in task if "id" in each}
+        entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
+        entry.name_it(task_text(task))
+
+    def _turn_finished(self, line: LogLine) -> None:
+        if line.data["outcome"] != "completed":
+            entry = self._new("event", None, line)
+            entry.outcome = str(line.data["outcome"])
+            error = line.data.get("error")
+            entry.name_it(f"The turn failed: {error['type']}: {error['message']}" if error else "The turn was stopped.")
+
+    def _conversation_changed(self, line: LogLine) -> None:
+        self._new("event", None, line).name_it(change_text(line.data["change"]))
 
     def _run_resumed(self, line: LogLine) -> None:
         self.resumed += 1
@@ -398,6 +417,11 @@ def _reason_of_decision(content: str | None) -> str | None:
     if not isinstance(found, dict) or found.keys() != {"reason", "retry"} or not isinstance(found["reason"], str):
         return None
     return found["reason"] if isinstance(found["retry"], bool) else None
+
+
+def change_text(change: object) -> str:
+    """Return what a person has done to a conversation, in a sentence."""
+    return "The conversation was begun anew." if change == "reset" else "The last turn was taken back."
 
 
 def _state(state: object) -> str | None:

@@ -20,6 +20,8 @@ _IDLE_S = 30.0
 _MAX_OUTPUT = 256 * 1024
 _MAX_AT_ONCE = 500
 _START_S = 20.0
+_FIRST_BYTES = 512 * 1024
+"""What is read of a log before the first answer."""
 T = TypeVar("T")
 
 
@@ -93,7 +95,7 @@ class OpenRun:
         async with self._lock:
             if self._steps is None:
                 self._steps = await self._opened()
-                await asyncio.to_thread(self._steps.read)
+                await asyncio.to_thread(self._steps.read, _FIRST_BYTES)
             result = await asyncio.to_thread(function, self._steps)
         self._follow()
         return result

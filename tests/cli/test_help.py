@@ -14,7 +14,7 @@ SANDBOX = [
 ]
 OPTIONS = {
     (): [
-        *("--version", "demo", "exec", "run", "models", "runs", "show", "export", "view", "image", "doctor"),
+        *("--version", "demo", "exec", "run", "chat", "models", "runs", "show", "export", "view", "image", "doctor"),
         "clean",
     ],
     ("demo",): ["--out", "--sandbox", "--image"],
@@ -35,7 +35,11 @@ OPTIONS = {
             "--steps",
             "--stream",
         ),
-        *("--json", "--mode", "--save", *SANDBOX),
+        *("--json", "--mode", "--view", "--approve", "--save", *SANDBOX),
+    ],
+    ("chat",): [
+        *("--model", "--base-url", "--api-key-env", "--model-timeout", "--untrusted", "--agent", "--team", "--steps"),
+        *("--stream", "--approve", "--resume", "--rebuild", "--trust", "--save", "--no-save", *SANDBOX),
     ],
     ("models",): ["--base-url", "--api-key-env", "--json"],
     ("runs",): ["DIR", "--json"],

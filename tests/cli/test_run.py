@@ -391,6 +391,22 @@ def test_component_file_is_a_model(tmp_path):
     assert kinds(done) == [*REPAIRED[:3], *REPAIRED[6:]]
 
 
+def test_component_and_its_retries_have_the_time_limit_of_the_options(tmp_path):
+    busy = Reply("later", status=503, headers={"retry-after": "0.1"})
+    server = OpenAIServer([busy, Reply(silent=True)]).start()
+    try:
+        file = component(tmp_path, model="gpt-4o", base_url=server.base_url, api_key="sk-in-the-file", max_retries=1)
+        done = codeact("run", "What is 6*7?", "--model", file, "--model-timeout", "0.5", "--no-save")
+    finally:
+        server.stop()
+    assert done.status == 2
+    told, error = done.err.splitlines()
+    assert told == "codeact: the model's server is busy (HTTP 503): asking again in 0.1 s (1 of 1)"
+    assert error.startswith(
+        "codeact: The run failed. The model's server gave no answer in 0.5 s. --model-timeout SECONDS "
+    )
+
+
 def test_component_of_another_class_is_not_created(tmp_path):
     mark = tmp_path / "mark"
     done = run("task", "--model", component(tmp_path, provider="subprocess.Popen", args=["touch", str(mark)]))

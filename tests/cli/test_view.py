@@ -11,7 +11,7 @@ from tests.runs.logs import lines, started, whole_run, write_log
 
 from .support import codeact, start, wait_until
 
-WAIT_S = 30
+WAIT_S = 50
 
 
 def stop(process, number=signal.SIGINT):

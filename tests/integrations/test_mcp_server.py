@@ -312,7 +312,8 @@ def test_what_is_no_image_is_not_sent_as_one(environments: dict[int, Path]) -> N
 
 
 @pytest.mark.usefixtures("bubblewrap")
-def test_an_image_that_code_shows_is_sent_as_one(environments: dict[int, Path]) -> None:
+@pytest.mark.parametrize("major", [1, 2], ids=["mcp 1", "mcp 2"])
+def test_an_image_that_code_shows_is_sent_as_one(environments: dict[int, Path], major: int) -> None:
     show = (
         SAVE_IMAGE
         + """
@@ -325,13 +326,26 @@ os.remove("dot.png")
 Shown()
 """
     )
-    calls = (("run_code", {"code": show}), ("read_file", {"name": "figure-1.png"}))
-    shown, read = (each for each in talk(environments[1], environments[1], *calls)[1:] if "progress" not in each)
+    failing = "display(Shown()); display(Shown()); 1 / 0"
+    many = "for _ in range(10): display(Shown())"
+    calls = (
+        ("run_code", {"code": show}),
+        ("read_file", {"name": "figure-1.png"}),
+        ("run_code", {"code": failing}),
+        ("read_file", {"name": "figure-3.png"}),
+        ("run_code", {"code": many}),
+    )
+    python = environments[major]
+    shown, read, failed, after, more = (each for each in talk(python, python, *calls)[1:] if "progress" not in each)
     assert shown["content"] == [
         ["text", "<Shown: figure-1.png>\nChanged files:\nfigure-1.png"],
         ["image", "image/png"],
     ]
     assert read["content"] == [["image", "image/png"]]
+    assert failed["error"]
+    assert text(failed).endswith("Changed files:\nfigure-2.png\nfigure-3.png")
+    assert after["content"] == [["image", "image/png"]]
+    assert [kind for kind, _ in more["content"]] == ["text", *["image"] * 8]
 
 
 @pytest.mark.usefixtures("bubblewrap")

@@ -215,7 +215,7 @@ def test_incomplete_runs_are_written_as_far_as_they_go(tmp_path, change, outcome
 
 
 def test_a_long_run_is_written_in_parts_with_little_memory(tmp_path):
-    folder = write_log(tmp_path / "run", lines([started(), *(text(str(number) * 10_000) for number in range(600))]))
+    folder = write_log(tmp_path / "run", lines([started(), *(text(f"{number:04}" * 10_000) for number in range(300))]))
 
     class Sink(io.TextIOBase):
         size = parts = 0
@@ -232,9 +232,9 @@ def test_a_long_run_is_written_in_parts_with_little_memory(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert sink.size > 15_000_000
+    assert sink.size > 12_000_000
     assert sink.parts > 20
-    assert peak < 6_000_000
+    assert peak < 6_000_000, peak
 
 
 def test_the_file_is_replaced_as_a_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -95,6 +95,22 @@ async def test_a_run_opens_from_the_disk_with_its_figures_and_without_a_request(
     assert wrong == []
 
 
+async def test_a_picture_that_code_has_saved_is_shown_once(page, tmp_path):
+    folder = tmp_path / "run"
+    figure, saved = store(folder, png(321, "green")), store(folder, png(123, "red"))
+    shown = DisplayRecord(name="figure-1.png", data={"text/plain": "<Figure>"}, files={"image/png": figure})
+    files = [
+        ArtifactRecord(name=name, size=file.size, media_type="image/png", file=file)
+        for name, file in (("figure-1.png", figure), ("plot.png", saved))
+    ]
+    await opened(page, tmp_path, write_log(folder, lines([started(), *block(1, displays=[shown], artifacts=files)])))
+    pictures = page.locator("#step-2 img")
+    await expect(pictures).to_have_count(2)
+    await expect(pictures.nth(0)).to_have_js_property("naturalWidth", 321)
+    await expect(pictures.nth(1)).to_have_js_property("naturalWidth", 123)
+    await expect(pictures.nth(1)).to_have_attribute("alt", "plot.png")
+
+
 async def test_a_figure_opens_in_a_tab_of_its_own(page, tmp_path):
     await opened(page, tmp_path, figure_run(tmp_path))
     async with page.context.expect_page() as opening:
@@ -115,6 +131,8 @@ async def test_keys_search_and_permalinks_work(page, tmp_path):
     await expect(page).to_have_url(re.compile("#step-300$"))
     await page.keyboard.press("g")
     await expect(page.locator("#step-1")).to_be_in_viewport()
+    await page.keyboard.press("G")
+    await expect(page.locator("#step-502")).to_be_in_viewport()
     await page.keyboard.press("/")
     await page.get_by_role("searchbox").fill("WORD-123 said")
     await expect(page.locator("#step-125")).to_be_in_viewport()

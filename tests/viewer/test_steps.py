@@ -13,6 +13,7 @@ from autogen_codeact.runs.events import (
     BlockStarted,
     ChunkLogged,
     CodeText,
+    ConversationChanged,
     LogStopped,
     MessageLogged,
     ModelCallFinished,
@@ -20,6 +21,8 @@ from autogen_codeact.runs.events import (
     ProcessInfo,
     RunFinished,
     RunResumed,
+    TurnFinished,
+    TurnStarted,
 )
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ErrorRecord, ResultRecord
@@ -353,6 +356,34 @@ def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
     assert steps(run)[2]["notes"] == ["Process 2 on there"]
     assert [each["state"] for each in run.summaries(1, 5)] == [None, None, None, "lost", None]
     assert run.header()["resumed"] == 1
+
+
+def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
+    said = {"type": "TextMessage", "id": "7", "source": "user", "content": "And 7*7?"}
+    error = ErrorRecord(type="APIError", message="busy")
+    first = started().model_copy(update={"task": None})
+    events = [
+        first,
+        TurnStarted(task=[said]),
+        MessageLogged(message=said),
+        text("49."),
+        TurnFinished(outcome="completed"),
+        ConversationChanged(change="undone"),
+        TurnStarted(task=[{**said, "id": "8"}]),
+        TurnFinished(outcome="failed", error=error),
+        ConversationChanged(change="reset"),
+        RunFinished(outcome="completed"),
+    ]
+    run = read(write_log(tmp_path / "run", lines(events)))
+    assert [(each["kind"], each.get("text"), each.get("error")) for each in steps(run)] == [
+        ("task", "And 7*7?", None),
+        ("message", "49.", None),
+        ("event", "The last turn was taken back.", None),
+        ("task", "And 7*7?", None),
+        ("event", "The turn failed.", "APIError: busy"),
+        ("event", "The conversation was begun anew.", None),
+        ("end", None, None),
+    ]
 
 
 # Damaged logs

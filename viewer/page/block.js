@@ -170,22 +170,24 @@ function oneFile(file) {
   const stored = file.file && file.file.sha256;
   const type = (file.file && file.file.media_type) || "";
   const url = stored ? fileUrl(stored, type) : null;
+  const saved = PICTURES.includes(type) ? null : file.name.split("/").pop();
+  const link = (words) => h("a", { href: url, target: "_blank", rel: "noopener", download: saved }, words);
   const head = [
     h("span.change", { class: file.change }, file.change),
-    url ? h("a", { href: url, target: "_blank", rel: "noopener", download: PICTURES.includes(type) ? null : file.name.split("/").pop() }, visible(file.name))
-      : h("code", null, visible(file.name)),
+    url && !file.diff ? link(visible(file.name)) : h("code", null, visible(file.name)),
     h("span.muted", null, file.change === "removed" ? null : bytes(file.size), file.note ? `, ${file.note}` : null),
   ];
   if (!file.diff) return h("div.file", null, head);
   const [more, less] = [sum(file.diff, "+"), sum(file.diff, "-")];
   const details = h("details.file", null, h("summary", null, head, h("span.counts", null,
-    h("span.plus", { "aria-label": count(more, "line added", "lines added") }, `+${more}`), " ",
-    h("span.minus", { "aria-label": count(less, "line removed", "lines removed") }, `−${less}`))));
+    h("span.plus", null, `+${more}`, h("span.sr", null, " lines added")), " ",
+    h("span.minus", null, `−${less}`, h("span.sr", null, " lines removed")))));
   details.addEventListener("toggle", () => {
     if (details.childElementCount > 1) return;
     const box = longText(file.diff, { head: 60, tail: 20, name: `changes of ${file.name}`, draw: diffLines });
     box.classList.add("diff");
     details.append(box);
+    if (url) details.append(h("p.whole", null, link(saved ? "Download the file" : "Open the file")));
   });
   return details;
 }

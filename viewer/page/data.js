@@ -78,12 +78,12 @@ export function fileUrl(sha, mime) {
 }
 
 /**
- * Listen to a run that goes on. The listener has the functions header, step, output, question, withdrawn, end and state
- * ("open" or "lost"). Returns a function that ends it.
+ * Listen to a run that goes on. The listener has the functions header, step, output, question, end and state
+ * ("open" or "lost"). `since` is the revision of the header that is known. Returns a function that ends it.
  */
-export function subscribe(listener) {
-  const source = new EventSource(api("/live"));
-  for (const name of ["header", "step", "output", "question", "withdrawn", "end"]) {
+export function subscribe(listener, since) {
+  const source = new EventSource(api(`/live${since === undefined ? "" : `?since=${since}`}`));
+  for (const name of ["header", "step", "output", "question", "end"]) {
     source.addEventListener(name, (event) => listener[name](event.data ? JSON.parse(event.data) : {}));
   }
   source.addEventListener("open", () => listener.state("open"));

@@ -111,7 +111,11 @@ export function count(value, one, many = `${one}s`) {
 export function short(value) {
   if (!value) return "0";
   if (value < 1000) return String(value);
-  return value < 999_500 ? `${(value / 1000).toFixed(value < 99_950 ? 1 : 0)}k` : `${(value / 1e6).toFixed(1)}M`;
+  return value < 999_500 ? `${tenths(value / 1000)}k` : `${tenths(value / 1e6)}M`;
+}
+
+function tenths(value) {
+  return value < 99.95 ? value.toFixed(1).replace(".0", "") : value.toFixed(0);
 }
 
 export function clock(iso) {

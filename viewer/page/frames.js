@@ -46,9 +46,11 @@ function nonce() {
   return from ? from.nonce.replace(/[^\w+/=-]/g, "") : "";
 }
 
-// A document that is parsed has the policy of this page as well, and the browser would complain of each style in it.
+// A document that is parsed has the policy of this page as well, and the browser would complain of each style and handler in it. So
+// these get other names before. What this misses is removed later.
 function parsed(html) {
   const renamed = html.replace(/<[a-z][^<>]*>/gi, (tag) => tag.replace(/([\s/"'])style\s*=/gi, "$1data-inline=")
+    .replace(/([\s/"'])on[a-z]+\s*=/gi, "$1data-gone=").replace(/^<(?:base|link|meta)\b/i, "<wbr")
     .replace(/^<style\b/i, `<style nonce="${nonce()}"`));
   const page = new DOMParser().parseFromString(renamed, "text/html");
   clean(page);
@@ -81,8 +83,11 @@ function styles(page) {
     all.push(`[data-inline="${index}"][data-inline]{${element.getAttribute("data-inline").replace(/[{}]/g, "")}}`);
     element.setAttribute("data-inline", index);
   });
-  return all.join("\n").replace(/<\//g, "<\\/");
+  return all.join("\n").replace(ELSEWHERE, "none").replace(/<\//g, "<\\/");
 }
+
+// Style sheets and pictures from elsewhere, which the policy would stop.
+const ELSEWHERE = /@import[^;]*;?|url\(\s{0,9}["']?(?!["']?(?:data:|#))[^()]*\)/gi;
 
 function frame(page, name, height) {
   const text = `<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="${POLICY}">`

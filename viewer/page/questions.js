@@ -46,10 +46,9 @@ export class Questions {
   }
 
   drawQuestion(question, waiting) {
-    const since = afterPaint();
     const say = h("p.problem", { role: "alert" });
     const decide = (approve) => async (event) => {
-      if (event.timeStamp - since.time < TOO_SOON_MS) return;
+      if (!(event.timeStamp - since.time >= TOO_SOON_MS)) return;
       for (const button of buttons) button.disabled = true;
       try {
         await this.send(question.id, approve);
@@ -63,25 +62,36 @@ export class Questions {
       h("button.approve", { type: "button", onclick: decide(true) }, "Approve"),
       h("button.deny", { type: "button", onclick: decide(false) }, "Deny"),
     ];
+    const since = afterPaint(buttons);
     this.waiting = h("span.muted", null, waiting ? `${waiting} more waiting` : "");
-    const tool = question.tool || "a host tool";
+    const code = question.kind === "code";
+    const whose = h("span", null, question.agent ? [h("b", null, visible(question.agent)), code ? " asks to run this code" : " asks to call "]
+      : code ? "May this code run?" : "The code asks to call ");
     this.element.replaceChildren(
-      h("h2", null, question.agent ? [h("span.agent", null, visible(question.agent)), " asks to call "] : "May the code call ",
-        h("code", null, visible(tool)), question.agent ? null : "?"),
-      argumentsOf(question), say, h("p.answers", null, buttons, this.waiting));
-    announce(`Question: may ${tool} be called?`);
+      h("h2", null, whose, code ? null : h("code", null, visible(question.tool || "a host tool"))),
+      ...content(question), say, h("p.answers", null, buttons, this.waiting));
+    announce(code ? "Question: may this code run?" : `Question: may ${question.tool} be called?`);
   }
 }
 
-function argumentsOf(question) {
-  const given = question.arguments ?? question.text ?? "";
-  const text = typeof given === "string" ? prettyJson(given) : JSON.stringify(given, null, 2);
-  return h("pre", { tabindex: "0", role: "group", "aria-label": "Arguments" }, visible(text));
+// Everything that is approved is shown; what is long scrolls.
+function content(question) {
+  const all = [];
+  if (question.text && question.kind !== "code") all.push(h("p.muted", null, visible(question.text)));
+  const text = question.kind === "code" ? question.text : prettyJson(question.arguments || "");
+  if (text) all.push(h("pre", { tabindex: "0", role: "group", "aria-label": question.kind === "code" ? "Code" : "Arguments" }, visible(text)));
+  return all;
 }
 
-// When it could be seen at the earliest; until then no click counts.
-function afterPaint() {
+// When it could be seen at the earliest; until then, and for a moment after, no click counts.
+function afterPaint(buttons) {
   const since = { time: Infinity };
-  requestAnimationFrame(() => requestAnimationFrame(() => { since.time = performance.now(); }));
+  for (const button of buttons) button.setAttribute("aria-disabled", "true");
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    since.time = performance.now();
+    setTimeout(() => {
+      for (const button of buttons) button.removeAttribute("aria-disabled");
+    }, TOO_SOON_MS + 20);
+  }));
   return since;
 }

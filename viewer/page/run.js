@@ -54,7 +54,8 @@ class RunPage {
     addEventListener("hashchange", () => this.goToHash());
     addEventListener("scroll", () => this.scrolled(), { passive: true });
     if (!this.goToHash() && this.header.live) this.follow();
-    if (this.header.live) this.listen();
+    // The log of an ended run may still be read.
+    if (this.header.live || this.header.indexed === false) this.listen();
   }
 
   build() {
@@ -334,10 +335,9 @@ class RunPage {
       step: (change) => this.liveStep(change.summary || change),
       output: ({ step, text }) => this.liveOutput(step, text),
       question: (question) => (question.withdrawn ? this.questions.withdraw(question.id) : this.questions.ask(question)),
-      withdrawn: ({ id }) => this.questions.withdraw(id),
       end: () => this.ended(),
       state: (state) => this.connection(state),
-    });
+    }, this.header.revision);
   }
 
   liveHeader(header) {

@@ -71,8 +71,8 @@ function openHelp(keys) {
     h("h2", { id: "help-title" }, "Keyboard"),
     h("dl", null, keys.map(([names, words]) => h("div", null,
       h("dt", null, names.map((name) => h("kbd", null, NAMES[name] || name))), h("dd", null, words)))),
-    h("p.muted", null, "The browser's own search finds only the steps near the screen; “/” searches the whole run."),
-    h("form", { method: "dialog" }, h("button", null, "Close")));
+    h("p.muted", null, "The browser's own search finds only what is near the screen; “/” searches everything."),
+    h("button", { type: "button", onclick: () => dialog.close() }, "Close"));
   document.body.append(dialog);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -7,6 +7,8 @@ import { GrowingText, longText } from "./text.js";
 
 const LONGEST_MARKDOWN = 64_000;
 const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Bash", sh: "shell", shell: "shell", "": "code" };
+const SAVED = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const MOST_SAVED = 8;
 const MOST_DISPLAYS = 100;
 
 /** What a step is, in a few words. */
@@ -121,6 +123,13 @@ function end(step, body) {
   if (step.error) body.append(failure(step.error));
 }
 
+// Pictures that code has written into files are shown as those that it has displayed, unless they are the same.
+function savedPictures(list, displays) {
+  const seen = new Set(displays.flatMap((shown) => Object.values(shown.data || {}).map((form) => form && form.file && form.file.sha256)));
+  const saved = list.filter(({ file }) => file && file.sha256 && SAVED.has(file.media_type) && !seen.has(file.sha256));
+  return saved.slice(0, MOST_SAVED).map(({ name, file }) => ({ name, data: { [file.media_type]: { file }, "text/plain": name } }));
+}
+
 function block(step, body) {
   if (step.text) body.append(prose(step.text, step.text_bytes ?? null, outputUrl(step.number)));
   if (step.code) body.append(code(step));
@@ -134,6 +143,7 @@ function block(step, body) {
   const displays = step.displays || [];
   for (const shown of displays.slice(0, MOST_DISPLAYS)) body.append(display(shown));
   if (displays.length > MOST_DISPLAYS) body.append(h("p.muted", null, `and ${count(displays.length - MOST_DISPLAYS, "more display")}`));
+  for (const saved of savedPictures(step.files || [], displays)) body.append(display(saved));
   if (step.calls && step.calls.length) body.append(calls(step.calls));
   if (step.connections && step.connections.length) body.append(connections(step.connections));
   if (step.files && step.files.length) body.append(files(step.files));

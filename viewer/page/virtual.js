@@ -86,8 +86,10 @@ export class VirtualList {
   keep(before) {
     if (!this.count || this.place() <= 0) return;
     const moved = this.offset(Math.min(before.index, this.count)) - this.place() - before.below;
+    // The browser may move the page itself when it gets shorter.
+    const target = scrollY + moved;
     this.pad();
-    if (Math.abs(moved) >= 1) scrollBy({ top: moved, behavior: "instant" });
+    if (Math.abs(target - scrollY) >= 1) scrollTo({ top: target, behavior: "instant" });
   }
 
   pad() {

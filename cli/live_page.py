@@ -1,0 +1,153 @@
+"""The page of a run that goes on, for `--view`; and asking a person in the terminal and on the page at once, for `--approve`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from autogen_codeact.agents import ApprovalRequest, ApprovalResponse
+from autogen_codeact.cli.exit import CommandError, say
+from autogen_codeact.cli.view import open_page
+from autogen_codeact.executors import printable
+from autogen_codeact.sandbox.tools.terminal import Question, ask
+from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
+from autogen_codeact.viewer.server import ViewerError, ViewerServer
+
+YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
+PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
+_MAX_REASON = 1_000
+
+
+class LivePage:
+    """The page of a run that goes on.
+
+    Args:
+        run: The run's folder, which may not exist yet.
+        stop: Called in the event loop of the caller when a person stops the run on the page.
+
+    Raises:
+        CommandError: The viewer can't be served.
+    """
+
+    def __init__(self, run: Path, stop: Callable[[], object]) -> None:
+        self.control = RunControl(run, stop)
+        """What the buttons do."""
+        try:
+            self._server = ViewerServer([run], control=self.control)
+        except ViewerError as error:
+            raise CommandError(str(error)) from None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._server.url
+
+    async def open(self) -> None:
+        """Serve it, say where, and open it in a browser if there is a display.
+
+        Raises:
+            CommandError: The server does not start.
+        """
+        try:
+            await asyncio.to_thread(self._server.start)
+        except ViewerError as error:
+            raise CommandError(str(error)) from None
+        say(f"the page of this run: {self.url}")
+        open_page(self.url)
+
+    def close(self, *, wait: bool) -> None:
+        """End it.
+
+        Args:
+            wait: Whether a person at the terminal may look at it first, until Ctrl-C.
+        """
+        try:
+            if wait and sys.stderr.isatty() and threading.current_thread() is threading.main_thread():
+                say("the page can be looked at until Ctrl-C")
+                _wait_for_interrupt()
+        finally:
+            self._server.stop()
+
+
+def _wait_for_interrupt() -> None:
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        interrupted.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def first_answer(
+    terminal: Awaitable[ApprovalResponse], control: RunControl | None, code: str
+) -> ApprovalResponse:
+    """Ask on the page as well, if there is one, and return the first answer; the other question is withdrawn.
+
+    Args:
+        terminal: Asks in the terminal; it raises `EOFError` if nobody is there.
+        control: The page's buttons, or None.
+        code: The code that is to run.
+    """
+    asked = asyncio.ensure_future(terminal)
+    pages = {asyncio.ensure_future(_on_page(control, code))} if control is not None else set()
+    waiting: set[asyncio.Future[ApprovalResponse]] = {asked, *pages}
+    nobody = ApprovalResponse(approved=False, reason="there is nobody to ask")
+    try:
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                try:
+                    return each.result()
+                except EOFError as error:
+                    nobody = ApprovalResponse(approved=False, reason=str(error))
+        return nobody
+    finally:
+        for each in waiting:
+            each.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _on_page(control: RunControl, code: str) -> ApprovalResponse:
+    try:
+        approved = await control.ask(ApprovalQuestion("code", code))
+    except ValueError as error:
+        raise EOFError(f"the code can't be shown on the page: {error}") from None
+    return ApprovalResponse(approved=approved, reason="" if approved else "the person said no on the run's page")
+
+
+class AskForCode:
+    """Asks whether code may run, in the terminal and on the page at once; pass it as `approval_func`.
+
+    Args:
+        control: The page's buttons, or None without a page.
+        pause: Called before the terminal is used, so that nothing else writes there.
+    """
+
+    def __init__(self, control: RunControl | None, pause: Callable[[], object]) -> None:
+        self._control = control
+        self._pause = pause
+        self._all = False
+
+    async def __call__(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask, unless the person has allowed all code."""
+        if self._all:
+            return ApprovalResponse(approved=True, reason="all code of this run was approved")
+        self._pause()
+        return await first_answer(self._in_terminal(request.code), self._control, request.code)
+
+    async def _in_terminal(self, code: str) -> ApprovalResponse:
+        text = "\n".join(map(printable, code.splitlines()))
+        question = Question("the code", f"The model wants to run this code:\n{text}\n", PROMPT, YES + ALL)
+        answer = (await ask(question)).strip()
+        word = answer.lower()
+        if word in YES or word in ALL:
+            self._all = word in ALL
+            return ApprovalResponse(approved=True, reason="")
+        reason = "the person said no" if word in NO else f"the person said no: {answer[:_MAX_REASON]}"
+        return ApprovalResponse(approved=False, reason=reason)

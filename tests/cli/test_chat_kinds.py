@@ -1,0 +1,175 @@
+"""`codeact chat` with other agents, sandboxes and terminals, and what it leaves behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pexpect
+import pytest
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
+from tests.cli.chat_terminal import CTRL_C, Chat, plain
+from tests.cli.support import COMMAND, code, codeact, environment, replay, wait_until
+
+BOX = ["--sandbox", "bubblewrap"]
+BLOCK = code("print('on', flush=True)", "while True: pass")
+TIMES = re.compile(r"[\d.]+ m?s\b")
+
+
+def work_folders(folder):
+    return sorted(path.name for path in Path(folder).iterdir() if path.name.startswith("codeact-"))
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_pipe_gets_plain_lines(tmp_path):
+    model = replay(tmp_path, f"Look:\n{code('print(6 * 7)')}", "**42**", "Two lines.")
+    done = codeact(
+        "chat", "--model", model, *BOX, stdin="go\nfirst\\\nsecond\n/mod\n", env={"XDG_STATE_HOME": str(tmp_path)}
+    )
+    assert (done.status, TIMES.sub("0 s", done.out)) == (
+        0,
+        "codeact chat with recorded answers. /help lists the commands.\n"
+        "> go\nLook:\n```python\nprint(6 * 7)\n```\n42\n[ok, 0 s]\n**42**\n[1 block, 7 tokens, 0 s]\n"
+        "> first\\\n… second\nTwo lines.\n[2 tokens, 0 s]\n"
+        "> /mod\nThere is no command /mod. Did you mean /model? /help lists them; a message that begins with a slash has two.\n"
+        "> \n",
+    )
+    (run,) = (tmp_path / "autogen-codeact" / "runs").iterdir()
+    assert '"content":"first\\nsecond"' in (run / "events.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize(
+    ("env", "size", "prompt"),
+    [({"TERM": "dumb"}, (24, 80), "\r\n> "), ({}, None, "\x1b[0m> "), ({"TERM": ""}, None, "\r\n> ")],
+)
+def test_simple_terminals(tmp_path, env, size, prompt):
+    model = replay(tmp_path, code("x = 1"), "One.", BLOCK, "Stopped.")
+    with Chat("--model", model, *BOX, state=tmp_path, env=env, size=size, prompt=prompt) as chat:
+        chat.until_prompt()
+        chat.send("one\n")
+        assert "One.\n" in chat.until_prompt()
+        chat.send("loop\n")
+        chat.until("\non\r\n")
+        chat.send(CTRL_C)
+        assert "Stopped.\n" in chat.until_prompt()
+        chat.send("/quit\n")
+        assert chat.end()[0] == 0
+        assert ("\x1b" in chat.written) == ("TERM" not in env)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_the_installed_command_without_colours(tmp_path):
+    model = replay(tmp_path, code("x = 'a'  # b", "x"), "Done.")
+    env = environment({"XDG_STATE_HOME": str(tmp_path), "NO_COLOR": "1"})
+    chat = pexpect.spawn(str(COMMAND), ["chat", "--model", model, *BOX], env=env, encoding="utf-8", timeout=30)
+    chat.expect_exact("> ")
+    chat.sendline("go")
+    chat.expect_exact("> ")
+    written = chat.before
+    chat.sendline("/quit")
+    chat.expect(pexpect.EOF)
+    chat.close()
+    assert chat.exitstatus == 0
+    assert "'a'\n[ok, " in plain(written)
+    assert not re.search(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|4[0-7])m", written)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_code_is_highlighted(tmp_path):
+    with Chat("--model", replay(tmp_path, code("import os", "x = 'a'"), "Done."), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        assert "import os\nx = 'a'\n" in chat.say("go")
+        assert "\x1b[33m'" in chat.written.replace(";49m", "m")
+
+
+@pytest.mark.usefixtures("docker_engine")
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_behind(tmp_path, number):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with Chat("--model", replay(tmp_path, BLOCK, BLOCK), state=tmp_path, env={"TMPDIR": str(temporary)}) as chat:
+        chat.until_prompt()
+        chat.send("loop\r")
+        chat.until("\non\r\n")
+        if number is None:
+            for what in ("[stopping the code", "[turn ended"):
+                chat.send(CTRL_C)
+                chat.until(what)
+            chat.until_prompt()
+            chat.send(CTRL_C)
+        else:
+            chat.process.send_signal(number)
+        status, written = chat.end()
+        assert status == 128 + (number or signal.SIGINT)
+        wait_until(lambda: not chat.containers(), "the end of the container")
+        assert f"codeact chat --resume {chat.runs[0].name}" in written
+    assert work_folders(temporary) == []
+
+
+@pytest.mark.usefixtures("docker_engine")
+def test_a_sandbox_that_dies_is_named_with_what_was_lost(tmp_path):
+    model = replay(
+        tmp_path, code("table = [1]", "def total(): pass"), "Made.", code("'table' in dir()"), "Gone.", "Fine."
+    )
+    with Chat("--model", model, state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.say("make a table")
+        (container,) = chat.containers()
+        subprocess.run(["docker", "rm", "-f", container], check=True, capture_output=True)
+        written = chat.say("is it there?")
+        assert "False\n" in written
+        assert "The sandbox had died, and a new one was started. Lost: table, total. " in written
+        assert "codeact: rebuilding the session: 1 block\n" in chat.say("/undo")
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_team(tmp_path):
+    model = replay(tmp_path, code("print(6 * 7)"), "It is 42. TERMINATE", code("print('again')"), "Again. TERMINATE")
+    with Chat("--model", model, "--team", *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        written = chat.say("what is 6 * 7?")
+        assert "coder:\n```python\nprint(6 * 7)\n```\n" in written
+        assert "executor:\n42\n" in written
+        assert "coder:\nIt is 42. TERMINATE\n" in written
+        assert "Undone: " in chat.say("/undo")
+        assert "\nagain\n" in chat.say("again")
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_component(tmp_path):
+    client = ReplayChatCompletionClient(["```python\nprint('mine')\n```", "Yours."])
+    agent = CodeActAgent("mine", BubblewrapCommandLineCodeExecutor(mode="session"), model_client=client)
+    file = tmp_path / "agent.json"
+    file.write_text(json.dumps(agent.dump_component().model_dump(), default=str))
+    with Chat("--agent", file, state=tmp_path) as chat:
+        chat.until_prompt()
+        written = chat.say("go")
+        assert "\nmine\n" in written
+        assert "Yours.\n" in written
+        chat.send("/quit\r")
+        assert chat.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Which model? Name one with --model, such as openai/gpt-4o or replay:FILE."),
+        (["--model", "replay:none.json"], "none.json can't be read: No such file or directory"),
+        (
+            ["--resume", "none"],
+            "There is no run none, neither here nor in {}. `codeact runs` lists those that are kept.",
+        ),
+        (["--model", "gpt-4o", "--save", "a", "--no-save"], "--save and --no-save can't be combined: choose one."),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path, arguments, message):
+    done = codeact("chat", *arguments, env={"XDG_STATE_HOME": str(tmp_path)}, cwd=tmp_path)
+    runs = tmp_path / "autogen-codeact" / "runs"
+    assert (done.status, done.out, done.err) == (2, "", f"codeact: {message.format(runs)}\n")
+    assert not os.path.lexists(runs)

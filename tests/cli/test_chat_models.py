@@ -1,0 +1,122 @@
+"""`codeact chat` with a server that speaks OpenAI's format: streams, errors, what is sent after an undo, a resume."""
+
+import re
+
+import pytest
+
+from tests.cli.chat_terminal import Chat
+from tests.cli.support import code, codeact, wait_until
+from tests.openai_server import OpenAIServer, Reply
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+KEY = "sk-of-the-chat-tests"
+BOX = ["--sandbox", "bubblewrap", "--no-describe-environment"]
+
+
+@pytest.fixture
+def server():
+    server = OpenAIServer([]).start()
+    yield server
+    server.stop()
+
+
+def talk(server, *replies, state, more=()):
+    server.script[:] = [reply if isinstance(reply, Reply) else Reply(reply) for reply in replies]
+    arguments = ["--model", "gpt-4o", "--base-url", server.base_url, *BOX, *more]
+    return Chat(*arguments, state=state, env={"OPENAI_API_KEY": KEY})
+
+
+def sent(server):
+    """What each request says after the system message: role and text."""
+    return [[(each["role"], each["content"]) for each in request["messages"][1:]] for request in server.requests]
+
+
+def test_messages_of_each_request(server, tmp_path):
+    block = code("x = 6", "print(x)")
+    with talk(server, block, "Six.", "Never mind.", "Seven.", state=tmp_path) as chat:
+        chat.until_prompt()
+        assert re.search(r"\[1 block, \d+ tokens, ", chat.say("six"))
+        chat.say("what?")
+        chat.say("/undo")
+        chat.say("seven")
+        assert KEY not in chat.written
+    first = [("user", "six"), ("assistant", block), ("user", "6\n"), ("assistant", "Six.")]
+    assert sent(server) == [
+        first[:1],
+        first[:3],
+        [*first, ("user", "what?")],
+        [*first, ("user", "seven")],
+    ]
+    assert [request["stream"] for request in server.requests] == [True] * 4
+
+
+def test_an_error_of_the_model_ends_the_turn_only(server, tmp_path):
+    refused = Reply(f"out of order, {KEY}", status=401)
+    with talk(server, "One.", refused, "Two.", state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.say("one")
+        failed = chat.say("two")
+        assert "The turn failed. AuthenticationError: " in failed
+        assert "out of order, ***" in failed
+        assert "/retry sends the message again.\n" in failed
+        assert "Two.\n" in chat.say("/retry")
+        assert KEY not in chat.written
+    said = [("user", "one"), ("assistant", "One."), ("user", "two")]
+    assert sent(server) == [said[:1], said, said]
+
+
+def test_a_broken_stream_is_told_and_its_words_are_not_the_answer(server, tmp_path):
+    broken = Reply("This is the beginning of a long answer", break_after=2)
+    with talk(server, broken, "It is whole.", "Next.", state=tmp_path) as chat:
+        chat.until_prompt()
+        assert "[The answer broke off. It begins again:]\nIt is whole.\n" in chat.say("one")
+        chat.say("two")
+    assert sent(server)[-1] == [("user", "one"), ("assistant", "It is whole."), ("user", "two")]
+
+
+def test_a_silent_server_ends_the_turn(server, tmp_path):
+    more = ["--model-timeout", "0.5"]
+    with talk(server, *[Reply(silent=True)] * 3, "Here.", state=tmp_path, more=more) as chat:
+        chat.until_prompt()
+        assert "sent nothing for 0.5 s" in chat.say("one")
+        server.script[: len(server.script)] = [Reply("Here.")] * 4
+        assert "Here.\n" in chat.say("/retry")
+
+
+def test_a_chat_that_was_killed_goes_on(server, tmp_path):
+    slow = code("y = 2", "print('on', flush=True)", "import time", "time.sleep(60)")
+    with talk(
+        server, code("x = 1"), "One.", slow, "What now?", code("print(x, 'y' in dir())"), "End.", state=tmp_path
+    ) as chat:
+        chat.until_prompt()
+        chat.say("one")
+        chat.send("two\r")
+        chat.until("\non\r\n")
+        (run,) = chat.runs
+        chat.process.kill()
+    with Chat("--resume", "last", state=tmp_path, env={"OPENAI_API_KEY": KEY}) as again:
+        greeting = again.until_prompt()
+        assert "codeact: rebuilding the session: 1 block" in greeting
+        assert f"Going on with {run.name}: 2 turns.\nThe last message was: two\n" in greeting
+        assert "Its turn was interrupted, and goes on:\n" in greeting
+        assert "What now?\n" in greeting
+        assert "\n1 False\n" in again.say("is x there?")
+        again.send("/quit\r")
+        assert again.end()[0] == 0
+    assert [each[-1] for each in sent(server)][-2:] == [("user", "is x there?"), ("user", "1 False\n")]
+    shown = codeact("show", run)
+    assert (shown.status, "== Task ==\none\n" in shown.out, "End." in shown.out) == (0, True, True)
+    listed = codeact("runs", env={"XDG_STATE_HOME": str(tmp_path)})
+    assert re.search(rf"{run.name} .* completed +3 .* one\n", listed.out)
+    wait_until(lambda: codeact("export", run, "--json", tmp_path / "run.json").status == 0, "the export")
+
+
+def test_a_key_in_the_output_of_code_is_not_in_the_log(server, tmp_path):
+    with talk(server, code(f"print('sk-of-' + '{KEY.removeprefix('sk-of-')}')"), "Done.", state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.say("print it")
+        chat.send("/quit\r")
+        assert chat.end()[0] == 0
+        (run,) = chat.runs
+    assert KEY not in (run / "events.jsonl").read_text()

@@ -1,0 +1,200 @@
+"""A run that goes on, in the viewer's page: steps and output as they come, questions, and the stop button."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from autogen_core import CancellationToken
+from playwright.async_api import expect
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
+from autogen_codeact.runs import recorded
+from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
+
+from .runs import model, python
+from .watching import Watched, serious_problems
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("bubblewrap")]
+SUBJECT = "<img src=x onerror=alert(1)> for \u202eyou"
+
+
+class LiveRun:
+    """A run with a page that watches it.
+
+    Args:
+        page: The page.
+        folder: The run's folder.
+    """
+
+    def __init__(self, page, folder):
+        self.page = page
+        self.folder = folder
+        self.token = CancellationToken()
+        self.control = RunControl(folder, self.token.cancel)
+        self.pauses = [asyncio.Event() for _ in range(3)]
+        self.answered_elsewhere = asyncio.Event()
+        self.sent = []
+
+    async def pause(self, number: int) -> None:
+        """Wait until the test lets the code go on."""
+        await asyncio.wait_for(self.pauses[number].wait(), 50)
+
+    async def send_mail(self, to: str, subject: str) -> str:
+        """Send a mail."""
+        self.sent.append((to, subject))
+        return "sent"
+
+    async def approve(self, request):
+        """Ask on the page about mails, unless somebody answers elsewhere."""
+        if request.name == "pause":
+            return ToolApproval(True)
+        question = ApprovalQuestion("call", "It can't be undone.", request.name, dict(request.arguments), "coder")
+        asked = asyncio.create_task(self.control.ask(question))
+        elsewhere = asyncio.create_task(self.answered_elsewhere.wait())
+        done, left = await asyncio.wait([asked, elsewhere], return_when=asyncio.FIRST_COMPLETED, timeout=50)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        return ToolApproval(asked in done and asked.result(), "somebody said no")
+
+    async def run(self, *answers):
+        """Run an agent with fixed answers of its model."""
+        async with BubblewrapCommandLineCodeExecutor(mode="session", timeout=50) as executor:
+            agent = CodeActAgent(
+                "coder",
+                executor,
+                model_client=model(*answers),
+                tools=[self.pause, self.send_mail],
+                approve_tool=self.approve,
+                stream_output=True,
+            )
+            task = "Do something that takes long."
+            async for _ in recorded(agent, task=task, path=self.folder, cancellation_token=self.token):
+                pass
+
+
+@asynccontextmanager
+async def live(page, folder, *answers):
+    """Start a run, and open its page."""
+    run = LiveRun(page, folder / "live")
+    async with serve(folder, control=run.control) as address:
+        watched = Watched(page, address)
+        task = asyncio.create_task(run.run(*answers))
+        try:
+            async with asyncio.timeout(30):
+                while not (run.folder / "events.jsonl").exists():  # noqa: ASYNC110 - nothing tells when a file is there
+                    await asyncio.sleep(0.02)
+            await page.goto(f"{address}runs/live")
+            yield run, task
+            await asyncio.gather(task, return_exceptions=True)
+            await expect(page.locator(".bar .stop")).to_be_hidden()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
+
+
+async def test_steps_and_output_appear_as_they_come(page, tmp_path):
+    block = "print('first')\npause(number=0)\nprint('second <b>')\npause(number=1)"
+    async with live(page, tmp_path, python(block, "I **wait**."), python("final_answer(42)")) as (run, _):
+        await expect(page.locator(".status")).to_have_text("running")
+        step = page.locator("article.running.kind-block")
+        await expect(step.locator(".output pre")).to_have_text("first\n", use_inner_text=False)
+        await expect(step.locator("h2")).to_have_text("coder is running Python")
+        run.pauses[0].set()
+        await expect(step.locator(".output pre")).to_have_text("first\nsecond <b>\n", use_inner_text=False)
+        assert await serious_problems(page) == []
+        run.pauses[1].set()
+        await expect(page.locator("article.running")).to_have_count(0)
+        await expect(page.locator(".status")).to_have_text("completed")
+        await expect(page.locator("article.kind-block").last).to_contain_text("final_answer")
+        await expect(page.locator("article.kind-end")).to_be_in_viewport()
+
+
+async def test_call_is_asked_for_on_the_page_and_approved(page, tmp_path):
+    code = python(f"print(send_mail(to='boss', subject={SUBJECT!r}))")
+    async with live(page, tmp_path, code, "Done.") as (run, _):
+        question = page.get_by_role("region", name="Questions")
+        await expect(question).to_contain_text("asks to call send_mail")
+        await expect(question.locator("pre")).to_contain_text("<img src=x onerror=alert(1)> for \\u202eyou")
+        assert await serious_problems(page) == []
+        await question.get_by_role("button", name="Approve").click()
+        await expect(question).to_be_hidden()
+        await expect(page.locator("article.kind-block .output, article.kind-block .value")).to_contain_text("sent")
+    assert run.sent == [("boss", SUBJECT)]
+
+
+async def test_denied_call_is_refused_and_the_code_is_told(page, tmp_path):
+    code = python("try:\n    send_mail(to='boss', subject='x')\nexcept Exception as error:\n    print(error)")
+    async with live(page, tmp_path, code, "Done.") as (run, _):
+        await page.get_by_role("button", name="Deny").click()
+        await expect(page.locator("article.kind-block .output")).to_contain_text("somebody said no")
+        await expect(page.locator(".calls")).to_contain_text("refused")
+    assert run.sent == []
+
+
+async def test_click_right_after_a_question_appeared_answers_nothing(page, tmp_path):
+    # Clicks each button of a question as soon as it is in the page, and once more when it can be seen.
+    await page.add_init_script("""
+        let clicks = 0;
+        new MutationObserver(() => {
+            for (const button of document.querySelectorAll('.questions .approve:not([data-clicked])')) {
+                button.dataset.clicked = 'yes';
+                button.click();
+                requestAnimationFrame(() => requestAnimationFrame(() => {
+                    button.click();
+                    document.documentElement.dataset.clicks = ++clicks;
+                }));
+            }
+        }).observe(document, {subtree: true, childList: true});
+    """)
+    code = python("for to in ('a', 'b'):\n    try:\n        send_mail(to=to, subject='x')\n    except Exception: pass")
+    async with live(page, tmp_path, code, "Done.") as (run, _):
+        question = page.locator(".questions")
+        await expect(question.locator("pre")).to_contain_text('"a"')
+        await expect(page.locator("html")).to_have_attribute("data-clicks", "1")
+        assert [asked["tool"] for asked in run.control.questions] == ["send_mail"]
+        await question.get_by_role("button", name="Deny").click()
+        await expect(question.locator("pre")).to_contain_text('"b"')
+        await expect(page.locator("html")).to_have_attribute("data-clicks", "2")
+        assert [asked["tool"] for asked in run.control.questions] == ["send_mail"]
+        await question.get_by_role("button", name="Approve").click()
+        await expect(question).to_be_hidden()
+        await expect(page.locator(".status")).to_have_text("completed")
+    assert run.sent == [("b", "x")]
+
+
+async def test_question_that_is_withdrawn_disappears(page, tmp_path):
+    code = python(
+        "try:\n    send_mail(to='boss', subject='x')\nexcept Exception as error:\n    print(error)\npause(number=0)"
+    )
+    async with live(page, tmp_path, code, "Done.") as (run, _):
+        question = page.locator(".questions")
+        await expect(question).to_be_visible()
+        run.answered_elsewhere.set()
+        await expect(question).to_be_hidden()
+        run.pauses[0].set()
+    assert run.sent == []
+
+
+async def test_stop_button_ends_the_run(page, tmp_path):
+    async with live(page, tmp_path, python("print('begin', flush=True)\nwhile True: pass")) as (run, task):
+        await expect(page.locator(".output pre")).to_contain_text("begin")
+        await page.get_by_role("button", name="Stop").click()
+        await asyncio.wait([task], timeout=30)
+        assert task.done()
+        await expect(page.locator(".status")).to_have_text("cancelled")
+    assert run.control.stopped
+
+
+async def test_reader_at_an_earlier_step_stays_there_and_is_told_of_new_ones(page, tmp_path):
+    answers = [python("\n".join(f"print({number})" for number in range(40))) for _ in range(3)]
+    async with live(page, tmp_path, *answers, python("pause(number=0)"), python("print('new')"), "Done.") as (run, _):
+        await expect(page.locator("article.running")).to_be_visible()
+        await page.keyboard.press("g")
+        pill = page.locator(".pill")
+        await expect(pill).to_have_text("Follow ↓")
+        run.pauses[0].set()
+        await expect(page.locator(".status")).to_have_text("completed")
+        await expect(page.locator("#step-1")).to_be_in_viewport()
