@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from autogen_codeact.cli.exit import Terminated
+from autogen_codeact.cli.exit import EXIT_TERMINATED, Terminated
 from autogen_codeact.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -59,11 +59,12 @@ class JsonEnd:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, typer.Exit):
+        status = error.exit_code if isinstance(error, typer.Exit) else None
+        if status is not None:
             error = None
         if error is None and self._result is not None:
             self._print(self._result)
-        elif isinstance(error, Terminated):
+        elif isinstance(error, Terminated) or status == EXIT_TERMINATED:
             self.cancelled(signal.SIGTERM)
         elif error is None or isinstance(error, KeyboardInterrupt):
             self.cancelled(signal.SIGINT)
