@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval, with_component
 from autogen_codeact.cli.chat_commands import Commands
@@ -29,6 +30,9 @@ from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams.parts import executors_of
+
+if TYPE_CHECKING:
+    from autogen_codeact.cli.live_page import LivePage
 
 MAX_FILES_NAMED = 10
 HISTORY = "chat-history"
@@ -96,6 +100,7 @@ class Chat:
         self._turns: Turns | None = None
         self._reader: Reader | None = None
         self._at_prompt = 0
+        self._page: LivePage | None = None
         self.leave: Callable[[], None] = _ignore
         """Ends the chat in the middle of what it does."""
 
@@ -117,11 +122,14 @@ class Chat:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
             try:
+                await self._show_page(turns)
                 await self._greet(terminal, plan, turns)
                 status = await self._talk(reader, turns, Commands(turns, terminal, job))
                 cancelled = status != 0
             finally:
                 await conversation.close(cancelled=cancelled)
+                if self._page is not None:
+                    await asyncio.to_thread(self._page.close, wait=False)
                 _say_where(conversation, sorted(view.files_made) if _is_temporary(target) else [])
         return status
 
@@ -176,7 +184,18 @@ class Chat:
         conversation = turns.conversation
         if conversation.path is None and not self._job.no_save and not conversation.has_begun:
             conversation.path = choose_folder(text)
+        await self._show_page(turns)
         await turns.say(text)
+
+    async def _show_page(self, turns: Turns) -> None:
+        """With `--view`, open the page of the chat as soon as its log has a place: with the first message."""
+        path = turns.conversation.path
+        if self._job.view and self._page is None and path is not None:
+            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+
+            self._page = LivePage(path, turns.end_turn)
+            turns.control = self._page.control
+            await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:
         """Count a Ctrl-C on an empty line; return whether it is the one that leaves."""
