@@ -70,7 +70,9 @@ class ReliableClient(ForwardingClient):
                 return await self._whole(messages, options)
             except Exception as error:  # noqa: BLE001 - raised again, unless it passes
                 failures += 1
-                await self._before_retry(error, failures, options)
+                line, delay = self._plan_retry(error, failures)
+            self._tell(line)
+            await _cancellable(asyncio.sleep(delay), options)
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
@@ -82,8 +84,6 @@ class ReliableClient(ForwardingClient):
         """
         failures, shown, broken = 0, False, False
         while True:
-            if broken:
-                yield BEGINS_AGAIN
             try:
                 async with aclosing(self._pieces(messages, options)) as pieces:
                     async for item in pieces:
@@ -98,12 +98,16 @@ class ReliableClient(ForwardingClient):
                 if broken:  # again
                     raise
                 failures, broken = failures + 1, shown
-                await self._before_retry(error, failures, options, begun=shown)
+                line, delay = self._plan_retry(error, failures, begun=shown)
+            if broken:  # before the line, which must not stand in the middle of the answer
+                yield BEGINS_AGAIN
+            self._tell(line)
+            await _cancellable(asyncio.sleep(delay), options)
+        if shown:
+            yield BEGINS_AGAIN
         self._tell(
             "the model's stream ended without saying that the answer is complete: asking again for the whole answer"
         )
-        if shown:
-            yield BEGINS_AGAIN
         options.pop("include_usage", None)
         whole = await self.create(messages, **options)
         if isinstance(whole.content, str):
@@ -135,10 +139,8 @@ class ReliableClient(ForwardingClient):
                 raise ModelTimeoutError(problem) from error
             raise
 
-    async def _before_retry(
-        self, error: Exception, failures: int, options: dict[str, Any], *, begun: bool = False
-    ) -> None:
-        """Wait until a call may be repeated, or raise the error because it is not to be."""
+    def _plan_retry(self, error: Exception, failures: int, *, begun: bool = False) -> tuple[str, float]:
+        """Return what to tell and how many seconds to wait before a call is repeated, or raise the error instead."""
         problem = _passing_problem(error, begun=begun)
         if problem is None or failures > self._retries:
             raise error
@@ -149,8 +151,7 @@ class ReliableClient(ForwardingClient):
         if delay is None:
             delay = min(_FIRST_DELAY_S * 2 ** (failures - 1), _MAX_DELAY_S)
             delay *= random.uniform(0.75, 1)  # noqa: S311 - only so that many runs don't ask at the same time
-        self._tell(f"{problem}: asking again in {_seconds(delay)} s ({failures} of {self._retries})")
-        await _cancellable(asyncio.sleep(delay), options)
+        return f"{problem}: asking again in {_seconds(delay)} s ({failures} of {self._retries})", delay
 
 
 async def _next(stream: AsyncIterator[T]) -> T | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.reliable_client import ReliableClient
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import describe_error, open_model
+from autogen_codeact.cli.models import describe_error, key_for, open_model
 from autogen_codeact.cli.recording import RecordedModel
 from autogen_codeact.cli.run import DEFAULT_STEPS, LANGUAGES
 from autogen_codeact.cli.sandbox import started
@@ -41,6 +41,8 @@ CLIENT = "_model_client"
 """Attribute of AutoGen's agents with their model, which has no public name."""
 
 
+_UNUSED_KEY = "none"
+"""For a model that another one takes the place of."""
 _RECORDINGS = ("RecordedModel", "ReplayChatCompletionClient")
 
 
@@ -64,6 +66,7 @@ class ChatJob:
         untrusted: Whether the component may have only what an untrusted one may.
         save: Folder of the run; None for one below the user's state folder.
         no_save: Whether no log is kept.
+        view: Whether the chat is shown live in a browser.
     """
 
     choice: ModelChoice
@@ -81,6 +84,7 @@ class ChatJob:
     untrusted: bool = False
     save: Path | None = None
     no_save: bool = False
+    view: bool = False
 
     @property
     def model(self) -> ModelChoice | None:
@@ -93,6 +97,8 @@ class ChatJob:
         Raises:
             CommandError: They don't.
         """
+        if self.view and self.no_save:
+            raise CommandError("--view and --no-save can't be combined: the page shows the log of the chat.")
         if self.model is None and self.choice.base_url is not None:
             raise CommandError("--base-url goes with a model's name: add --model NAME.")
         if self.resume is None and self.component is None and self.model is None:
@@ -145,7 +151,7 @@ async def opened(job: ChatJob, plan: Plan | None) -> AsyncIterator[ChatAgent | B
             target = _load(job)
             stack.push_async_callback(_close, target)
         else:
-            target = load_agents(plan, (), _key(job), trust=job.trust, given_later=("approval_func", "approve_tool"))
+            target = load_agents(plan, (), _keys(job), trust=job.trust, given_later=("approval_func", "approve_tool"))
             stack.push_async_callback(_close, target)
             for _, agent in agent_keys(target):
                 exchange_model(agent, _resumed_model(job, client, getattr(agent, CLIENT, None), plan))
@@ -198,10 +204,13 @@ def _load(job: ChatJob) -> ChatAgent | BaseTeam:
     return loaded
 
 
-def _key(job: ChatJob) -> str | None:
+def _keys(job: ChatJob) -> str | Callable[[Mapping[str, Any]], str | None]:
+    """Return the key of the models of an earlier chat, or what finds it."""
     variable = job.choice.api_key_env
-    if variable is None or job.model is not None:
-        return None
+    if job.model is not None:
+        return _UNUSED_KEY
+    if variable is None:
+        return key_for
     if not (key := os.environ.get(variable, "").strip()):
         raise CommandError(f"There is no key in {variable}: set it, or name another variable with --api-key-env.")
     return key

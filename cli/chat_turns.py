@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from typing import Any
+import secrets
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from autogen_agentchat.base import TaskResult
 
@@ -16,12 +17,16 @@ from autogen_codeact.cli.chat_lost import names_defined
 from autogen_codeact.cli.chat_view import ChatView
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error
+from autogen_codeact.cli.progress import THINKING, Progress
 from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors import SandboxError, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.teams.parts import executors_of
+
+if TYPE_CHECKING:
+    from autogen_codeact.viewer.control import RunControl
 
 ENDING_DEADLINE_S = 15.0
 _QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do instead: "
@@ -59,6 +64,10 @@ class Turns:
         self._leave = leave
         self._running: asyncio.Task[None] | None = None
         self._approve_all = False
+        self._withdrawn = False
+        self.control: RunControl | None = None
+        """The buttons of the chat's page, which can answer questions, too."""
+        self._progress: Progress | None = None
 
     @property
     def is_running(self) -> bool:
@@ -79,8 +88,8 @@ class Turns:
         if task is None:
             self._terminal.line("There is no message to send again.", "yellow")
             return
-        await self.conversation.undo()
-        await self._run(self.conversation.turn(task[0]))
+        if await self.guarded(self.conversation.undo()) is not None:
+            await self._run(self.conversation.turn(task[0]))
 
     async def guarded(self, work: Any) -> Any:
         """Await something that Ctrl-C ends; None if it has."""
@@ -102,14 +111,15 @@ class Turns:
     async def _run(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         before = self._sandboxes(), self._codes()
         self._view.begin()
-        task = self._running = asyncio.ensure_future(self._show(items))
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            await self._end(task)
-            raise
-        finally:
-            self._running = None
+        with self._in_progress():
+            task = self._running = asyncio.ensure_future(self._show(items))
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                await self._end(task)
+                raise
+            finally:
+                self._running = None
         self._view.end_line()
         if task.cancelled():
             self._terminal.line(
@@ -120,10 +130,26 @@ class Turns:
         self._say_lost(*before)
         self._terminal.line(self._view.summary(), "dim")
 
+    @contextmanager
+    def _in_progress(self) -> Iterator[None]:
+        """Show what is happening, in a line that gives way to all output."""
+        with Progress() as progress, ExitStack() as attached:
+            for executor in executors_of(self.conversation.target):
+                if (observed := capabilities_of(executor).observed) is not None:
+                    attached.callback(observed.attach(observers=[progress.watcher]))
+            self._progress = progress
+            progress.set(THINKING)
+            try:
+                yield
+            finally:
+                self._progress = None
+
     async def _show(self, items: AsyncGenerator[Message | TaskResult, None]) -> None:
         async with aclosing(items) as stream:
             async for item in stream:
                 await self._view.show(item)
+                if self._progress is not None:
+                    self._progress.follow(item)
 
     @staticmethod
     async def _end(task: asyncio.Task[Any]) -> None:
@@ -151,6 +177,11 @@ class Turns:
         elif self._running is not None:
             self._running.cancel()
 
+    def end_turn(self) -> None:
+        """End what runs now, as a second Ctrl-C does."""
+        if self._running is not None:
+            self._running.cancel()
+
     def _stop_block(self) -> bool:
         if self._reader.interrupt():  # the question whether it may run
             return True
@@ -168,14 +199,33 @@ class Turns:
         if self._approve_all:
             return ApprovalResponse(approved=True, reason="all code of this chat was approved")
         await self._view.before_question(request.code)
+        if self._progress is not None:
+            self._progress.set(None)
         try:
-            answer = (await self._reader.answer(_QUESTION)).strip()
+            if self.control is None:
+                return await self._in_terminal()
+            from autogen_codeact.cli.live_page import first_answer  # noqa: PLC0415 - of an extra
+
+            return await first_answer(self._in_terminal(), self.control, request.code)
         except EOFError:
             return ApprovalResponse(approved=False, reason="there is nobody to ask any more")
-        except Interrupted:
-            self.presses = max(self.presses, 1)
-            return ApprovalResponse(approved=False, reason="the person stopped it")
-        return self._decision(answer)
+
+    async def _in_terminal(self) -> ApprovalResponse:
+        code = f" {secrets.randbelow(900) + 100}" if self._withdrawn else ""
+        self._withdrawn = True  # until there is an answer
+        answer, allows = None, ("y", "yes", "a", "all")
+        while answer is None or (code and answer.lower() in allows):
+            if code:
+                # What was typed for the question before must not allow this code.
+                self._terminal.line(f"An earlier question was answered on the page: a yes is now y{code}", "yellow")
+            try:
+                answer = (await self._reader.answer(_QUESTION)).strip()
+            except Interrupted:
+                self._withdrawn = False
+                self.presses = max(self.presses, 1)
+                return ApprovalResponse(approved=False, reason="the person stopped it")
+        self._withdrawn = False
+        return self._decision(answer.removesuffix(code).strip() if code else answer)
 
     def _decision(self, answer: str) -> ApprovalResponse:
         match answer.lower():

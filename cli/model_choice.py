@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from autogen_codeact.cli.exit import CommandError
@@ -54,6 +55,8 @@ class ModelChoice:
             raise CommandError(
                 "--base-url and --api-key-env go with a model's name, not with a recording or a component"
             )
+        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
+            raise CommandError(f"--base-url {self.base_url} is no address: it begins with http:// or https://")
         if self.untrusted and not self.spec.endswith(".json"):
             raise CommandError("--untrusted goes with --model FILE.json")
         if not (math.isfinite(self.timeout_s) and self.timeout_s > 0):

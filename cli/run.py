@@ -106,7 +106,7 @@ def run_task(job: Job, end: JsonEnd, progress: Progress) -> int:
         raise CommandError("The task is empty: describe what the agent should do.")
     _check_options(job)
     if job.save is not None:
-        _check_folder(job.save)
+        check_folder(job.save)
     largest = largest_size()
     silence_libraries()
     client = open_model(job.model)
@@ -146,7 +146,7 @@ def _check_options(job: Job) -> None:
         raise CommandError("--steps is only for --act.")
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Refuse a folder with something in it before the model is asked."""
     try:
         used = any(folder.iterdir())

@@ -29,7 +29,10 @@ from autogen_codeact.cli.main import main
 sys.argv[0] = "codeact"
 main()
 """
+_ERASE = "\r\x1b[2K"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ON = re.compile(r"[\nK]on\r\n")
+"""Output of a program, at the beginning of a line."""
 PROMPT = "\x1b[0m> "
 CTRL_C, CTRL_D = "\x03", "\x04"
 ALT_ENTER = "\x1b\r"
@@ -39,7 +42,11 @@ Wanted = str | re.Pattern[str]
 
 def plain(text: str) -> str:
     """Return what was written to a terminal, without escape sequences."""
-    return _ESCAPES.sub("", text).replace("\r", "")
+    first, *others = text.split(_ERASE)
+    shown = first
+    for each in others:  # what stood in the line is gone, such as what says that the model thinks
+        shown = shown[: shown.rfind("\n") + 1] + each
+    return _ESCAPES.sub("", shown).replace("\r", "")
 
 
 class Chat:

@@ -13,7 +13,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
-from tests.cli.chat_terminal import CTRL_C, Chat, plain
+from tests.cli.chat_terminal import CTRL_C, ON, Chat, plain
 from tests.cli.support import COMMAND, code, codeact, environment, replay, wait_until
 
 BOX = ["--sandbox", "bubblewrap"]
@@ -55,7 +55,7 @@ def test_simple_terminals(tmp_path, env, size, prompt):
         chat.send("one\n")
         assert "One.\n" in chat.until_prompt()
         chat.send("loop\n")
-        chat.until("\non\r\n")
+        chat.until(ON)
         chat.send(CTRL_C)
         assert "Stopped.\n" in chat.until_prompt()
         chat.send("/quit\n")
@@ -96,7 +96,7 @@ def test_nothing_is_left_behind(tmp_path, number):
     with Chat("--model", replay(tmp_path, BLOCK, BLOCK), state=tmp_path, env={"TMPDIR": str(temporary)}) as chat:
         chat.until_prompt()
         chat.send("loop\r")
-        chat.until("\non\r\n")
+        chat.until(ON)
         if number is None:
             for what in ("[stopping the code", "[turn ended"):
                 chat.send(CTRL_C)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.cli.chat_terminal import Chat
+from tests.cli.chat_terminal import ON, Chat
 from tests.cli.support import code, codeact, wait_until
 from tests.openai_server import OpenAIServer, Reply
 
@@ -92,7 +92,7 @@ def test_a_chat_that_was_killed_goes_on(server, tmp_path):
         chat.until_prompt()
         chat.say("one")
         chat.send("two\r")
-        chat.until("\non\r\n")
+        chat.until(ON)
         (run,) = chat.runs
         chat.process.kill()
     with Chat("--resume", "last", state=tmp_path, env={"OPENAI_API_KEY": KEY}) as again:

@@ -72,3 +72,18 @@ async def serious_problems(page: Page) -> list[Any]:
         for violation in found["violations"]
         if violation["impact"] in ("serious", "critical")
     ]
+
+
+async def until(page: Page, script: str, *arguments: Any, limit_s: float = 30.0) -> None:
+    """Wait until a function in a page returns true. (The page's policy forbids what Playwright's own waiting does.)
+
+    Args:
+        page: The page.
+        script: The function.
+        arguments: Its arguments, as one list.
+        limit_s: Seconds to wait at most.
+    """
+    deadline = asyncio.get_running_loop().time() + limit_s
+    while (value := await page.evaluate(script, list(arguments))) is not True:
+        assert asyncio.get_running_loop().time() < deadline, f"{script} returned {value}"
+        await asyncio.sleep(0.05)

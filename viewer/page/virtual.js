@@ -73,12 +73,12 @@ export class VirtualList {
     return this.top() - this.box.getBoundingClientRect().top;
   }
 
-  // What stays where it is: the selected element if it begins in the upper half of the screen, else what is at the top.
+  // What stays where it is: the selected element if it begins on the screen, else what is at the top.
   anchor() {
     const place = this.place();
     let index = this.at(place);
     const chosen = this.chosen();
-    if (chosen > index && chosen < this.count && this.offset(chosen) < place + innerHeight / 2) index = chosen;
+    if (chosen > index && chosen < this.count && this.offset(chosen) < place + innerHeight - this.top()) index = chosen;
     return { index, below: this.offset(index) - place };
   }
 
@@ -180,13 +180,7 @@ export class VirtualList {
   /** Make an element again, because its content has changed. */
   refresh(index) {
     const old = this.elements.get(index);
-    if (!old) {
-      if (index < this.count && !this.measured[index]) {
-        this.heights[index] = this.guess(index);
-        this.changedFrom(index);
-      }
-      return;
-    }
+    if (!old) return;
     const before = this.anchor();
     const focused = old.contains(document.activeElement);
     const element = this.render(index);
