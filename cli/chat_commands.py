@@ -14,7 +14,7 @@ from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.export_run import export_run
 from autogen_codeact.cli.model_choice import ModelChoice
-from autogen_codeact.cli.models import open_model
+from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxError, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
@@ -35,7 +35,7 @@ _HELP = {
     "/retry": "take back the last turn, and send its message again",
     "/reset": "forget the conversation, and begin with an empty session; /undo takes it back",
     "/save [FOLDER]": "where this chat is kept; with a folder, a copy of its log there",
-    "/export FILE": "write a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
+    "/export FILE": "write a page (.html), a notebook (.ipynb) or all events (.json); or the files of the code into a new folder",
     "/quit": "leave; so does Ctrl-D",
 }
 _KEYS = (
@@ -89,9 +89,14 @@ class Commands:
             return False
         try:
             await command(rest.strip())
-        except (CommandError, RunError, SandboxError, NothingToUndo, OSError) as error:
-            message = "There is no turn that can be undone." if isinstance(error, NothingToUndo) else str(error)
-            self._terminal.line(message, "yellow")
+        except NothingToUndo:
+            self._terminal.line("There is no turn that can be undone.", "yellow")
+        except (CommandError, RunError, SandboxError) as error:
+            self._terminal.line(str(error), "yellow")
+        except OSError as error:
+            self._terminal.line(f"{error.filename}: {error.strerror}" if error.filename else str(error), "yellow")
+        except Exception as error:  # noqa: BLE001 - of a foreign agent or model; the conversation must not end with it
+            self._terminal.line(f"{name} failed: {describe_error(error, self._turns.model)}", "red")
         return False
 
     async def _help(self, _: str) -> None:
@@ -171,7 +176,7 @@ class Commands:
         if path is None or not self._turns.conversation.has_begun:
             raise CommandError("There is no log to export yet.")
         if not name:
-            raise CommandError("Which file? /export chat.ipynb, /export chat.json, or /export FOLDER for the files.")
+            raise CommandError("Which file? /export chat.html, chat.ipynb, chat.json, or /export FOLDER for the files.")
         await asyncio.to_thread(_export, path, name)
 
 
@@ -185,8 +190,10 @@ def _copy(run: Path, folder: str) -> Path:
 def _export(run: Path, name: str) -> None:
     """Write a run into a file, or its files into a folder."""
     file = Path(name).expanduser()
-    kind = {".ipynb": "notebook", ".json": "json_file"}.get(file.suffix.lower(), "files")
-    export_run(run, **{**dict.fromkeys(("notebook", "json_file", "files")), kind: file})
+    kinds = {".ipynb": "notebook", ".json": "json_file", ".html": "page"}
+    kind = kinds.get(file.suffix.lower(), "files")
+    export_run(run, **{**dict.fromkeys(("files", *kinds.values())), kind: file})
+    say(f"written: {file}")
 
 
 def _say_rebuilding(rebuilding: Rebuilding) -> None:

@@ -272,13 +272,13 @@ class RecordedConversation:
     async def _load(
         self, state: Mapping[str, Any], on_rebuild: OnRebuild | None, token: CancellationToken, *, anew: bool
     ) -> tuple[int, tuple[str, ...]]:
-        for session in self._sessions() if anew else ():
-            if session.starts:
-                await session.restart()
+        for session in sessions_of(self.target) if anew else ():
+            session.forget()
         await self.target.load_state(deepcopy(state))
         count, notes = 0, []
         for rebuilt in sessions_of(self.target) if anew else ():
             if not (blocks := rebuilt.load([])):
+                await rebuilt.renew()
                 continue
             count += blocks
             if on_rebuild is not None:

@@ -102,10 +102,21 @@ class Session:
             self.note = "\n".join(lines) or None
         return None
 
-    def empty(self) -> JournalChange:
-        """Begin a new journal, and return how the journal has changed."""
+    def forget(self) -> None:
+        """Have the journal that is loaded next count as that of another session, so that it is rebuilt."""
         self._record.pending = None
         self._record.clear()
+
+    async def renew(self) -> None:
+        """Begin an empty session, in a fresh sandbox if there was one."""
+        if self._executor.starts:
+            await self._executor.restart()
+        self.forget()
+        self._record.check_sandbox(self._executor)
+
+    def empty(self) -> JournalChange:
+        """Begin a new journal, and return how the journal has changed."""
+        self.forget()
         return JournalChange(executor=self.number, session=self._record.journal.session, keep=0)
 
     note: str | None = None

@@ -128,7 +128,7 @@ class OpenAIServer:
 
         def wait() -> bool:
             with self._recorded:
-                return self._recorded.wait_for(lambda: len(self.requests) >= count, timeout=20)
+                return self._recorded.wait_for(lambda: len(self.requests) >= count, timeout=40)
 
         assert await asyncio.to_thread(wait), f"{len(self.requests)} requests came in, not {count}"
 

@@ -170,7 +170,10 @@ class Steps:
 
     def _turn_started(self, line: LogLine) -> None:
         task = line.data["task"]
-        self._task_ids |= {str(each["id"]) for each in task if "id" in each}
+        ids = {str(each["id"]) for each in task if "id" in each}
+        if ids and ids <= self._task_ids and self.entries and self.entries[-1].kind == "task":
+            return  # the first message of a conversation, which its first line has as well
+        self._task_ids |= ids
         entry = self._new("task", str(task[0].get("source", "user")) if task else None, line)
         entry.name_it(task_text(task))
 

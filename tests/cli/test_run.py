@@ -225,7 +225,7 @@ def test_files_are_kept_with_work_dir_and_listed_without(tmp_path):
 def test_mode_timeout_and_image_reach_the_sandbox(tmp_path):
     slow = "\n".join((code("x = 5"), code("x"), code("import time", "time.sleep(60)")))
     model = replay(tmp_path, slow, "Slow.")
-    options = ["--mode", "session", "--timeout", "0.5", "--image", "autogen-codeact/sandbox:0.2", "--retries", "0"]
+    options = ["--mode", "session", "--timeout", "3", "--image", "autogen-codeact/sandbox:0.2", "--retries", "0"]
     done = run("task", "--model", model, "--json", *options)
     assert done.status == 1
     event = done.objects[2]

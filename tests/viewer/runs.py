@@ -102,7 +102,7 @@ async def record_rich_run(folder: Path, **options: Any) -> Path:
         "All is well. DONE",
     )
     async with (
-        BubblewrapCommandLineCodeExecutor(mode="session", timeout=2, **options) as session,
+        BubblewrapCommandLineCodeExecutor(mode="session", timeout=5, **options) as session,
         BubblewrapCommandLineCodeExecutor(timeout=20) as process,
     ):
         actor = CodeActAgent(

@@ -361,7 +361,7 @@ def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
 def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
     said = {"type": "TextMessage", "id": "7", "source": "user", "content": "And 7*7?"}
     error = ErrorRecord(type="APIError", message="busy")
-    first = started().model_copy(update={"task": None})
+    first = started().model_copy(update={"task": [said]})
     events = [
         first,
         TurnStarted(task=[said]),

@@ -1,0 +1,115 @@
+"""The commands of `codeact chat`, typed through a pipe."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import code, codeact, replay
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+BOX = ["--sandbox", "bubblewrap"]
+TIMES = re.compile(r"[\d.]+ m?s\b")
+
+
+def chat(folder, answers, *lines, more=()):
+    """Have a conversation, and return what was printed after each line."""
+    model = replay(folder, *answers)
+    text = "".join(f"{line}\n" for line in lines)
+    env = {"XDG_STATE_HOME": str(folder / "state")}
+    done = codeact("chat", "--model", model, *BOX, *more, stdin=text, env=env, cwd=folder)
+    assert done.status == 0
+    _, *parts = TIMES.sub("0 s", done.out).split("\n> ")
+    assert [part.partition("\n")[0] for part in parts] == [*lines, ""]
+    return [part.partition("\n")[2] for part in parts[:-1]]
+
+
+def runs(folder):
+    return sorted((folder / "state" / "autogen-codeact" / "runs").iterdir())
+
+
+def test_commands_before_the_first_message(tmp_path):
+    shown = chat(tmp_path, ["Hi."], "/undo", "/retry", "/reset", "/save", "/export x.json", "/model", "/export")
+    assert shown == [
+        "There is no turn that can be undone.",
+        "There is no message to send again.",
+        "The conversation begins anew, with an empty session. Files stay as they are.",
+        "There is nothing to save yet.",
+        "There is no log to export yet.",
+        "recorded answers",
+        "There is no log to export yet.",
+    ]
+    assert not (tmp_path / "state" / "autogen-codeact" / "runs").exists()
+
+
+def test_reset_can_be_undone(tmp_path):
+    answers = [code("x = 41"), "One.", code("print('x' in dir())"), "Two.", code("print(x)"), "Three."]
+    shown = chat(tmp_path, answers, "set", "/reset", "is it there?", "/undo", "/undo", "and now?")
+    assert "\nFalse\n[ok, " in shown[2]
+    assert shown[3] == 'Undone: "is it there?". Conversation and session are as before it; files stay as they are.'
+    assert shown[4] == "Undone: the reset. Conversation and session are as before it; files stay as they are."
+    assert "\n41\n[ok, 0 s]\nThree." in shown[5]
+    assert "The sandbox had died" not in "".join(shown)
+
+
+def test_retry_sends_the_same_message_in_the_session_from_before(tmp_path):
+    answers = [code("x = 1"), "One.", code("x += 1", "print(x)"), "Two.", code("x += 5", "print(x)"), "Six."]
+    shown = chat(tmp_path, answers, "one", "add", "/retry")
+    assert "\n2\n" in shown[1]
+    assert "\n6\n[ok, 0 s]\nSix." in shown[2]
+    messages = [json.loads(line) for line in (runs(tmp_path)[0] / "events.jsonl").read_text().splitlines()]
+    assert [each["task"][0]["content"] for each in messages if each["type"] == "turn_started"] == ["one", "add", "add"]
+    assert [each["change"] for each in messages if each["type"] == "conversation_changed"] == ["undone"]
+
+
+def test_files_copies_and_exports(tmp_path):
+    answers = [code("open('a.txt', 'w').write('hi')"), "Written."]
+    exports = ["/export out.ipynb", "/export out.json", "/export out.html", "/export made", "/export made"]
+    shown = chat(tmp_path, answers, "write", "/files", "/save", "/save copy", "/save copy", *exports)
+    (run,) = runs(tmp_path)
+    assert re.fullmatch(r"a\.txt \(2 bytes\)\nIn /\S+", shown[1])
+    assert shown[2:5] == [f"This chat is kept in {run}", "This chat is copied to copy", "copy: File exists"]
+    assert shown[-1] == "made is not empty: give a new folder."
+    assert (tmp_path / "made" / "a.txt").read_text() == "hi"
+    assert json.loads((tmp_path / "out.ipynb").read_text())["nbformat"] == 4
+    assert json.loads((tmp_path / "out.json").read_text())["events"][0]["type"] == "run_started"
+    assert "<html" in (tmp_path / "out.html").read_text()
+    assert (tmp_path / "copy" / "events.jsonl").is_file()
+
+
+def test_another_model_answers_from_now_on(tmp_path):
+    other = Path(tmp_path, "other.json")
+    other.write_text('["From the other."]')
+    shown = chat(
+        tmp_path, ["From the first."], "hi", f"/model replay:{other}", "hi", "/model replay:none.json", "//etc"
+    )
+    assert shown == [
+        "From the first.\n[3 tokens, 0 s]",
+        "recorded answers",
+        "From the other.\n[3 tokens, 0 s]",
+        "none.json can't be read: No such file or directory",
+        "The turn failed. RecordingEnded: the recording has 1 answer, and one more was requested\n"
+        "The conversation is as it was before it. /retry sends the message again.\n[0 tokens, 0 s]",
+    ]
+
+
+def test_no_log_with_no_save(tmp_path):
+    answers = [code("x = 1"), "One.", code("print('x' in dir())"), "Gone."]
+    shown = chat(tmp_path, answers, "one", "/undo", "is it there?", "/save", more=["--no-save"])
+    assert "Undone: " in shown[1]
+    assert "\nFalse\n" in shown[2]
+    assert shown[3] == "--no-save: no log is kept."
+    assert not (tmp_path / "state").exists()
+
+
+def test_displays_are_named_with_their_file(tmp_path):
+    svg = "'<svg xmlns=\"http://www.w3.org/2000/svg\"/>'"
+    block = code("class Figure:", "    def _repr_svg_(self):", f"        return {svg}", "Figure()")
+    work = tmp_path / "work"
+    work.mkdir()
+    (shown,) = chat(tmp_path, [block, "There."], "show", more=["--work-dir", work])
+    (name, path) = re.search(r"\n\[(\S+): (\S+)\]\n", shown).groups()
+    assert Path(path) == work / name
+    assert Path(path).read_text().startswith("<svg")
