@@ -28,12 +28,13 @@ from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams.parts import executors_of
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.live_page import LivePage
 
-LEAVING_DEADLINE_S = 30.0
+MAX_FILES_NAMED = 10
 HISTORY = "chat-history"
 
 
@@ -129,7 +130,7 @@ class Chat:
                 await conversation.close(cancelled=cancelled)
                 if self._page is not None:
                     await asyncio.to_thread(self._page.close, wait=False)
-                _say_where(conversation)
+                _say_where(conversation, sorted(view.files_made) if _is_temporary(target) else [])
         return status
 
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
@@ -250,11 +251,25 @@ def _folder(target: object) -> Path | None:
     return None
 
 
-def _say_where(conversation: RecordedConversation) -> None:
+def _is_temporary(target: object) -> bool:
+    """Return whether the workspace is removed at the end."""
+    return any(
+        isinstance(executor, SandboxCodeExecutor)
+        and executor.sandbox.options.work_dir is None
+        and executor.sandbox.options.bind_dir is None
+        for executor in executors_of(target)
+    )
+
+
+def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
+    """Say where the log is, and what was in the workspace that is gone."""
     path = conversation.path
     if path is None or not conversation.has_begun:
         return
     name = name_of(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
+    if files:
+        names = ", ".join(map(printable, files[:MAX_FILES_NAMED])) + (" …" if len(files) > MAX_FILES_NAMED else "")
+        say(f"kept in it: {names}. `codeact export {name} --files FOLDER` writes them under their names")
     if name != str(path):
         remove_old(path, largest_size())
