@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval, with_component
 from autogen_codeact.cli.chat_commands import Commands
@@ -27,9 +28,13 @@ from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.runs.writer import LogLocked
+from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.teams.parts import executors_of
 
-LEAVING_DEADLINE_S = 30.0
+if TYPE_CHECKING:
+    from autogen_codeact.cli.live_page import LivePage
+
+MAX_FILES_NAMED = 10
 HISTORY = "chat-history"
 
 
@@ -95,6 +100,7 @@ class Chat:
         self._turns: Turns | None = None
         self._reader: Reader | None = None
         self._at_prompt = 0
+        self._page: LivePage | None = None
         self.leave: Callable[[], None] = _ignore
         """Ends the chat in the middle of what it does."""
 
@@ -116,12 +122,15 @@ class Chat:
                 raise CommandError("--approve needs an agent that runs code, and this one has none.")
             cancelled = True
             try:
+                await self._show_page(turns)
                 await self._greet(terminal, plan, turns)
                 status = await self._talk(reader, turns, Commands(turns, terminal, job))
                 cancelled = status != 0
             finally:
                 await conversation.close(cancelled=cancelled)
-                _say_where(conversation)
+                if self._page is not None:
+                    await asyncio.to_thread(self._page.close, wait=False)
+                _say_where(conversation, sorted(view.files_made) if _is_temporary(target) else [])
         return status
 
     async def _conversation(self, plan: Plan | None, target: object) -> RecordedConversation:
@@ -175,7 +184,18 @@ class Chat:
         conversation = turns.conversation
         if conversation.path is None and not self._job.no_save and not conversation.has_begun:
             conversation.path = choose_folder(text)
+        await self._show_page(turns)
         await turns.say(text)
+
+    async def _show_page(self, turns: Turns) -> None:
+        """With `--view`, open the page of the chat as soon as its log has a place: with the first message."""
+        path = turns.conversation.path
+        if self._job.view and self._page is None and path is not None:
+            from autogen_codeact.cli.live_page import LivePage  # noqa: PLC0415 - of an extra
+
+            self._page = LivePage(path, turns.end_turn)
+            turns.control = self._page.control
+            await self._page.open()
 
     def _pressed_at_prompt(self, turns: Turns) -> bool:
         """Count a Ctrl-C on an empty line; return whether it is the one that leaves."""
@@ -231,11 +251,25 @@ def _folder(target: object) -> Path | None:
     return None
 
 
-def _say_where(conversation: RecordedConversation) -> None:
+def _is_temporary(target: object) -> bool:
+    """Return whether the workspace is removed at the end."""
+    return any(
+        isinstance(executor, SandboxCodeExecutor)
+        and executor.sandbox.options.work_dir is None
+        and executor.sandbox.options.bind_dir is None
+        for executor in executors_of(target)
+    )
+
+
+def _say_where(conversation: RecordedConversation, files: list[str]) -> None:
+    """Say where the log is, and what was in the workspace that is gone."""
     path = conversation.path
     if path is None or not conversation.has_begun:
         return
     name = name_of(path)
     say(f"saved: `codeact chat --resume {name}` goes on with it, `codeact show {name}` prints it")
+    if files:
+        names = ", ".join(map(printable, files[:MAX_FILES_NAMED])) + (" …" if len(files) > MAX_FILES_NAMED else "")
+        say(f"kept in it: {names}. `codeact export {name} --files FOLDER` writes them under their names")
     if name != str(path):
         remove_old(path, largest_size())

@@ -66,6 +66,7 @@ class ChatJob:
         untrusted: Whether the component may have only what an untrusted one may.
         save: Folder of the run; None for one below the user's state folder.
         no_save: Whether no log is kept.
+        view: Whether the chat is shown live in a browser.
     """
 
     choice: ModelChoice
@@ -83,6 +84,7 @@ class ChatJob:
     untrusted: bool = False
     save: Path | None = None
     no_save: bool = False
+    view: bool = False
 
     @property
     def model(self) -> ModelChoice | None:
@@ -95,6 +97,8 @@ class ChatJob:
         Raises:
             CommandError: They don't.
         """
+        if self.view and self.no_save:
+            raise CommandError("--view and --no-save can't be combined: the page shows the log of the chat.")
         if self.model is None and self.choice.base_url is not None:
             raise CommandError("--base-url goes with a model's name: add --model NAME.")
         if self.resume is None and self.component is None and self.model is None:

@@ -66,6 +66,9 @@ def chat(
         Path | None, typer.Option(metavar="RUN", help="Folder for the log. Default: one below your state folder.")
     ] = None,
     no_save: Annotated[bool, typer.Option("--no-save", help="Keep no log and no history.")] = False,
+    view: Annotated[
+        bool, typer.Option("--view", help="Show the chat live in a browser, with buttons to approve code and stop.")
+    ] = False,
     choice: SandboxChoice,
 ) -> None:
     """Talk with an agent that writes code and runs it in one live session.
@@ -93,5 +96,6 @@ def chat(
             untrusted=model_choice.untrusted,
             save=save,
             no_save=no_save,
+            view=view,
         )
         raise typer.Exit(run_chat(job))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autogen_agentchat.base import TaskResult
 
@@ -23,6 +24,9 @@ from autogen_codeact.executors import SandboxError, capabilities_of
 from autogen_codeact.runs.agents import agent_keys
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.teams.parts import executors_of
+
+if TYPE_CHECKING:
+    from autogen_codeact.viewer.control import RunControl
 
 ENDING_DEADLINE_S = 15.0
 _QUESTION = "Run this code? [y]es, [n]o, [a]ll of this chat, or what to do instead: "
@@ -60,6 +64,9 @@ class Turns:
         self._leave = leave
         self._running: asyncio.Task[None] | None = None
         self._approve_all = False
+        self._withdrawn = False
+        self.control: RunControl | None = None
+        """The buttons of the chat's page, which can answer questions, too."""
         self._progress: Progress | None = None
 
     @property
@@ -170,6 +177,11 @@ class Turns:
         elif self._running is not None:
             self._running.cancel()
 
+    def end_turn(self) -> None:
+        """End what runs now, as a second Ctrl-C does."""
+        if self._running is not None:
+            self._running.cancel()
+
     def _stop_block(self) -> bool:
         if self._reader.interrupt():  # the question whether it may run
             return True
@@ -190,13 +202,30 @@ class Turns:
         if self._progress is not None:
             self._progress.set(None)
         try:
-            answer = (await self._reader.answer(_QUESTION)).strip()
+            if self.control is None:
+                return await self._in_terminal()
+            from autogen_codeact.cli.live_page import first_answer  # noqa: PLC0415 - of an extra
+
+            return await first_answer(self._in_terminal(), self.control, request.code)
         except EOFError:
             return ApprovalResponse(approved=False, reason="there is nobody to ask any more")
-        except Interrupted:
-            self.presses = max(self.presses, 1)
-            return ApprovalResponse(approved=False, reason="the person stopped it")
-        return self._decision(answer)
+
+    async def _in_terminal(self) -> ApprovalResponse:
+        code = f" {secrets.randbelow(900) + 100}" if self._withdrawn else ""
+        self._withdrawn = True  # until there is an answer
+        answer, allows = None, ("y", "yes", "a", "all")
+        while answer is None or (code and answer.lower() in allows):
+            if code:
+                # What was typed for the question before must not allow this code.
+                self._terminal.line(f"An earlier question was answered on the page: a yes is now y{code}", "yellow")
+            try:
+                answer = (await self._reader.answer(_QUESTION)).strip()
+            except Interrupted:
+                self._withdrawn = False
+                self.presses = max(self.presses, 1)
+                return ApprovalResponse(approved=False, reason="the person stopped it")
+        self._withdrawn = False
+        return self._decision(answer.removesuffix(code).strip() if code else answer)
 
     def _decision(self, answer: str) -> ApprovalResponse:
         match answer.lower():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import (
@@ -45,6 +46,8 @@ class ChatView:
         self._output = ""
         self._tokens = self._blocks = 0
         self._began = 0.0
+        self.files_made: set[str] = set()
+        """Names of the files that code has made or changed, as far as this machine has them."""
 
     def begin(self) -> None:
         """Begin a turn."""
@@ -128,8 +131,8 @@ class ChatView:
             self._terminal.line(shorten(written))
         if isinstance(result, ExecutionResult):
             self._show_displays(result, f"{shown}{written}")
-        # The value is for the model and the person; what is in the output already is not repeated.
-        for remark in remarks(result):
+            self.files_made |= {artifact.name for artifact in result.artifacts if artifact.path is not None}
+        for remark in remarks(_without_displays(result)):
             self._terminal.line(remark, "yellow")
         if self._files is not None and isinstance(result, ExecutionResult):
             for name, lines in await self._files.changes(result):
@@ -165,3 +168,11 @@ class ChatView:
         blocks = f"{self._blocks} block{'s' * (self._blocks != 1)}, " if self._blocks else ""
         tokens = f"{self._tokens:,} token{'s' * (self._tokens != 1)}"
         return f"[{blocks}{tokens}, {format_duration(time.monotonic() - self._began)}]"
+
+
+def _without_displays(result: CodeResult) -> CodeResult:
+    """Return a result without the files that are named as displays."""
+    if not isinstance(result, ExecutionResult):
+        return result
+    shown = {display.name for display in result.displays}
+    return replace(result, artifacts=tuple(file for file in result.artifacts if file.name not in shown))

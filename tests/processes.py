@@ -26,7 +26,7 @@ from typing import IO, TextIO
 SERVER = Path(__file__).with_name("fork_server.py")
 PROXIES = {"all_proxy", "http_proxy", "https_proxy", "no_proxy"}
 READ_LATE = {
-    *("COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
+    *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
     *PROXIES,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -29,6 +30,19 @@ _BACKLOG = 128
 
 class ViewerError(RuntimeError):
     """The viewer can't be served; the message says why, and what to do."""
+
+
+def check_installed() -> None:
+    """Check that what the server needs is installed.
+
+    Raises:
+        ViewerError: It is not.
+    """
+    try:
+        import_module("starlette.applications")
+        import_module("uvicorn")
+    except ModuleNotFoundError:
+        raise ViewerError(MISSING) from None
 
 
 class ViewerServer:
@@ -52,20 +66,11 @@ class ViewerServer:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        try:
-            import uvicorn  # noqa: PLC0415 - of an extra
+        check_installed()
+        import uvicorn  # noqa: PLC0415 - of an extra
 
-            from autogen_codeact.viewer.app import Viewer, make_app  # noqa: PLC0415 - of an extra
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] not in (
-                "starlette",
-                "uvicorn",
-                "anyio",
-                "click",
-                "h11",
-            ):
-                raise
-            raise ViewerError(MISSING) from None
+        from autogen_codeact.viewer.app import Viewer, make_app  # noqa: PLC0415 - of an extra
+
         catalog = Catalog(runs)
         token = new_token()
         self._socket = _listen(host, port)
@@ -184,4 +189,4 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-__all__ = ["ViewerError", "ViewerServer", "is_loopback", "serve"]
+__all__ = ["ViewerError", "ViewerServer", "check_installed", "is_loopback", "serve"]

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.chat_terminal import ALT_ENTER, CTRL_C, CTRL_D, ON, Chat
 from tests.cli.support import code, replay
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
 
 BOX = ["--sandbox", "bubblewrap"]
 TIMES = re.compile(r"[\d.]+ m?s\b")
@@ -129,3 +129,29 @@ def test_escapes_of_the_model_are_shown(tmp_path):
         chat.until_prompt()
         assert "a\\x1b]0;title\\x07b\\u202ec\n" in chat.say("hi")
         assert "\x1b]" not in chat.written
+
+
+def test_ctrl_c_at_the_question_denies_and_the_turn_goes_on(tmp_path):
+    model = replay(tmp_path, code("print(7)"), "Then not.", "Yes?")
+    with Chat("--model", model, *BOX, "--approve", state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.send("go\r")
+        chat.until("or what to do instead:")
+        chat.send(CTRL_C)
+        written = chat.until_prompt()
+        assert "Reason: the person stopped it\n" in written
+        assert "Then not.\n" in written
+        assert "Yes?\n" in chat.say("still there?")
+
+
+def test_files_of_a_workspace_that_is_removed_are_named_at_the_end(tmp_path):
+    with Chat("--model", replay(tmp_path, code("open('a.txt', 'w').close()"), "Made."), *BOX, state=tmp_path) as chat:
+        chat.until_prompt()
+        chat.say("go")
+        chat.send("/quit\r")
+        status, written = chat.end()
+        name = chat.runs[0].name
+    assert status == 0
+    assert (
+        f"codeact: kept in it: a.txt. `codeact export {name} --files FOLDER` writes them under their names\n" in written
+    )

@@ -2,6 +2,7 @@
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from tests.cli.support import code, codeact, replay
 from tests.runs.logs import lines, whole_run, write_log
@@ -38,6 +39,18 @@ def test_a_run_with_displays_becomes_a_notebook(tmp_path):
     assert last.source == "final_answer('done')"
     words = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     assert words[1:] == ["**user**\n\nShow it.", "**coder**\n\nI look.", "**coder**\n\ndone"]
+    NotebookClient(notebook, timeout=45, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert [[each.output_type for each in cell.outputs] for cell in (first, imports, failed, value, shell, last)] == [
+        ["display_data", "stream", "execute_result"],
+        [],
+        ["error"],
+        ["execute_result"],
+        ["stream"],
+        ["stream"],
+    ]
+    assert "<table" in first.outputs[2].data["text/html"]
+    assert (failed.outputs[0].ename, value.outputs[0].data["text/plain"]) == ("ZeroDivisionError", "[1, 2]")
+    assert last.outputs[0].text == "done\n"
 
 
 def test_export_of_a_damaged_run_is_a_valid_notebook(tmp_path):

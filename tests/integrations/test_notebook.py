@@ -1,5 +1,8 @@
 """Notebooks: `%%sandbox` cells, live display and HTML of runs in a real kernel, and the sample notebook."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -248,3 +251,45 @@ def test_unloading_stops_the_sandboxes_and_takes_the_magics_away(kernel: Kernel)
     assert sorted(kernel.run("TextMessage(content='hi', source='me')").shown[0]) == ["text/plain"]
     assert kernel.run("%load_ext autogen_codeact").status == "ok"
     assert kernel.run("%%sandbox\n42").text == "42\n"
+
+
+PLAIN = r"""
+shell = get_ipython()
+shell.run_line_magic("load_ext", "autogen_codeact")
+cell = "print('printed\x1b[2J')\nfrom IPython.display import HTML, display\ndisplay(HTML('x'))"
+shell.run_cell_magic("sandbox", "--backend bubblewrap", cell)
+shell.run_cell("%%sandbox\n1 / 0")
+from autogen_codeact import AsyncSandbox
+from autogen_codeact.integrations.notebook import show
+
+async def main():
+    async with AsyncSandbox("bubblewrap") as box:
+        return (await show(box.stream("6 * 7"))).value
+
+import asyncio
+print("value", asyncio.run(main()))
+"""
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_plain_ipython_prints_text_and_ends_with_its_sandbox(tmp_path: Path) -> None:
+    (tmp_path / "program.ipy").write_text(PLAIN)
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "program.ipy"]
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path / "ipython")}
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.count("\x1b[2J")) == (0, 0), done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    assert lines[0] == "printed\\x1b[2J"
+    assert "<IPython.core.display.HTML object: display-1.html>" in lines
+    assert any("ZeroDivisionError: division by zero" in line for line in [*lines, *done.stderr.splitlines()])
+    assert lines[-2:] == ["42", "value 42"]
+    assert "Traceback" not in done.stderr

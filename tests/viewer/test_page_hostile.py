@@ -1,5 +1,6 @@
 """A run whose every text tries to run a script, load something or look like something else, in the viewer's page."""
 
+import asyncio
 import base64
 import json
 
@@ -144,9 +145,13 @@ async def hostile(page, tmp_path):
             yield page, address, watched, received
 
 
-async def steps_of(page):
-    """Return the numbers of all steps of the run that is open."""
-    return await page.evaluate("Number(document.querySelector('article').getAttribute('aria-setsize'))")
+async def steps_of(page, address):
+    """Wait until the log is read to its end, and return the number of its steps."""
+    async with asyncio.timeout(30):
+        while not (header := await (await page.request.get(f"{address}api/runs/hostile")).json())["indexed"]:  # noqa: ASYNC110 - asks the server
+            await asyncio.sleep(0.05)
+    await expect(page.locator(".facts")).to_contain_text(f"{header['steps']} steps")
+    return header["steps"]
 
 
 NOTHING_DONE = """() => {
@@ -197,7 +202,7 @@ async def test_run_full_of_attacks_is_shown_as_text_and_does_nothing(hostile):
     await page.goto(f"{address}runs/hostile")
     await expect(page.locator("#step-1:not(.placeholder)")).to_be_visible()
     frames = 0
-    for number in range(1, await steps_of(page) + 1):
+    for number in range(1, await steps_of(page, address) + 1):
         await show(page, number)
         await open_everything(page)
         state = await page.evaluate(NOTHING_DONE)
@@ -270,6 +275,8 @@ async def test_markdown_that_is_hard_to_read_does_not_freeze_the_page(page, tmp_
     write_log(tmp_path / "hard", lines(events))
     async with serve(tmp_path) as address:
         await page.goto(f"{address}runs/hard")
+        # The number grows while the log is read.
+        await expect(page.locator(".facts")).to_contain_text(f"{len(events)} steps")
         await expect(page.locator("#step-1")).to_be_visible()
         await page.keyboard.press("G")
         await expect(page.locator("article.kind-end")).to_be_visible()

@@ -13,9 +13,13 @@ from autogen_codeact.runs import recorded
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
 
 from .runs import model, python
-from .watching import Watched, serious_problems
+from .watching import Watched, serious_problems, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("bubblewrap")]
+END_IS_SEEN = """() => {
+    const room = document.documentElement.scrollHeight - scrollY - innerHeight;
+    return room < 60 || room;
+}"""
 SUBJECT = "<img src=x onerror=alert(1)> for \u202eyou"
 
 
@@ -89,6 +93,8 @@ async def live(page, folder, *answers):
             yield run, task
             await asyncio.gather(task, return_exceptions=True)
             await expect(page.locator(".bar .stop")).to_be_hidden()
+            # The page must not miss its server.
+            await page.goto("about:blank")
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -198,3 +204,22 @@ async def test_reader_at_an_earlier_step_stays_there_and_is_told_of_new_ones(pag
         run.pauses[0].set()
         await expect(page.locator(".status")).to_have_text("completed")
         await expect(page.locator("#step-1")).to_be_in_viewport()
+
+
+async def test_reader_at_the_end_stays_at_the_end_while_output_grows(page, tmp_path):
+    rows = "for i in range(60): print('row', i)"
+    answer = python(f"{rows}\npause(number=0)\n{rows}\nprint('last row')\npause(number=1)")
+    async with live(page, tmp_path, answer, "Done.") as (run, _):
+        output = page.locator("article.running .output pre")
+        await expect(output).to_contain_text("row 59")
+        await expect(page.locator(".pill")).to_be_hidden()
+        run.pauses[0].set()
+        await expect(output).to_contain_text("last row")
+        await until(page, END_IS_SEEN)
+        await expect(page.locator(".pill")).to_be_hidden()
+        await page.keyboard.press("g")
+        await expect(page.locator(".pill")).to_have_text("Follow ↓")
+        await page.locator(".pill").click()
+        await until(page, END_IS_SEEN)
+        run.pauses[1].set()
+        await expect(page.locator("article.kind-end")).to_be_in_viewport()

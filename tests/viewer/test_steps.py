@@ -361,7 +361,7 @@ def test_resumed_run_shows_the_interruption_and_goes_on(tmp_path):
 def test_turns_of_a_conversation_begin_with_what_the_person_said(tmp_path):
     said = {"type": "TextMessage", "id": "7", "source": "user", "content": "And 7*7?"}
     error = ErrorRecord(type="APIError", message="busy")
-    first = started().model_copy(update={"task": None})
+    first = started().model_copy(update={"task": [said]})
     events = [
         first,
         TurnStarted(task=[said]),
@@ -437,6 +437,33 @@ def test_event_with_wrong_fields_is_a_gap(tmp_path):
     assert gap["text"] == "this is no event of type block_started"
     assert "dance" in event["text"]
     assert "\u202e" not in event["text"]
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (4, {"number": float("inf")}),
+        (4, {"agent": "\ud800\u202e" + "x" * 100_000}),
+        (5, {"number": float("nan")}),
+        (6, {"message": {"type": "CodeExecutionEvent", "source": "\ud800", "metadata": {"outcome": "\ud800" * 900}}}),
+        (3, {"message": {"type": "CodeGenerationEvent", "source": "coder", "content": "x", "code_blocks": 5}}),
+        (3, {"message": {"type": "CodeGenerationEvent", "source": "coder", "content": [[[]]], "code_blocks": [5]}}),
+        (2, {"result": {"usage": {"prompt_tokens": 1e999}, "content": {"\ud800": []}, "thought": 7}}),
+        (9, {"outcome": "\ud800", "duration_s": 1e999}),
+        (7, {"monotonic": 10**400, "time": "\u202e"}),
+        (7, {"message": {"type": ["x"], "source": {}}}),
+    ],
+)
+def test_malformed_event_costs_at_most_its_own_step(tmp_path, place, change):
+    content = lines(whole_run())
+    content[place] = json.dumps(json.loads(content[place]) | change).encode() + b"\n"
+    run = read(write_log(tmp_path / "run", content))
+    shown = json.dumps([run.header(), run.summaries(1, len(run)), steps(run)], allow_nan=False)
+    assert "\\ud800" not in shown.replace("\\\\ud800", "")
+    assert "\\u202e" not in shown.replace("\\\\u202e", "")
+    assert len(shown) < 50_000
+    assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", "end"]
+    assert run.search("nothing", range(1, len(run) + 1)) == []
 
 
 def test_step_whose_file_is_missing_says_so(rich_run, tmp_path):

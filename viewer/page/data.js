@@ -77,6 +77,13 @@ export function fileUrl(sha, mime) {
   return sha ? api(`/files/${sha}${mime ? `?type=${encodeURIComponent(mime)}` : ""}`) : null;
 }
 
+/** The text of a stored file. */
+export async function fileText(sha) {
+  const answer = await fetch(fileUrl(sha), { credentials: "omit" });
+  if (!answer.ok) throw new Error(await reason(answer));
+  return answer.text();
+}
+
 /**
  * Listen to a run that goes on. The listener has the functions header, step, output, question, end and state
  * ("open" or "lost"). `since` is the revision of the header that is known. Returns a function that ends it.

@@ -149,15 +149,18 @@ export function chip(outcome, more) {
   return h(`span.chip.${OUTCOMES[outcome] || "plain"}`, null, WORDS[outcome] || outcome, more);
 }
 
+/** Times below this are not shown. */
+export const SHORTEST = 0.001;
+
 /** Where time went: a bar of three colours. */
 export function timingBar(timing, total) {
   const parts = [["model", timing.model_s], ["sandbox", timing.sandbox_s], ["tools", timing.tools_s]];
   const sum = Math.max(total || 0, parts.reduce((all, [, value]) => all + (value || 0), 0));
-  const words = parts.filter(([, value]) => value).map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
+  const words = parts.filter(([, value]) => value >= SHORTEST).map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
   if (!sum || !words) return null;
   const bar = h("span.timing", { role: "img", "aria-label": words, title: words });
   for (const [name, value] of parts) {
-    if (!value) continue;
+    if (!(value >= SHORTEST)) continue;
     const part = h(`span.part.${name}`);
     part.style.width = `${(100 * value) / sum}%`;
     bar.append(part);
