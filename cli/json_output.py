@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from autogen_codeact.cli.exit import Terminated
+from autogen_codeact.cli.exit import EXIT_TERMINATED, Terminated
 from autogen_codeact.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -59,11 +59,12 @@ class JsonEnd:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, typer.Exit):
+        status = error.exit_code if isinstance(error, typer.Exit) else None
+        if status is not None:
             error = None
         if error is None and self._result is not None:
             self._print(self._result)
-        elif isinstance(error, Terminated):
+        elif isinstance(error, Terminated) or status == EXIT_TERMINATED:
             self.cancelled(signal.SIGTERM)
         elif error is None or isinstance(error, KeyboardInterrupt):
             self.cancelled(signal.SIGINT)
@@ -107,17 +108,21 @@ def error_object(error: BaseException, run: Path | None = None) -> dict[str, Any
         error: Why.
         run: The run's folder, if it has one.
     """
-    cause = error.__cause__ if type(error).__name__ == "CommandError" and error.__cause__ is not None else error
+    cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     told = {"class": type(cause).__name__, "message": message, "advice": _resume_advice(run) or _advice(error)}
     return {"type": "error", "outcome": "failed", "error": told, "run": _absolute(run)}
+
+
+def _of_model(error: BaseException) -> bool:
+    return type(error).__name__ == "CommandError" and str(error).startswith("The run failed.")
 
 
 def _advice(error: BaseException) -> str | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if "SandboxError" in names:
         return "`codeact doctor` checks this machine"
-    if hasattr(error, "format_message") or ("CommandError" in names and error.__cause__ is None):
+    if hasattr(error, "format_message") or ("CommandError" in names and not _of_model(error)):
         return "`codeact run --help` lists the options"
     return None
 

@@ -70,7 +70,8 @@ def say_where(run: Path) -> None:
         run: Its folder.
     """
     place = "in" if name_of(run) == str(run) else "as"
-    say(f"kept {place} {name_of(run)}: `codeact show {hint_of(run)}` prints it")
+    hint = hint_of(run)
+    say(f"kept {place} {name_of(run)}: `codeact show {hint}` prints it, `codeact view {hint}` opens it")
 
 
 def remove_old(run: Path, largest: int) -> None:

@@ -128,9 +128,8 @@ class Progress:
         seconds = int(time.monotonic() - self._since)
         line = self._spinner.render(self._console.get_time())
         assert isinstance(line, Text)
-        line = Text.assemble(line, " ", (self._what, "dim"))
-        if seconds:
-            line.append(f"{self._joint}{format_seconds(seconds)}", "dim")
+        words = f"{self._what}{self._joint}{format_seconds(seconds)}" if seconds else self._what
+        line = Text.assemble(line, " ", (words, "dim"))
         line.truncate(max(self._console.width - 1, 1), overflow="ellipsis")
         try:
             with self._console.capture() as drawn:

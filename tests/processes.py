@@ -26,7 +26,7 @@ from typing import IO, TextIO
 SERVER = Path(__file__).with_name("fork_server.py")
 PROXIES = {"all_proxy", "http_proxy", "https_proxy", "no_proxy"}
 READ_LATE = {
-    *("COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
+    *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
     *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
     *PROXIES,
@@ -233,7 +233,7 @@ def run(
     cwd: Path | None = None,
     options: tuple[str, ...] = (),
     text: str = "",
-    timeout: float = 50,
+    timeout: float = 100,
     new_interpreter: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a Python program to its end, and kill it after `timeout` seconds; the other arguments are those of `start`."""

@@ -57,6 +57,7 @@ PRINTS = {
     ("README.md", 1): "The 50th Fibonacci number is 12586269025.",
     ("models.md", 1): "Yes, it is.\n",
     ("agents.md", 1): "The sum of 1 to 10 is 55.",
+    ("viewer.md", 1): "http://127.0.0.1:",
     ("tools.md", 1): "pears 3\nfigs 0\nno such fruit: plums\nstock {'fruit': 'pears'} ok 3\n",
     ("agents.md", 2): '{"item":"milk","euros":1.2}\nitem=\'tea\' euros=4.5\n',
     ("agents.md", 3): '"provider": "autogen_codeact.teams.Team"',

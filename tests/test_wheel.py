@@ -25,7 +25,7 @@ def test_wheel_installs_one_top_level_name(wheel):
     assert {name.split("/")[0] for name in names} == {"autogen_codeact", "autogen_codeact-0.1.0.dist-info"}
 
 
-def test_wheel_holds_runner_image_recipe_recordings_and_type_markers(wheel):
+def test_wheel_holds_runner_image_recipe_recordings_page_and_type_markers(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         f"autogen_codeact/{package}/py.typed"
@@ -34,6 +34,7 @@ def test_wheel_holds_runner_image_recipe_recordings_and_type_markers(wheel):
     expected |= {f"autogen_codeact/sandbox/runner/{path.name}" for path in (ROOT / "sandbox/runner").glob("*.py")}
     expected |= {f"autogen_codeact/docker/{path.name}" for path in (ROOT / "docker").iterdir()}
     expected |= {f"autogen_codeact/cli/recordings/{path.name}" for path in (ROOT / "cli/recordings").iterdir()}
+    expected |= {f"autogen_codeact/viewer/page/{path.name}" for path in (ROOT / "viewer/page").glob("*.*")}
     assert expected <= names
     assert "autogen_codeact/docker/__init__.py" not in names
     assert not [name for name in names if "test" in name.lower()]

@@ -6,14 +6,14 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from autogen_codeact.runs.errors import RunError, RunFileError
@@ -117,13 +117,13 @@ class Viewer:
             }
 
         try:
-            return JSONResponse(await asyncio.to_thread(look))
+            return _json(await asyncio.to_thread(look))
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
 
     async def header(self, request: Request) -> Response:
         """Answer with what is known of a run."""
-        return JSONResponse(await self._run(request).header())
+        return _json(await self._run(request).header())
 
     async def summaries(self, request: Request) -> Response:
         """Answer with the short forms of steps."""
@@ -132,7 +132,7 @@ class Viewer:
         if not found:
             await run.wait_for(first)
             found = await run.call(lambda steps: steps.summaries(first, last))
-        return JSONResponse(found)
+        return _json(found)
 
     async def steps(self, request: Request) -> Response:
         """Answer with the documents of steps."""
@@ -152,7 +152,7 @@ class Viewer:
             part = range(at, at + _SEARCHED_AT_ONCE)
             found += await run.call(lambda steps, part=part: steps.search(text, part))  # type: ignore[misc]
             at = part.stop
-        return JSONResponse({"steps": found, "complete": not text or at > total})
+        return _json({"steps": found, "complete": not text or at > total})
 
     async def output(self, request: Request) -> Response:
         """Answer with the whole output or text of a step, as it is: browsers show it as text."""
@@ -199,14 +199,14 @@ class Viewer:
             raise HTTPException(400, 'Send {"question": number, "approve": true or false}.')
         if not control.answer(number, approve=approve):
             raise HTTPException(409, "The question is no longer open: it was answered, or is not needed any more.")
-        return JSONResponse({})
+        return _json({})
 
     async def stop(self, request: Request) -> Response:
         """Stop a live run."""
         control = self._controls(request)
         await _body(request)
         control.stop()
-        return JSONResponse({})
+        return _json({})
 
     def _controls(self, request: Request) -> RunControl:
         control = self._run(request).control
@@ -251,18 +251,24 @@ def make_app(viewer: Viewer) -> Starlette:
     )
 
 
+def _json(value: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in ASCII, which can have whatever was in a log."""
+    body = json.dumps(value, allow_nan=False).encode("ascii")
+    return Response(body, status_code, headers, "application/json")
+
+
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, status_code=error.status_code, headers=error.headers)
+    return _json({"error": error.detail}, status_code=error.status_code, headers=error.headers)
 
 
 async def _run_error(request: Request, error: Exception) -> Response:
     status = 404 if isinstance(error, RunFileError) else 422
-    return JSONResponse({"error": str(error)}, status_code=status)
+    return _json({"error": str(error)}, status_code=status)
 
 
 async def _defect(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": f"The viewer failed: {type(error).__name__}."}, status_code=500)
+    return _json({"error": f"The viewer failed: {type(error).__name__}."}, status_code=500)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from autogen_codeact.runs.events import (
     BlockFinished,
@@ -31,7 +31,7 @@ from autogen_codeact.sandbox.result import TIMEOUT_LINE
 from autogen_codeact.viewer.entries import Entry
 from autogen_codeact.viewer.file_changes import MAX_FILES, changed_files, reference
 from autogen_codeact.viewer.highlight import spans_of
-from autogen_codeact.viewer.indexing import change_text
+from autogen_codeact.viewer.indexing import MALFORMED, change_text
 from autogen_codeact.viewer.schema import CallDocument, DisplayDocument, FileReference, Step
 from autogen_codeact.viewer.text import (
     bounded,
@@ -50,6 +50,10 @@ DISPLAY_CHARS = 1_000_000
 MAX_PARTS = 100
 """Displays, calls and connections of a block that its document has."""
 
+_ALWAYS = (
+    *("number", "kind", "agent", "time", "duration_s", "timing", "running", "usage"),
+    *("text", "notes"),
+)
 Event = RunEvent | UnknownEvent | Gap
 
 
@@ -67,12 +71,24 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, 
         "number": entry.number,
         "kind": entry.kind,
         "agent": visible(entry.agent[:200]) if entry.agent is not None else None,
-        "time": entry.time,
+        "time": visible(entry.time),
         "duration_s": round(entry.model_s + entry.sandbox_s + entry.tools_s, 6),
         "timing": entry.timing,
         "running": running,
         "usage": entry.usage,
     }
+    try:
+        _fill(run, entry, step, events, running=running)
+    except MALFORMED as error:
+        # Of a log that nobody of ours has written; the other steps can be shown.
+        step = {**step, "kind": "gap", "text": f"This step can't be shown: {bounded(str(error), 300)}", "notes": []}
+        return cast(Step, {name: step[name] for name in _ALWAYS})  # type: ignore[literal-required]
+    if highlighted and step.get("code"):
+        step["spans"] = spans_of(step["code"], step["language"])
+    return step
+
+
+def _fill(run: Run, entry: Entry, step: Step, events: Sequence[Event], *, running: bool) -> None:
     if entry.gap is not None:
         reason, lines = entry.gap
         step["text"], step["notes"] = bounded(reason), [f"{lines:,} lines"] if lines > 1 else []
@@ -85,9 +101,6 @@ def document(run: Run, entry: Entry, events: Sequence[Event], *, running: bool, 
         _complete_block(entry, step, running=running)
     elif entry.live is not None:
         step["text"], step["text_bytes"] = shortened(str(entry.live), TEXT_CHARS)
-    if highlighted and step.get("code"):
-        step["spans"] = spans_of(step["code"], step["language"])
-    return step
 
 
 def whole_output(entry: Entry, events: Sequence[Event]) -> str:

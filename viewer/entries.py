@@ -7,7 +7,7 @@ from typing import Any
 
 from autogen_codeact.viewer.log_tail import Place
 from autogen_codeact.viewer.schema import StepKind, Summary, Timing, Usage
-from autogen_codeact.viewer.text import title
+from autogen_codeact.viewer.text import title, visible
 
 _LIVE_CHARS = 256 * 1024
 _MAX_HEIGHT = 400
@@ -110,9 +110,9 @@ class Entry:
         return {
             "number": self.number,
             "kind": self.kind,
-            "agent": self.agent,
+            "agent": visible(self.agent[:200]) if self.agent is not None else None,
             "title": self.title or self.kind.replace("_", " "),
-            "outcome": outcome,
+            "outcome": visible(outcome[:40]) if outcome is not None else None,
             "state": self.state,
             "running": running,
             "height": self.height,

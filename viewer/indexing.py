@@ -16,6 +16,8 @@ from autogen_codeact.viewer.text import count, seconds, title
 
 MAX_STEPS = 200_000
 """Steps of a run that are shown; a log with more was hardly written by an agent."""
+MALFORMED = (TypeError, ValueError, AttributeError, LookupError, RecursionError, ArithmeticError)
+"""What is raised over events whose fields are not what they should be; it costs the event, never the run."""
 _MAX_ANSWER = 8_000
 _FENCES = ("```", "~~~", "<")
 _ROOM_OF_FENCES = 30
@@ -107,11 +109,10 @@ class Steps:
             self.gaps += not line.cut_off
             self._add_gap(line.reason, line.lines)
             return
-        self.clock.see(line.name, line.data.get("monotonic"))
-        handler = self._handlers.get(line.name, self._unknown)
         try:
-            handler(line)
-        except (TypeError, ValueError, AttributeError, KeyError, IndexError, RecursionError):
+            self.clock.see(line.name, line.data.get("monotonic"))
+            self._handlers.get(line.name, self._unknown)(line)
+        except MALFORMED:
             self.gaps += 1
             self._add_gap(f"this is no event of type {title(line.name)}", 1)
 

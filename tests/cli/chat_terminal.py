@@ -36,7 +36,7 @@ ON = re.compile(r"[\nK]on\r\n")
 PROMPT = "\x1b[0m> "
 CTRL_C, CTRL_D = "\x03", "\x04"
 ALT_ENTER = "\x1b\r"
-SECONDS = 30
+SECONDS = 60
 Wanted = str | re.Pattern[str]
 
 

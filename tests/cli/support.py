@@ -87,7 +87,7 @@ def codeact(
     process = start(*arguments, env=env, cwd=cwd, new_interpreter=new_interpreter)
     with process:
         try:
-            out, err = process.communicate(stdin, timeout=50)
+            out, err = process.communicate(stdin, timeout=100)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.chat_terminal import ALT_ENTER, CTRL_C, CTRL_D, ON, Chat
 from tests.cli.support import code, replay
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
 
 BOX = ["--sandbox", "bubblewrap"]
 TIMES = re.compile(r"[\d.]+ m?s\b")

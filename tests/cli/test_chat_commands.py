@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.support import code, codeact, replay
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
 
 BOX = ["--sandbox", "bubblewrap"]
 TIMES = re.compile(r"[\d.]+ m?s\b")

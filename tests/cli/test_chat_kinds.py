@@ -16,6 +16,8 @@ from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor
 from tests.cli.chat_terminal import CTRL_C, ON, Chat, plain
 from tests.cli.support import COMMAND, code, codeact, environment, replay, wait_until
 
+pytestmark = pytest.mark.timeout(180)
+
 BOX = ["--sandbox", "bubblewrap"]
 BLOCK = code("print('on', flush=True)", "while True: pass")
 TIMES = re.compile(r"[\d.]+ m?s\b")

@@ -8,7 +8,7 @@ from tests.cli.chat_terminal import ON, Chat
 from tests.cli.support import code, codeact, wait_until
 from tests.openai_server import OpenAIServer, Reply
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(180)]
 
 KEY = "sk-of-the-chat-tests"
 BOX = ["--sandbox", "bubblewrap", "--no-describe-environment"]
@@ -70,7 +70,9 @@ def test_a_broken_stream_is_told_and_its_words_are_not_the_answer(server, tmp_pa
     broken = Reply("This is the beginning of a long answer", break_after=2)
     with talk(server, broken, "It is whole.", "Next.", state=tmp_path) as chat:
         chat.until_prompt()
-        assert "[The answer broke off. It begins again:]\nIt is whole.\n" in chat.say("one")
+        written = chat.say("one")
+        assert "This is the beginning of\n[The answer broke off. It begins again:]\n" in written
+        assert "\nIt is whole.\n[10 tokens, " in written
         chat.say("two")
     assert sent(server)[-1] == [("user", "one"), ("assistant", "It is whole."), ("user", "two")]
 

@@ -23,8 +23,12 @@ def read_until(process, kind):
     raise AssertionError(f"no {kind}: {process.stderr.read()}")
 
 
-def finish(process):
-    _, err = process.communicate(timeout=20)
+def finish(process, *, as_json=False):
+    out, err = process.communicate(timeout=20)
+    if as_json:
+        last = json.loads(out.splitlines()[-1])
+        assert (last["type"], last["outcome"], last["error"]["class"]) == ("error", "cancelled", "Interrupted")
+        assert last["error"]["message"] == f"stopped by {signal.Signals(process.returncode - 128).name}"
     wait_until(lambda: not containers_of(process), "the end of the container", seconds=30)
     return process.returncode, err
 
@@ -36,7 +40,7 @@ def test_signal_while_code_runs(tmp_path, extra, number, status):
     with start("run", "task", *arguments, new_interpreter=not extra) as process:
         read_until(process, "TextMessage" if "--team" in extra else "CodeGenerationEvent")
         process.send_signal(number)
-        assert finish(process) == (status, STOPPING)
+        assert finish(process, as_json=True) == (status, STOPPING)
 
 
 def test_output_before_ctrl_c_is_printed(tmp_path):
@@ -56,7 +60,7 @@ def test_ctrl_c_while_the_model_generates(extra):
         with start("run", "task", *arguments, env={"OPENAI_API_KEY": "sk-of-the-tests"}) as process:
             wait_until(lambda: server.requests, "the request")
             process.send_signal(signal.SIGINT)
-            assert finish(process) == (130, STOPPING)
+            assert finish(process, as_json=True) == (130, STOPPING)
     finally:
         server.stop()
 
@@ -77,7 +81,7 @@ def test_second_ctrl_c_exits_at_once(tmp_path):
         assert process.stderr.readline() == STOPPING
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        status, err = finish(process)
+        status, err = finish(process, as_json=True)
     assert (status, err) == (130, "")
 
 

@@ -31,7 +31,11 @@ TEAM = (WORKS, "It is 42.\n\nTERMINATE")
 def test_a_saved_run_is_shown_as_it_was_printed(tmp_path, options, answers):
     folder = tmp_path / "runs" / "42"
     done = codeact("run", "What is 6*7?", *options, "--model", replay(tmp_path, *answers), "--save", folder)
-    where = "" if options == ["--json"] else f"codeact: kept in {folder}: `codeact show {folder}` prints it\n"
+    where = (
+        ""
+        if options == ["--json"]
+        else f"codeact: kept in {folder}: `codeact show {folder}` prints it, `codeact view {folder}` opens it\n"
+    )
     assert (done.status, done.err) == (0, where)
     shown = codeact("show", folder, *[each for each in options if each == "--json"])
     assert (shown.status, shown.err) == (0, "")
@@ -51,7 +55,7 @@ def test_files_of_a_saved_run_are_kept_and_can_be_exported(tmp_path):
     done = codeact("run", "Write.", "--model", model, "--save", "run", cwd=tmp_path)
     assert done.status == 0
     assert done.err == (
-        "codeact: kept in run: `codeact show run` prints it\n"
+        "codeact: kept in run: `codeact show run` prints it, `codeact view run` opens it\n"
         "codeact: with the files out/a.txt: `codeact export run --files FOLDER` writes them\n"
         "codeact: gone with the sandbox: big. --work-dir FOLDER keeps files.\n"
     )

@@ -50,6 +50,8 @@ def test_shorten_keeps_head_and_tail():
         (["a\n", "b"], "a\nb\n"),
         (["a\x1b[3", "1mred\x1b", "[0m\r", "\nend\n"], "ared\nend\n"),
         (["a\r"], "a\n"),
+        (["10%", "\r20%", "\r", "30%\nx"], "30%\nx\n"),
+        (["100%\r", "ok"], "ok0%\n"),
         (["a\x1b["], "a\\x1b[\n"),
         (["a\tb", "", ""], "a\tb\n"),
         ([""], ""),

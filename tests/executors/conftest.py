@@ -95,7 +95,7 @@ async def make_executor(sandbox_image: str) -> AsyncIterator[MakeExecutor]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session(sandbox_image: str) -> AsyncIterator[DockerCommandLineCodeExecutor]:
     """One session for all tests of a module."""
-    async with DockerCommandLineCodeExecutor(mode="session", timeout=10) as started:
+    async with DockerCommandLineCodeExecutor(mode="session", timeout=30) as started:
         yield started
 
 

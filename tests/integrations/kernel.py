@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
-DEADLINE_S = 45
+DEADLINE_S = 100
 
 
 @dataclass

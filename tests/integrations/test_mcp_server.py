@@ -59,13 +59,13 @@ def environments(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
             "--no-index",
             "--no-deps",
         ]
-        subprocess.run([*pip, str(wheel)], check=True, timeout=50)
+        subprocess.run([*pip, str(wheel)], check=True, timeout=150)
         site = next((home / "lib").glob("python*/site-packages"))
         # What is found first counts: mcp 2 and what it needs stand before the environment of the tests, which has mcp 1.
         folders = [str(MCP_2)] if major == 2 else []
         (site / "dependencies.pth").write_text("\n".join([*folders, sysconfig.get_path("purelib"), ""]))
         shown = [made[major], "-c", "from importlib.metadata import version; print(version('mcp'))"]
-        assert subprocess.check_output(shown, text=True, timeout=50).startswith(f"{major}.")
+        assert subprocess.check_output(shown, text=True, timeout=150).startswith(f"{major}.")
     return made
 
 
@@ -77,7 +77,7 @@ def talk(client: Path, server: Path, *calls: tuple[str, dict[str, Any]]) -> list
         [str(client), str(CLIENT), json.dumps(command), json.dumps(timed)],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
@@ -241,7 +241,7 @@ def test_the_end_of_the_client_or_server_leaves_no_container(raw: Callable[..., 
         client.process.stdin.close()
     else:
         client.process.send_signal(number)
-    client.process.wait(20)
+    client.process.wait(40)
     wait_until(lambda: not owned_by(pid), "the container is still there")
 
 
@@ -253,7 +253,7 @@ def test_the_end_of_the_client_ends_bubblewrap(raw: Callable[..., Raw]) -> None:
     children = children_of(client.process.pid)
     assert children
     os.kill(client.process.pid, signal.SIGKILL)
-    client.process.wait(20)
+    client.process.wait(40)
     wait_until(lambda: not any(Path(f"/proc/{child}/cmdline").exists() for child in children), "bubblewrap still runs")
 
 
@@ -286,7 +286,7 @@ def test_without_the_package_the_command_says_what_to_install(tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
     assert (finished.returncode, finished.stdout) == (2, "")

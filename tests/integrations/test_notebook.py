@@ -54,7 +54,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, docker_engine: str) -> Iter
 def test_sample_notebook_shows_table_and_figures(tmp_path: Path) -> None:
     notebook = nbformat.read(SAMPLE, as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)
-    NotebookClient(notebook, timeout=45, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=150, resources={"metadata": {"path": str(tmp_path)}}).execute()
     table, plot, best, live, result, stop = [
         cell.outputs
         for cell in notebook.cells

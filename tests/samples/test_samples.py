@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("docker_engine")
 
 WITH_MODEL = [name for name, expected in EXPECTED.items() if expected.recording]
 WITH_SERVER = [name for name, expected in EXPECTED.items() if expected.with_server]
-DEADLINE_S = 50
+DEADLINE_S = 100
 
 EXPECTED_WARNINGS = {
     "error_recovery.py": "AutoGen's client logs the answer to a retry decision, and pydantic warns about its type",

@@ -10,7 +10,7 @@ from playwright.async_api import expect
 
 from autogen_codeact.runs import load_run
 from autogen_codeact.runs.events import AgentInfo, RunFinished
-from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, ErrorRecord
+from autogen_codeact.runs.results import ArtifactRecord, CallRecord, DisplayRecord, ErrorRecord, StoredFile
 from autogen_codeact.viewer.one_file import export_html
 from tests.runs.logs import lines, started, text, whole_run, write_log
 
@@ -109,6 +109,19 @@ async def test_a_picture_that_code_has_saved_is_shown_once(page, tmp_path):
     await expect(pictures.nth(0)).to_have_js_property("naturalWidth", 321)
     await expect(pictures.nth(1)).to_have_js_property("naturalWidth", 123)
     await expect(pictures.nth(1)).to_have_attribute("alt", "plot.png")
+
+
+async def test_a_picture_in_svg_that_code_has_saved_is_shown_in_a_frame(page, tmp_path):
+    folder = tmp_path / "run"
+    svg = "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='60'><script>top.hacked=1</script><text>a b</text></svg>"
+    saved = ArtifactRecord(name="plot.svg", size=len(svg), media_type="image/svg+xml", file=store(folder, svg.encode()))
+    lost = ArtifactRecord(name="lost.svg", size=9, media_type="image/svg+xml", file=StoredFile(sha256="0" * 64, size=9))
+    events = [started(), *block(1, artifacts=[saved, lost])]
+    _, _, wrong = await opened(page, tmp_path, write_log(folder, lines(events)))
+    await expect(page.frame_locator("#step-2 iframe").locator("text")).to_have_text("a b")
+    await expect(page.locator("#step-2 figure").nth(1)).to_have_text("image/svg+xml, 9 bytes: not stored")
+    assert await page.evaluate("window.hacked") is None
+    assert wrong == []
 
 
 async def test_a_figure_opens_in_a_tab_of_its_own(page, tmp_path):

@@ -14,6 +14,8 @@ from autogen_codeact.runs.events import (
     ChunkLogged,
     CodeText,
     ConversationChanged,
+    HostCallFinished,
+    HostCallStarted,
     LogStopped,
     MessageLogged,
     ModelCallFinished,
@@ -25,7 +27,7 @@ from autogen_codeact.runs.events import (
     TurnStarted,
 )
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ErrorRecord, ResultRecord
+from autogen_codeact.runs.results import CallRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter
 from autogen_codeact.viewer import indexing
 from autogen_codeact.viewer.steps import RunSteps
@@ -437,6 +439,55 @@ def test_event_with_wrong_fields_is_a_gap(tmp_path):
     assert gap["text"] == "this is no event of type block_started"
     assert "dance" in event["text"]
     assert "\u202e" not in event["text"]
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (4, {"number": float("inf")}),
+        (4, {"agent": "\ud800\u202e" + "x" * 100_000}),
+        (5, {"number": float("nan")}),
+        (6, {"message": {"type": "CodeExecutionEvent", "source": "\ud800", "metadata": {"outcome": "\ud800" * 900}}}),
+        (3, {"message": {"type": "CodeGenerationEvent", "source": "coder", "content": "x", "code_blocks": 5}}),
+        (3, {"message": {"type": "CodeGenerationEvent", "source": "coder", "content": [[[]]], "code_blocks": [5]}}),
+        (2, {"result": {"usage": {"prompt_tokens": 1e999}, "content": {"\ud800": []}, "thought": 7}}),
+        (9, {"outcome": "\ud800", "duration_s": 1e999}),
+        (7, {"monotonic": 10**400, "time": "\u202e"}),
+        (7, {"message": {"type": ["x"], "source": {}}}),
+    ],
+)
+def test_malformed_event_costs_at_most_its_own_step(tmp_path, place, change):
+    content = lines(whole_run())
+    content[place] = json.dumps(json.loads(content[place]) | change).encode() + b"\n"
+    run = read(write_log(tmp_path / "run", content))
+    shown = json.dumps([run.header(), run.summaries(1, len(run)), steps(run)], allow_nan=False)
+    assert "\\ud800" not in shown.replace("\\\\ud800", "")
+    assert "\\u202e" not in shown.replace("\\\\u202e", "")
+    assert len(shown) < 50_000
+    assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", "end"]
+    assert run.search("nothing", range(1, len(run) + 1)) == []
+
+
+def test_block_with_very_many_calls_is_shown_without_reading_them_all(tmp_path, monkeypatch):
+    call = CallRecord(name="f", arguments={"x": 1}, outcome="ok", result=2)
+    result = ResultRecord(kind="sandbox", exit_code=0, output="done\n", tool_calls=[call] * 300)
+    calls = [
+        event
+        for number in range(1, 3_001)
+        for event in (
+            HostCallStarted(agent="coder", block=1, call=number, name="f", arguments={"x": 1}, idempotent=False),
+            HostCallFinished(agent="coder", block=1, call=number, record=call),
+        )
+    ]
+    block = BlockStarted(agent="coder", number=1, blocks=[CodeText(code="f(1)", language="python")])
+    content = lines([started(), block, *calls, BlockFinished(agent="coder", number=1, result=result)])
+    run = read(write_log(tmp_path / "run", content))
+    parsed = []
+    monkeypatch.setattr(run.run, "parse", lambda event, parse=run.run.parse: parsed.append(event) or parse(event))
+    (step,) = run.steps(2, 2)
+    assert (step["code"], step["output"], step["outcome"], len(step["calls"])) == ("f(1)", "done\n", "ok", 100)
+    assert step["notes"] == ["200 more calls are not shown."]
+    assert len(parsed) <= 1_000
 
 
 def test_step_whose_file_is_missing_says_so(rich_run, tmp_path):

@@ -19,7 +19,7 @@ async function get(url) {
 async function post(url, body) {
   const headers = { "Content-Type": "application/json" };
   const answer = await fetch(url, { method: "POST", credentials: "omit", headers, body: JSON.stringify(body) });
-  if (!answer.ok) throw new Error(await reason(answer));
+  if (!answer.ok) throw Object.assign(new Error(await reason(answer)), { status: answer.status });
 }
 
 async function reason(answer) {
@@ -75,6 +75,13 @@ export function outputUrl(number) {
 /** The address of a stored file; null if it was not stored. */
 export function fileUrl(sha, mime) {
   return sha ? api(`/files/${sha}${mime ? `?type=${encodeURIComponent(mime)}` : ""}`) : null;
+}
+
+/** The text of a stored file. */
+export async function fileText(sha) {
+  const answer = await fetch(fileUrl(sha), { credentials: "omit" });
+  if (!answer.ok) throw new Error(await reason(answer));
+  return answer.text();
 }
 
 /**

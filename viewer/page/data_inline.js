@@ -83,10 +83,19 @@ export function fileUrl(sha, mime) {
   const type = IMAGES.has(mime) ? mime : "application/octet-stream";
   const key = `${sha} ${type}`;
   if (!addresses.has(key)) {
-    const bytes = Uint8Array.from(atob(element.textContent), (character) => character.charCodeAt(0));
-    addresses.set(key, URL.createObjectURL(new Blob([bytes], { type })));
+    addresses.set(key, URL.createObjectURL(new Blob([bytesOf(element)], { type })));
   }
   return addresses.get(key);
+}
+
+function bytesOf(element) {
+  return Uint8Array.from(atob(element.textContent), (character) => character.charCodeAt(0));
+}
+
+/** The text of a stored file. */
+export async function fileText(sha) {
+  if (!files.has(sha)) throw new Error("This file is not in this page.");
+  return new TextDecoder().decode(bytesOf(files.get(sha)));
 }
 
 /** A run in a file never changes. */

@@ -140,7 +140,7 @@ export function announce(text) {
 
 const OUTCOMES = {
   ok: "ok", completed: "ok", running: "busy", error: "bad", failed: "bad", timeout: "bad", oom: "bad", crashed: "bad",
-  denied: "warn", refused: "warn", cancelled: "warn", interrupted: "warn", unfinished: "warn", gap: "warn", lost: "bad", restored: "warn",
+  denied: "warn", refused: "warn", cancelled: "warn", interrupted: "warn", unreadable: "bad", unfinished: "warn", gap: "warn", lost: "bad", restored: "warn",
 };
 const WORDS = { oom: "out of memory", lost: "state lost", restored: "state restored", kept: "state kept" };
 
@@ -149,15 +149,18 @@ export function chip(outcome, more) {
   return h(`span.chip.${OUTCOMES[outcome] || "plain"}`, null, WORDS[outcome] || outcome, more);
 }
 
+/** Times below this are not shown. */
+export const SHORTEST = 0.001;
+
 /** Where time went: a bar of three colours. */
 export function timingBar(timing, total) {
   const parts = [["model", timing.model_s], ["sandbox", timing.sandbox_s], ["tools", timing.tools_s]];
   const sum = Math.max(total || 0, parts.reduce((all, [, value]) => all + (value || 0), 0));
-  const words = parts.filter(([, value]) => value).map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
+  const words = parts.filter(([, value]) => value >= SHORTEST).map(([name, value]) => `${name} ${seconds(value)}`).join(", ");
   if (!sum || !words) return null;
   const bar = h("span.timing", { role: "img", "aria-label": words, title: words });
   for (const [name, value] of parts) {
-    if (!value) continue;
+    if (!(value >= SHORTEST)) continue;
     const part = h(`span.part.${name}`);
     part.style.width = `${(100 * value) / sum}%`;
     bar.append(part);

@@ -1,5 +1,5 @@
 // The page of one run.
-import { add, announce, chip, count, h, plain, seconds, short, timingBar, visible, when } from "./dom.js";
+import { add, announce, chip, count, h, plain, seconds, short, SHORTEST, timingBar, visible, when } from "./dom.js";
 import { answer, findSteps, getHeader, getSteps, getSummaries, listUrl, stop, subscribe } from "./data.js";
 import { Find } from "./find.js";
 import { Outline } from "./outline.js";
@@ -31,6 +31,7 @@ class RunPage {
     this.selected = 0;
     this.following = false;
     this.unseen = 0;
+    this.moved = -Infinity;
   }
 
   async open() {
@@ -53,6 +54,7 @@ class RunPage {
     this.feed.setAttribute("aria-busy", "false");
     addEventListener("hashchange", () => this.goToHash());
     addEventListener("scroll", () => this.scrolled(), { passive: true });
+    for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, (event) => this.touched(event), { passive: true });
     if (!this.goToHash() && this.header.live) this.follow();
     // The log of an ended run may still be read.
     if (this.header.live || this.header.indexed === false) this.listen();
@@ -216,6 +218,7 @@ class RunPage {
     }
     this.forget(from);
     if (this.list) this.list.soon();
+    if (this.list && this.following) this.toEnd();
   }
 
   // Steps far from the screen are asked for again when they are needed.
@@ -275,6 +278,7 @@ class RunPage {
   go(index) {
     if (!this.list || !this.list.count) return;
     const target = Math.max(0, Math.min(index, this.list.count - 1));
+    this.following = false;
     this.select(target);
     this.list.scrollTo(target);
     this.select(target);
@@ -391,6 +395,8 @@ class RunPage {
 
   connection(state) {
     const lost = state === "lost";
+    // Those that are still open then come again with the connection.
+    if (lost) this.questions.clear();
     document.body.classList.toggle("lost", lost && this.header.live);
     if (this.wasLost && !lost) this.catchUp();
     this.wasLost = lost;
@@ -443,9 +449,16 @@ class RunPage {
 
   scrolled() {
     const room = document.documentElement.scrollHeight - scrollY - innerHeight;
-    this.following = this.header.live && room < 60;
+    if (room < 60) this.following = this.header.live;
+    else if (performance.now() - this.moved < 1000) this.following = false;
     if (this.following) this.unseen = 0;
     this.drawPill();
+  }
+
+  // Only a person who scrolls leaves the end; the page itself scrolls too when it grows.
+  touched(event) {
+    if (event.type === "wheel" && event.deltaY > 0) return;
+    this.moved = performance.now();
   }
 
   follow() {
@@ -473,6 +486,6 @@ class RunPage {
 function timingLine(timing) {
   const bar = timingBar(timing, 0);
   if (!bar) return null;
-  const legend = [["model", timing.model_s], ["sandbox", timing.sandbox_s], ["tools", timing.tools_s]].filter(([, value]) => value);
+  const legend = [["model", timing.model_s], ["sandbox", timing.sandbox_s], ["tools", timing.tools_s]].filter(([, value]) => value >= SHORTEST);
   return h("p.timing-line", null, bar, legend.map(([name, value]) => h("span.legend", null, h(`span.key.${name}`), `${name} ${seconds(value)}`)));
 }

@@ -1,13 +1,15 @@
 // One step of a run as an element.
-import { add, chip, clock, count, h, icon, seconds, short, timingBar, visible } from "./dom.js";
+import { add, bytes, chip, clock, count, h, icon, seconds, short, timingBar, visible } from "./dom.js";
 import { calls, code, connections, display, files, labelled, output, value } from "./block.js";
-import { outputUrl } from "./data.js";
+import { fileText, outputUrl } from "./data.js";
+import { svgFrame } from "./frames.js";
 import { markdown } from "./markdown.js";
 import { GrowingText, longText } from "./text.js";
 
 const LONGEST_MARKDOWN = 64_000;
 const LANGUAGES = { python: "Python", python3: "Python", py: "Python", bash: "Bash", sh: "shell", shell: "shell", "": "code" };
-const SAVED = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+const SVG = "image/svg+xml";
+const SAVED = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", SVG]);
 const MOST_SAVED = 8;
 const MOST_DISPLAYS = 100;
 
@@ -125,9 +127,18 @@ function end(step, body) {
 
 // Pictures that code has written into files are shown as those that it has displayed, unless they are the same.
 function savedPictures(list, displays) {
-  const seen = new Set(displays.flatMap((shown) => Object.values(shown.data || {}).map((form) => form && form.file && form.file.sha256)));
-  const saved = list.filter(({ file }) => file && file.sha256 && SAVED.has(file.media_type) && !seen.has(file.sha256));
-  return saved.slice(0, MOST_SAVED).map(({ name, file }) => ({ name, data: { [file.media_type]: { file }, "text/plain": name } }));
+  const forms = displays.flatMap((shown) => Object.values(shown.data || {}));
+  const seen = new Set([...forms.map((form) => form && form.file && form.file.sha256), ...displays.map((shown) => shown.name)]);
+  const saved = list.filter(({ name, file }) => file && SAVED.has(file.media_type) && !seen.has(file.sha256) && !seen.has(name));
+  return saved.slice(0, MOST_SAVED).map(({ name, file }) => (file.media_type === SVG ? savedSvg(name, file)
+    : display({ name, data: { [file.media_type]: { file }, "text/plain": name } })));
+}
+
+function savedSvg(name, file) {
+  const box = h("figure");
+  const failed = () => box.replaceChildren(h("p.muted", null, `${SVG}, ${bytes(file.size)}: ${file.note || "not stored"}`));
+  fileText(file.sha256).then((text) => box.append(svgFrame(text, `${name}, a picture in SVG`) || ""), failed);
+  return labelled("display", box);
 }
 
 function block(step, body) {
@@ -143,7 +154,7 @@ function block(step, body) {
   const displays = step.displays || [];
   for (const shown of displays.slice(0, MOST_DISPLAYS)) body.append(display(shown));
   if (displays.length > MOST_DISPLAYS) body.append(h("p.muted", null, `and ${count(displays.length - MOST_DISPLAYS, "more display")}`));
-  for (const saved of savedPictures(step.files || [], displays)) body.append(display(saved));
+  body.append(...savedPictures(step.files || [], displays));
   if (step.calls && step.calls.length) body.append(calls(step.calls));
   if (step.connections && step.connections.length) body.append(connections(step.connections));
   if (step.files && step.files.length) body.append(files(step.files));

@@ -37,7 +37,7 @@ class Backend:
 
     def make(self, **options: Any) -> SandboxCodeExecutor:
         """An executor that has not been started."""
-        return self.kind(mode=self.mode, **{"timeout": 10, **options})
+        return self.kind(mode=self.mode, **{"timeout": 30, **options})
 
     def kill(self, executor: SandboxCodeExecutor, others: set[int]) -> None:
         """End its sandbox from outside; the others below this process are not its."""

@@ -1,0 +1,142 @@
+"""What `codeact run --json` prints: every line fits the schema in docs/runs.md, and the last one is a result or an error."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.cli.support import code, codeact, replay
+
+PAGE = Path(__file__).parents[2] / "docs" / "runs.md"
+PICTURE = b"\x89PNG\r\n\x1a\n of the tests"
+SHOWS = code(
+    "class Picture:",
+    "    def __init__(self, data): self.data = data",
+    "    def _repr_png_(self): return self.data",
+    f"display(Picture({PICTURE!r}))",
+    f"display(Picture({PICTURE!r} + bytes(300_000)))",
+    "display({'text/html': '<b>1</b>', 'application/json': {'a': [1]}}, raw=True)",
+    "open('a.txt', 'w').write('x')",
+)
+TEXT_DIGEST = hashlib.sha256(b"x").hexdigest()
+
+
+@pytest.fixture(scope="module")
+def schema():
+    """Return a validator of the schema in the page."""
+    (text,) = re.findall(r"<!-- schema of --json -->\n```json\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
+    return Draft202012Validator(json.loads(text))
+
+
+def check(schema, done):
+    """Assert that each line fits, and that only the last one is an end; return it."""
+    for each in done.objects:
+        schema.validate(each)
+    ends = [each["type"] in ("TaskResult", "error") for each in done.objects]
+    assert ends == [False] * (len(ends) - 1) + [True]
+    return done.objects[-1]
+
+
+def run(folder, *options, answers=("It is 42.",), **more):
+    env = {"XDG_STATE_HOME": str(folder), **more.pop("env", {})}
+    arguments = ["--model", replay(folder, *answers), "--json", "--sandbox", "bubblewrap", *options]
+    return codeact("run", "Show.", *arguments, env=env, cwd=folder, **more)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize(
+    "options", [["--act"], ["--act", "--no-save"], ["--act", "--no-save", "--work-dir", "w"]], ids=str
+)
+def test_displays_and_artifacts_are_complete(schema, tmp_path, options):
+    done = run(tmp_path, *options, answers=(SHOWS, code("final_answer('Shown.')")))
+    end = check(schema, done)
+    assert done.status == 0
+    kept = "--no-save" not in options
+    assert (end["outcome"], end["run"] is not None) == ("completed", kept)
+    message = next(each for each in done.objects if each["type"] == "CodeExecutionEvent")
+    (file,) = (each for each in message["artifacts"] if each["name"] == "a.txt")
+    assert (file["name"], file["size"], file["media_type"], file["sha256"]) == ("a.txt", 1, "text/plain", TEXT_DIGEST)
+    if kept or "--work-dir" in options:
+        assert Path(file["path"]).read_text() == "x"
+    else:
+        assert file["path"] is None
+    small, large, page = (each["forms"] for each in message["displays"])
+    binary = next(form for form in small if form["type"] == "image/png")
+    assert base64.b64decode(binary["base64"]) == PICTURE
+    assert binary["sha256"] == hashlib.sha256(PICTURE).hexdigest()
+    binary = next(form for form in large if form["type"] == "image/png")
+    assert (binary["size"], binary["base64"]) == (len(PICTURE) + 300_000, None)
+    if kept:
+        assert hashlib.sha256(Path(binary["path"]).read_bytes()).hexdigest() == binary["sha256"]
+        shown = codeact("show", end["run"], "--json")
+        assert shown.objects == done.objects
+    assert {form["type"]: form.get("text", form.get("json")) for form in page} == {
+        "text/html": "<b>1</b>",
+        "application/json": {"a": [1]},
+    }
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_the_executor_of_a_team_has_them_too(schema, tmp_path):
+    answers = (code("open('a.txt', 'w').write('x')"), "It is done. TERMINATE")
+    for options in ([], ["--no-save"]):
+        done = run(tmp_path, "--team", "--stream", *options, answers=answers)
+        check(schema, done)
+        (message,) = (each for each in done.objects if "artifacts" in each)
+        assert (message["type"], message["source"]) == ("TextMessage", "executor")
+        assert [each["sha256"] for each in message["artifacts"]] == [TEXT_DIGEST]
+
+
+USAGE = "`codeact run --help` lists the options"
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize(
+    ("options", "env", "kind", "words", "advice"),
+    [
+        (["--steps", "x"], {}, "BadParameter", "Invalid value for '--steps': ", USAGE),
+        (["--none"], {}, "NoSuchOption", "No such option: --none", USAGE),
+        (["--team", "--act"], {}, "CommandError", "--act and --team can't be combined: choose one.", USAGE),
+        (["--memory", "x"], {}, "CommandError", "'x' is not a size", USAGE),
+        (["--model", "gpt-4o"], {}, "CommandError", "There is no key for gpt-4o", USAGE),
+        (
+            ["--sandbox", "docker"],
+            {"DOCKER_HOST": "unix:///nowhere/docker.sock"},
+            "SandboxUnavailable",
+            "No Docker engine at unix:///nowhere/docker.sock",
+            "`codeact doctor` checks this machine",
+        ),
+    ],
+    ids=["value", "option", "combination", "size", "key", "sandbox"],
+)
+def test_what_fails_before_the_run_is_an_error_object(schema, tmp_path, options, env, kind, words, advice):
+    done = run(tmp_path, *options, env=env)
+    assert done.status == 2
+    end = check(schema, done)
+    assert (end["outcome"], end["error"]["class"], end["error"]["advice"]) == ("failed", kind, advice)
+    assert words in end["error"]["message"]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_an_error_of_the_model_names_the_run_and_how_to_continue_it(schema, tmp_path):
+    done = run(tmp_path, "--save", "run", answers=(code("print(1)"),))
+    assert done.status == 2
+    end = check(schema, done)
+    assert end == {
+        "type": "error",
+        "outcome": "failed",
+        "error": {
+            "class": "RecordingEnded",
+            "message": "The run failed. RecordingEnded: the recording has 1 answer, and one more was requested",
+            "advice": "`codeact resume run` continues the run",
+        },
+        "run": str(tmp_path / "run"),
+    }
+    again = codeact("resume", "run", "--json", cwd=tmp_path)
+    assert (again.status, check(schema, again)["error"]["class"]) == (2, "ValueError")
+    none = codeact("resume", "none/run", "--json", cwd=tmp_path)
+    assert (none.status, check(schema, none)["error"]["class"]) == (2, "RunFolderError")
