@@ -213,6 +213,7 @@ async def test_list_searches_filters_sorts_and_opens_runs(page, address):
     await expect(rows).to_have_count(3)
     await expect(rows.first).to_contain_text("Make a table of two cities, and check it.")
     await expect(rows.first).to_contain_text("completed")
+    await expect(rows.first).to_contain_text(" blocks")
 
     await page.get_by_role("searchbox").fill("20261103")
     await expect(amount).to_have_text("1 of 3 runs")
@@ -223,8 +224,8 @@ async def test_list_searches_filters_sorts_and_opens_runs(page, address):
     await page.get_by_label("Outcome").select_option("completed")
     await page.get_by_label("Agent").select_option("checker")
     await expect(rows).to_have_count(3)
-    await page.get_by_role("button", name="Steps").click()
-    await expect(page.get_by_role("button", name="Steps")).to_have_attribute("aria-pressed", "true")
+    await page.get_by_role("button", name="Blocks").click()
+    await expect(page.get_by_role("button", name="Blocks")).to_have_attribute("aria-pressed", "true")
     assert await serious_problems(page) == []
     assert "outcome=completed" in page.url
 

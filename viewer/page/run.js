@@ -395,6 +395,8 @@ class RunPage {
 
   connection(state) {
     const lost = state === "lost";
+    // Those that are still open then come again with the connection.
+    if (lost) this.questions.clear();
     document.body.classList.toggle("lost", lost && this.header.live);
     if (this.wasLost && !lost) this.catchUp();
     this.wasLost = lost;
