@@ -19,6 +19,7 @@ from autogen_codeact.viewer.text import bounded, count, seconds
 MAX_RUNS = 100_000
 _TASK_CHARS = 400
 _SCAN_S = 1.0
+_WAIT_S = 0.3
 _SAVE_EVERY = 1_000
 Stamp = tuple[int, int, int]
 """Size, time of the last change in nanoseconds, and inode of a log."""
@@ -98,9 +99,12 @@ class Catalog:
         with self._lock:
             if time.monotonic() >= self._next_scan:
                 self._scan()
+            reading = self._reading
+        if reading is not None:
+            reading.join(_WAIT_S)  # a few logs are read at once, and a list without them would look empty
+        with self._lock:
             known = [row for name, (_, row) in self._rows.items() if name in self._names]
-            reading = self._reading is not None and self._reading.is_alive()
-            return known, len(self._names), reading
+            return known, len(self._names), reading is not None and reading.is_alive()
 
     def close(self) -> None:
         """End the thread that reads."""

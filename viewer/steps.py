@@ -23,6 +23,8 @@ from autogen_codeact.viewer.text import bounded, shortened
 _TASK_CHARS = 20_000
 _RECENT = 1_000
 """Steps at the end among which those are that go on."""
+_MAX_EVENTS = 1_000
+"""Events of a step that are read: its first and its last ones. Those between are calls, of which a document has few."""
 
 
 class RunSteps:
@@ -234,7 +236,10 @@ class RunSteps:
                 self._steps.touch(entry)
 
     def _events(self, entry: Entry) -> list[Event]:
-        return list(self._read_events(entry.places)) if entry.places else []
+        places = entry.places
+        if len(places) > _MAX_EVENTS:
+            places = [*places[: _MAX_EVENTS // 2], *places[-_MAX_EVENTS // 2 :]]
+        return list(self._read_events(places)) if places else []
 
     def _read_events(self, places: Iterable[Place]) -> Iterable[Event]:
         for place, data in self._read_lines(places):

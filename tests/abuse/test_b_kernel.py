@@ -50,7 +50,7 @@ async def test_23_no_capability_no_new_privileges_a_filter_not_root(subject: Sub
 
 async def check_calls(subject: Subject, names: Iterable[str], expected: set[str] = REFUSALS) -> None:
     """Each call is refused in the sandbox, and at least one of them works without the filter."""
-    seen = json.loads(await subject.out(probe(), timeout=30))
+    seen = json.loads(await subject.out(probe(), timeout=50))
     control = await asyncio.to_thread(functools.partial(outcomes, subject.kind.engine, filtered=False))
     names = [name for name in names if name in seen]
     assert names
@@ -259,7 +259,7 @@ SET_USER_ID = """
 
 
 async def test_29_a_set_user_id_program_gains_nothing(subject: Subject) -> None:
-    count, said = json.loads(await subject.out(SET_USER_ID, timeout=20))
+    count, said = json.loads(await subject.out(SET_USER_ID, timeout=50))
     if not count:
         pytest.skip("not proven here: the sandbox shows no such program")
     assert [each for each in said if each != ["65534", "0"]] == []

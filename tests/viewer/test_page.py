@@ -7,7 +7,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from autogen_codeact.runs.events import AgentInfo, RunFinished
 from autogen_codeact.viewer import serve
+from tests.runs.logs import lines, started, write_log
 
 from .watching import Watched, serious_problems
 
@@ -213,6 +215,7 @@ async def test_list_searches_filters_sorts_and_opens_runs(page, address):
     await expect(rows).to_have_count(3)
     await expect(rows.first).to_contain_text("Make a table of two cities, and check it.")
     await expect(rows.first).to_contain_text("completed")
+    await expect(rows.first).to_contain_text(" blocks")
 
     await page.get_by_role("searchbox").fill("20261103")
     await expect(amount).to_have_text("1 of 3 runs")
@@ -223,8 +226,8 @@ async def test_list_searches_filters_sorts_and_opens_runs(page, address):
     await page.get_by_label("Outcome").select_option("completed")
     await page.get_by_label("Agent").select_option("checker")
     await expect(rows).to_have_count(3)
-    await page.get_by_role("button", name="Steps").click()
-    await expect(page.get_by_role("button", name="Steps")).to_have_attribute("aria-pressed", "true")
+    await page.get_by_role("button", name="Blocks").click()
+    await expect(page.get_by_role("button", name="Blocks")).to_have_attribute("aria-pressed", "true")
     assert await serious_problems(page) == []
     assert "outcome=completed" in page.url
 
@@ -238,6 +241,16 @@ async def test_list_searches_filters_sorts_and_opens_runs(page, address):
     await page.keyboard.press("u")
     await expect(rows).to_have_count(3)
     assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
+
+
+async def test_run_with_the_name_of_its_agent_has_it_once_in_the_list(page, tmp_path):
+    agent = AgentInfo(name="coder", kind="CodeActAgent", description="", executor=None, model="gpt")
+    write_log(
+        tmp_path / "r1", lines([started().model_copy(update={"agents": [agent]}), RunFinished(outcome="completed")])
+    )
+    async with serve(tmp_path) as address:
+        await page.goto(address)
+        await expect(page.locator(".runs .run-name")).to_have_text("codergpt")
 
 
 async def test_run_that_is_not_there_is_said(page, address):

@@ -257,7 +257,71 @@ async def test_list_with_a_hostile_run_shows_text(hostile):
     assert (watched.requests, watched.messages, watched.dialogs, received) == ([], [], [], [])
 
 
+READ_AGAIN = {
+    "xmp": "<math><mtext><table><mglyph><xmp><!--</xmp><xmp>--></math>{}</xmp>",
+    "noembed": "<math><mtext><table><mglyph><noembed><!--</noembed><noembed>--></math>{}</noembed>",
+    "noframes": "<math><mtext><table><mglyph><noframes><!--</noframes><noframes>--></math>{}</noframes>",
+}
+
+
+async def test_html_that_becomes_other_elements_when_it_is_read_again_loads_nothing(page, tmp_path):
+    # The title keeps the page from seeing these tags before the text is parsed.
+    loads = "<link title='<' rel=preconnect href='{0}'><meta title='<' http-equiv=refresh content='0;url={0}'>"
+    async with listening() as (port, received):
+        tags = loads.format(f"http://localhost:{port}/")
+        pages = [f"<p>{name}</p>{html.format(tags)}" for name, html in READ_AGAIN.items()]
+        displays = [DisplayRecord(name="d", data={"text/html": each, "text/plain": "d"}) for each in pages]
+        events = [
+            started("t"),
+            BlockStarted(agent="coder", number=1, blocks=[CodeText(code="1", language="python")]),
+            BlockFinished(
+                agent="coder",
+                number=1,
+                result=ResultRecord(kind="sandbox", exit_code=0, output="", displays=displays),
+            ),
+            RunFinished(outcome="completed"),
+        ]
+        write_log(tmp_path / "twice", lines(events))
+        async with serve(tmp_path) as address:
+            watched = Watched(page, address)
+            await page.goto(f"{address}runs/twice#step-2")
+            for number, name in enumerate(READ_AGAIN):
+                frame = page.locator("#step-2 iframe").nth(number)
+                await frame.scroll_into_view_if_needed()
+                inside = frame.content_frame
+                await expect(inside.locator("p")).to_have_text(name)
+                assert await inside.locator("link, meta[http-equiv=refresh]").count() == 0
+    assert (watched.messages, watched.requests, received) == ([], [], [])
+
+
+async def test_preformatted_html_with_empty_lines_is_shown(page, tmp_path):
+    # Reading it again takes off an empty line each time.
+    shown = DisplayRecord(name="d", data={"text/html": "<pre>\n\n\nwords</pre>", "text/plain": "d"})
+    events = [
+        started("t"),
+        BlockStarted(agent="coder", number=1, blocks=[CodeText(code="1", language="python")]),
+        BlockFinished(
+            agent="coder", number=1, result=ResultRecord(kind="sandbox", exit_code=0, output="", displays=[shown])
+        ),
+    ]
+    write_log(tmp_path / "lines", lines(events))
+    async with serve(tmp_path) as address:
+        await page.goto(f"{address}runs/lines#step-2")
+        await expect(page.locator("#step-2 iframe").content_frame.locator("pre")).to_have_text("words")
+
+
+async def test_list_says_why_a_run_cannot_be_read(page, tmp_path):
+    write_log(tmp_path / "broken", [b"{}\n"])
+    async with serve(tmp_path) as address:
+        await page.goto(f"{address}?outcome=unreadable")
+        row = page.locator(".runs li")
+        await expect(row).to_contain_text("its log does not begin with the start of a run")
+        await expect(row).to_contain_text("unreadable")
+        assert await serious_problems(page) == []
+
+
 HARD_MARKDOWN = {
+    "long fences": ("```" + " " * 9_900 + "`\n") * 6,
     "deep quotes": ">" * 60_000,
     "deep lists": "".join(" " * depth + "- a\n" for depth in range(300)),
     "open marks": "**a " * 15_000,

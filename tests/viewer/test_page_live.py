@@ -1,6 +1,7 @@
 """A run that goes on, in the viewer's page: steps and output as they come, questions, and the stop button."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,6 +12,7 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.executors import BubblewrapCommandLineCodeExecutor, ToolApproval
 from autogen_codeact.runs import recorded
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, serve
+from tests.runs.logs import lines, whole_run, write_log
 
 from .runs import model, python
 from .watching import Watched, serious_problems, until
@@ -184,6 +186,45 @@ async def test_question_that_is_withdrawn_disappears(page, tmp_path):
     assert run.sent == []
 
 
+async def test_question_that_is_no_longer_open_disappears_with_its_answer(page, tmp_path):
+    (tmp_path / "runs").mkdir()
+    async with serve(tmp_path / "runs") as address:
+        await page.goto(address)
+        # Another page has answered, and this one does not know yet.
+        left = await page.evaluate(
+            """async (address) => {
+                const { Questions } = await import(new URL("page/questions.js", address));
+                const questions = new Questions(() => Promise.reject(Object.assign(new Error("not open"), { status: 409 })));
+                document.body.append(questions.element);
+                questions.ask({ id: 1, agent: "a", kind: "code", text: "1", tool: null });
+                const button = questions.element.querySelector(".approve");
+                while (button.hasAttribute("aria-disabled")) await new Promise((resolve) => setTimeout(resolve, 50));
+                button.click();
+                await new Promise((resolve) => setTimeout(resolve));
+                return [questions.element.hidden, document.getElementById("announcements").textContent];
+            }""",
+            address,
+        )
+    assert left == [True, "not open"]
+
+
+async def test_question_goes_when_the_connection_is_lost(page, tmp_path):
+    write_log(tmp_path / "run", lines(whole_run()))
+    question = {"id": 1, "agent": "a", "kind": "code", "text": "1", "tool": None, "withdrawn": False}
+    body = f"retry: 600000\nevent: question\ndata: {json.dumps(question)}\n\n"
+    async with serve(tmp_path) as address:
+        header = (await (await page.request.get(f"{address}api/runs/run")).json()) | {
+            "live": True,
+            "outcome": "running",
+        }
+        await page.route("**/api/runs/run", lambda route: route.fulfill(json=header))
+        await page.route("**/live?*", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+        await page.goto(f"{address}runs/run")
+        await expect(page.locator("#announcements")).to_have_text("Question: may this code run?")
+        await expect(page.locator(".pill")).to_have_text("Connection lost, trying again…")
+        await expect(page.locator(".questions")).to_be_hidden()
+
+
 async def test_stop_button_ends_the_run(page, tmp_path):
     async with live(page, tmp_path, python("print('begin', flush=True)\nwhile True: pass")) as (run, task):
         await expect(page.locator(".output pre")).to_contain_text("begin")
@@ -197,7 +238,7 @@ async def test_stop_button_ends_the_run(page, tmp_path):
 async def test_reader_at_an_earlier_step_stays_there_and_is_told_of_new_ones(page, tmp_path):
     answers = [python("\n".join(f"print({number})" for number in range(40))) for _ in range(3)]
     async with live(page, tmp_path, *answers, python("pause(number=0)"), python("print('new')"), "Done.") as (run, _):
-        await expect(page.locator("article.running")).to_be_visible()
+        await expect(page.locator("article.running.kind-block")).to_contain_text("pause(number=0)")
         await page.keyboard.press("g")
         pill = page.locator(".pill")
         await expect(pill).to_have_text("Follow ↓")

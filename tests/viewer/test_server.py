@@ -24,7 +24,7 @@ from autogen_codeact.runs.events import (
 from autogen_codeact.runs.redaction import Redaction
 from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.runs.writer import LogWriter
-from autogen_codeact.viewer import ApprovalQuestion, RunControl, ViewerError, serve
+from autogen_codeact.viewer import ApprovalQuestion, RunControl, ViewerError, catalog, serve
 from autogen_codeact.viewer.security import CSP
 from tests.runs.logs import lines, started, whole_run, write_log
 
@@ -103,6 +103,14 @@ async def test_list_has_every_run_and_why_one_cannot_be_read(viewer):
 )
 async def test_list_is_searched_filtered_and_sorted(viewer, query, expected):
     assert [row["id"] for row in (await listed(viewer, **query))["runs"]] == expected
+
+
+async def test_first_answer_has_the_runs_that_are_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "_WAIT_S", WAIT_S)
+    write_log(tmp_path / "run", lines(whole_run()))
+    async with asking(tmp_path) as client:
+        answer = (await client.get("/api/runs")).json()
+    assert ([each["id"] for each in answer["runs"]], answer["indexing"]) == (["run"], False)
 
 
 async def test_new_and_removed_runs_appear_in_the_list(tmp_path):

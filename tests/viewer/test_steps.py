@@ -14,6 +14,8 @@ from autogen_codeact.runs.events import (
     ChunkLogged,
     CodeText,
     ConversationChanged,
+    HostCallFinished,
+    HostCallStarted,
     LogStopped,
     MessageLogged,
     ModelCallFinished,
@@ -25,7 +27,7 @@ from autogen_codeact.runs.events import (
     TurnStarted,
 )
 from autogen_codeact.runs.redaction import Redaction
-from autogen_codeact.runs.results import ErrorRecord, ResultRecord
+from autogen_codeact.runs.results import CallRecord, ErrorRecord, ResultRecord
 from autogen_codeact.runs.writer import MAX_LINE, LogWriter
 from autogen_codeact.viewer import indexing
 from autogen_codeact.viewer.steps import RunSteps
@@ -464,6 +466,28 @@ def test_malformed_event_costs_at_most_its_own_step(tmp_path, place, change):
     assert len(shown) < 50_000
     assert [kinds(run)[0][0], kinds(run)[-1][0]] == ["task", "end"]
     assert run.search("nothing", range(1, len(run) + 1)) == []
+
+
+def test_block_with_very_many_calls_is_shown_without_reading_them_all(tmp_path, monkeypatch):
+    call = CallRecord(name="f", arguments={"x": 1}, outcome="ok", result=2)
+    result = ResultRecord(kind="sandbox", exit_code=0, output="done\n", tool_calls=[call] * 300)
+    calls = [
+        event
+        for number in range(1, 3_001)
+        for event in (
+            HostCallStarted(agent="coder", block=1, call=number, name="f", arguments={"x": 1}, idempotent=False),
+            HostCallFinished(agent="coder", block=1, call=number, record=call),
+        )
+    ]
+    block = BlockStarted(agent="coder", number=1, blocks=[CodeText(code="f(1)", language="python")])
+    content = lines([started(), block, *calls, BlockFinished(agent="coder", number=1, result=result)])
+    run = read(write_log(tmp_path / "run", content))
+    parsed = []
+    monkeypatch.setattr(run.run, "parse", lambda event, parse=run.run.parse: parsed.append(event) or parse(event))
+    (step,) = run.steps(2, 2)
+    assert (step["code"], step["output"], step["outcome"], len(step["calls"])) == ("f(1)", "done\n", "ok", 100)
+    assert step["notes"] == ["200 more calls are not shown."]
+    assert len(parsed) <= 1_000
 
 
 def test_step_whose_file_is_missing_says_so(rich_run, tmp_path):

@@ -19,7 +19,7 @@ async function get(url) {
 async function post(url, body) {
   const headers = { "Content-Type": "application/json" };
   const answer = await fetch(url, { method: "POST", credentials: "omit", headers, body: JSON.stringify(body) });
-  if (!answer.ok) throw new Error(await reason(answer));
+  if (!answer.ok) throw Object.assign(new Error(await reason(answer)), { status: answer.status });
 }
 
 async function reason(answer) {

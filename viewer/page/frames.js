@@ -9,6 +9,7 @@ const STYLE = "html{color-scheme:light;background:#fff;color:#1f2328}body{margin
 const REMOVED = "script,link,meta,base,iframe,frame,frameset,object,embed,applet,portal,fencedframe,template,noscript,audio,video,source,track,"
   + "form,input,button,select,textarea,animate,set,animateMotion,animateTransform,feImage";
 const LARGEST = 4_000_000;
+const MOST_READINGS = 5;
 const TALLEST = 480;
 
 /** Show HTML; null if nothing of it can be seen without scripts. */
@@ -89,10 +90,28 @@ function styles(page) {
 // Style sheets and pictures from elsewhere, which the policy would stop.
 const ELSEWHERE = /@import[^;]*;?|url\(\s{0,9}["']?(?!["']?(?:data:|#))[^()]*\)/gi;
 
+// Some text becomes other elements when it is read a second time, as the frame does. So it is read and cleaned until nothing changes;
+// null if it never ends.
+function settled(page) {
+  let text = page.body.outerHTML;
+  for (let reading = 0; reading < MOST_READINGS; reading++) {
+    const again = new DOMParser().parseFromString(text, "text/html");
+    clean(again);
+    for (const style of again.querySelectorAll("style")) style.remove();
+    const next = again.body.outerHTML;
+    if (next === text) return text;
+    text = next;
+  }
+  return null;
+}
+
 function frame(page, name, height) {
+  const css = styles(page);
+  const body = settled(page);
+  if (body === null) return null;
   const text = `<!doctype html><html><head><meta http-equiv="Content-Security-Policy" content="${POLICY}">`
     + `<meta http-equiv="x-dns-prefetch-control" content="off"><meta name="referrer" content="no-referrer">`
-    + `<style nonce="${nonce()}">${STYLE}\n${styles(page)}</style></head>${page.body.outerHTML}</html>`;
+    + `<style nonce="${nonce()}">${STYLE}\n${css}</style></head>${body}</html>`;
   const element = h("iframe.display", { sandbox: "", title: name, loading: "lazy", referrerpolicy: "no-referrer" });
   element.style.height = `${Math.round(height)}px`;
   element.srcdoc = text;

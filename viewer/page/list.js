@@ -8,8 +8,9 @@ const PART = 50;
 const ROW = 76;
 const WAIT_MS = 150;
 const AGAIN_MS = 5000;
-const SORTS = [["time", "Started"], ["steps", "Steps"], ["tokens", "Tokens"], ["seconds", "Time"]];
-const OUTCOMES = ["running", "completed", "failed", "cancelled", "interrupted"];
+const SOON_MS = 700; // while logs are still being read
+const SORTS = [["time", "Started"], ["steps", "Blocks"], ["tokens", "Tokens"], ["seconds", "Time"]];
+const OUTCOMES = ["running", "completed", "failed", "cancelled", "interrupted", "unreadable"];
 
 /** Show the list of runs. */
 export async function openList() {
@@ -36,7 +37,7 @@ class ListPage {
       top: () => document.querySelector("header.bar").getBoundingClientRect().bottom,
     });
     await this.load();
-    setInterval(() => this.again(), AGAIN_MS);
+    this.wait();
   }
 
   build() {
@@ -149,6 +150,13 @@ class ListPage {
     }
   }
 
+  wait() {
+    setTimeout(() => {
+      this.again();
+      this.wait();
+    }, this.indexing ? SOON_MS : AGAIN_MS);
+  }
+
   // Runs that go on change, and new ones appear.
   again() {
     const running = this.indexing || [...this.runs.values()].some((run) => run.outcome === "running");
@@ -170,11 +178,11 @@ class ListPage {
     const tokens = run.tokens ?? run.prompt_tokens + run.completion_tokens;
     row.append(h("a.run", { href: runUrl(run.id) },
       h("span.run-task", null, visible(run.task || run.name)),
-      h("span.run-outcome", null, chip(run.unreadable ? "failed" : run.outcome)),
-      h("span.run-name", null, visible(run.name), h("span.run-agents", null, visible([agents === run.name ? "" : agents, names(models)].filter(Boolean).join(" · ")))),
+      h("span.run-outcome", null, chip(run.outcome)),
+      h("span.run-name", null, run.outcome === "unreadable" ? h("span.problem", null, visible(run.error || "")) : visible(run.name), h("span.run-agents", null, visible([agents === run.name ? "" : agents, names(models)].filter(Boolean).join(" · ")))),
       h("span.run-facts", null,
-        run.unreadable ? h("span.problem", null, visible(run.unreadable)) : [
-          h("span", { title: run.started }, when(run.started)), h("span", null, count(run.steps, "step")),
+        run.outcome === "unreadable" ? null : [
+          h("span", { title: run.started }, when(run.started)), h("span", null, count(run.blocks, "block")),
           h("span", null, `${short(tokens)} tokens`), h("span", null, seconds(run.duration_s))])));
     return row;
   }

@@ -85,6 +85,8 @@ export class Live {
 
   connection(state) {
     const lost = state === "lost";
+    // Those that are still open then come again with the connection.
+    if (lost) this.page.questions.clear();
     document.body.classList.toggle("lost", lost && this.page.header.live);
     if (this.wasLost && !lost) this.catchUp();
     this.wasLost = lost;

@@ -3,6 +3,7 @@ import { add, h, plain, visible } from "./dom.js";
 
 const DEEPEST = 12;
 const LONGEST_LINE = 10_000;
+const LONGEST_FENCE = 300;
 
 /** Render markdown. */
 export function markdown(text) {
@@ -40,7 +41,7 @@ function block(lines, at, parent, depth) {
     parent.append(h("p", null, visible(line)));
     return at + 1;
   }
-  let found = FENCE.exec(line);
+  let found = fenceOf(line);
   if (found) return fence(lines, at, found[1], parent);
   found = HEADING.exec(line);
   if (found) {
@@ -62,10 +63,15 @@ function block(lines, at, parent, depth) {
   if (ITEM.test(line)) return list(lines, at, parent, depth);
   const under = (lines[at + 1] || "").slice(0, 1000);
   if (line.includes("|") && under.includes("|") && TABLE_RULE.test(under)) return table(lines, at, parent);
-  const end = until(lines, at + 1, (next) => !next.trim() || next.length > LONGEST_LINE || FENCE.test(next) || HEADING.test(next) || QUOTE.test(next)
+  const end = until(lines, at + 1, (next) => !next.trim() || next.length > LONGEST_LINE || fenceOf(next) || HEADING.test(next) || QUOTE.test(next)
     || RULE.test(next) || ITEM.test(next));
   parent.append(h("p", null, inline(lines.slice(at, end).map((next) => next.trimStart()).join("\n"))));
   return end;
+}
+
+// The time of the expression grows with the square of the line's length.
+function fenceOf(line) {
+  return line.length <= LONGEST_FENCE ? FENCE.exec(line) : null;
 }
 
 function until(lines, at, ends) {
@@ -95,7 +101,7 @@ function list(lines, at, parent, depth) {
       if (!next.trim()) {
         const after = lines[end + 1] || "";
         if (!after.startsWith(" ".repeat(indent))) break;
-      } else if (space < indent && (ITEM.test(next) || FENCE.test(next) || HEADING.test(next) || !lines[end - 1].trim())) break;
+      } else if (space < indent && (ITEM.test(next) || fenceOf(next) || HEADING.test(next) || !lines[end - 1].trim())) break;
       end++;
     }
     const inside = lines.slice(at + 1, end).map((next) => next.slice(Math.min(next.length - next.trimStart().length, indent + (numbered ? 1 : 0))));

@@ -4,6 +4,8 @@ import { prettyJson } from "./frames.js";
 
 // A click so soon after a question has appeared was meant for something else.
 const TOO_SOON_MS = 500;
+// The server's answer when a question is not open any more.
+const CONFLICT = 409;
 
 /** The panel of open questions; `send(id, approve)` answers one. */
 export class Questions {
@@ -54,6 +56,11 @@ export class Questions {
         await this.send(question.id, approve);
         this.withdraw(question.id);
       } catch (error) {
+        if (error.status === CONFLICT) {
+          this.withdraw(question.id);
+          announce(error.message);
+          return;
+        }
         say.textContent = error.message;
         for (const button of buttons) button.disabled = false;
       }
