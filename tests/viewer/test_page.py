@@ -7,9 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from autogen_codeact.runs.events import AgentInfo, RunFinished
 from autogen_codeact.viewer import serve
-from tests.runs.logs import lines, started, write_log
 
 from .watching import Watched, serious_problems
 
@@ -241,16 +239,6 @@ async def test_list_searches_filters_sorts_and_opens_runs(page, address):
     await page.keyboard.press("u")
     await expect(rows).to_have_count(3)
     assert (watched.requests, watched.messages, watched.dialogs) == ([], [], [])
-
-
-async def test_run_with_the_name_of_its_agent_has_it_once_in_the_list(page, tmp_path):
-    agent = AgentInfo(name="coder", kind="CodeActAgent", description="", executor=None, model="gpt")
-    write_log(
-        tmp_path / "r1", lines([started().model_copy(update={"agents": [agent]}), RunFinished(outcome="completed")])
-    )
-    async with serve(tmp_path) as address:
-        await page.goto(address)
-        await expect(page.locator(".runs .run-name")).to_have_text("codergpt")
 
 
 async def test_run_that_is_not_there_is_said(page, address):

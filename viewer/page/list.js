@@ -173,13 +173,12 @@ class ListPage {
       return row;
     }
     const names = (list) => list.map((one) => (typeof one === "string" ? one : one.name)).join(", ");
-    const agents = names(run.agents);
     const models = run.models || run.agents.map((agent) => agent.model).filter(Boolean);
     const tokens = run.tokens ?? run.prompt_tokens + run.completion_tokens;
     row.append(h("a.run", { href: runUrl(run.id) },
       h("span.run-task", null, visible(run.task || run.name)),
       h("span.run-outcome", null, chip(run.outcome)),
-      h("span.run-name", null, run.outcome === "unreadable" ? h("span.problem", null, visible(run.error || "")) : visible(run.name), h("span.run-agents", null, visible([agents === run.name ? "" : agents, names(models)].filter(Boolean).join(" · ")))),
+      h("span.run-name", null, run.outcome === "unreadable" ? h("span.problem", null, visible(run.error || "")) : visible([names(run.agents), names(models)].filter(Boolean).join(" · ")), h("span.run-id", null, visible(run.id))),
       h("span.run-facts", null,
         run.outcome === "unreadable" ? null : [
           h("span", { title: run.started }, when(run.started)), h("span", null, count(run.blocks, "block")),
