@@ -13,7 +13,6 @@ from autogen_codeact.cli.chat_agent import ChatJob, exchange_model, model_names
 from autogen_codeact.cli.chat_turns import Turns
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.export_run import export_run
-from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, open_model
 from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.executors import SandboxCodeExecutor, SandboxError, capabilities_of
@@ -41,7 +40,7 @@ _HELP = {
 _KEYS = (
     "Enter sends a message. Alt-Enter (or Esc, then Enter) begins a new line; on a simple terminal, a backslash at the end of a "
     "line does. A paste of several lines is one message. Arrow up: earlier messages. Ctrl-C stops the code that runs, a second "
-    "one ends the turn, a third one leaves. A message that begins with a slash: write two."
+    "one ends the turn, a third one leaves. To send a message that begins with a slash, type two slashes."
 )
 
 
@@ -108,14 +107,15 @@ class Commands:
     async def _model(self, spec: str) -> None:
         conversation = self._turns.conversation
         if spec:
-            choice = ModelChoice(spec, timeout_s=self._job.choice.timeout_s)
+            choice = self._job.choice.with_name(spec)
             choice.check()
             client = open_model(choice)
             with conversation.detached():
                 for _, agent in agent_keys(conversation.target):
                     exchange_model(agent, client)
             self._turns.model = choice
-        self._terminal.line(", ".join(model_names(conversation.target)) or "There is no model.")
+        names = ", ".join(model_names(conversation.target)) or "There is no model."
+        self._terminal.line(f"The model is now {names}." if spec else names)
 
     async def _tools(self, _: str) -> None:
         target = self._turns.conversation.target
@@ -141,7 +141,7 @@ class Commands:
                 self._terminal.line(f"{printable(name)} ({size})")
             if len(names) > MAX_FILES:
                 self._terminal.line(f"… and {len(names) - MAX_FILES} more")
-            self._terminal.line(f"{'In' if names else 'No files in'} {executor.work_dir}", "dim")
+            self._terminal.line(f"{'In' if names else 'No files in'} {executor.work_dir.absolute()}", "dim")
 
     async def _undo(self, _: str) -> None:
         undone = await self._turns.guarded(self._turns.conversation.undo(_say_rebuilding))
@@ -202,5 +202,5 @@ def _say_rebuilding(rebuilding: Rebuilding) -> None:
 
 def _unknown(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no command {printable(name)}.{hint} /help lists them; a message that begins with a slash has two."
+    hint = f"Did you mean {near[0]}?" if near else "To send a message that begins with a slash, type two slashes."
+    return f"There is no command {printable(name)}. {hint} /help lists all commands."

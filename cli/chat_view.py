@@ -141,7 +141,7 @@ class ChatView:
 
     def _show_displays(self, result: ExecutionResult, output: str) -> None:
         for display in result.displays:
-            where = f": {printable(str(display.path))}" if display.path is not None else ""
+            where = f": {printable(str(display.path.absolute()))}" if display.path is not None else ""
             if not where and display.text.strip() and display.text.strip() in output:
                 continue  # a table that is the block's value
             self._terminal.line(f"[{printable(display.name)}{where}]", "magenta")

@@ -21,6 +21,7 @@ from autogen_codeact.viewer.server import ViewerError, ViewerServer, check_insta
 YES, ALL, NO = ("y", "yes"), ("a", "all"), ("n", "no", "")
 PROMPT = "Run this code? [y]es, [a]ll of this run, or why not (Enter: no): "
 _MAX_REASON = 1_000
+_LINGER_S = 5.0
 
 
 def require_viewer() -> None:
@@ -83,7 +84,7 @@ class LivePage:
                 say("the page can be looked at until Ctrl-C")
                 _wait_for_interrupt()
         finally:
-            self._server.stop()
+            self._server.stop(_LINGER_S)
 
 
 def _wait_for_interrupt() -> None:

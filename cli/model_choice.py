@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autogen_codeact.cli.exit import CommandError
 from autogen_codeact.cli.model_presets import find_preset
@@ -44,6 +44,20 @@ class ModelChoice:
         if self.base_url is not None or self.is_file:
             return "OPENAI_API_KEY"
         return find_preset(self.spec).key_variable
+
+    def with_name(self, spec: str) -> ModelChoice:
+        """Return the choice of another model, of the same server if that was named with `--base-url`.
+
+        The key's variable stays only if the server stays, so that no server gets the key of another one.
+
+        Args:
+            spec: The model, as `spec` of this class.
+        """
+        other = ModelChoice(spec, timeout_s=self.timeout_s)
+        if other.is_file or self.is_file:
+            return other
+        same_server = self.base_url is not None or find_preset(spec) == find_preset(self.spec)
+        return replace(other, base_url=self.base_url, api_key_env=self.api_key_env) if same_server else other
 
     def check(self) -> None:
         """Check that the options fit together.

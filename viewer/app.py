@@ -32,6 +32,7 @@ _MAX_STREAMS = 100
 _MAX_BODY = 16 * 1024
 _MAX_QUERY = 500
 _SEARCH_S = 20.0
+_QUIET_S = 0.5
 _SEARCHED_AT_ONCE = 50
 _MAX_FOUND = 2_000
 
@@ -51,7 +52,18 @@ class Viewer:
         self._base = base
         self._open: dict[str, OpenRun] = {}
         self._streams = 0
+        self._asked = 0.0
         self._files = static_files()
+
+    async def let_watchers_finish(self, limit_s: float) -> None:
+        """Wait until the streams of runs that have ended are at their end, and pages have asked for what was new.
+
+        Args:
+            limit_s: Seconds to wait at most.
+        """
+        deadline = time.monotonic() + limit_s
+        while (now := time.monotonic()) < deadline and (self._streams or now - self._asked < _QUIET_S):  # noqa: ASYNC110 - of many streams
+            await asyncio.sleep(_QUIET_S / 10)
 
     async def close(self) -> None:
         """End all streams, and what follows logs."""
@@ -188,6 +200,7 @@ class Viewer:
                         yield event
             finally:
                 self._streams -= 1
+                self._asked = time.monotonic()  # a page asks for the last steps now
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
@@ -215,6 +228,7 @@ class Viewer:
         return control
 
     def _run(self, request: Request) -> OpenRun:
+        self._asked = time.monotonic()
         name = request.path_params["id"]
         path = self.catalog.locate(name)
         if path is None:

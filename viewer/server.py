@@ -117,15 +117,21 @@ class ViewerServer:
                 raise ViewerError("The viewer's server did not start.")
             time.sleep(0.01)
 
-    def stop(self) -> None:
-        """End at once, with all connections."""
+    def stop(self, linger_s: float = 0.0) -> None:
+        """End, with all connections.
+
+        Args:
+            linger_s: Seconds to wait at most until the pages that watch a run have its end. Default: no time.
+        """
         loop = self._loop
         if loop is not None and self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._end(), loop)
-            self._thread.join(_STOP_S)
+            asyncio.run_coroutine_threadsafe(self._end(linger_s), loop)
+            self._thread.join(linger_s + _STOP_S)
         self._socket.close()
 
-    async def _end(self) -> None:
+    async def _end(self, linger_s: float) -> None:
+        if linger_s > 0:
+            await self._viewer.let_watchers_finish(linger_s)
         self._server.should_exit = True
         await self._viewer.close()  # else the server would wait for the streams
 

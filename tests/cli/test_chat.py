@@ -106,8 +106,7 @@ def test_an_unknown_command_names_the_nearest(tmp_path):
     with Chat("--model", replay(tmp_path, "Hi."), *BOX, state=tmp_path) as chat:
         chat.until_prompt()
         assert chat.say("/retyr") == (
-            "/retyr\nThere is no command /retyr. Did you mean /retry? /help lists them; a message that begins with a slash has "
-            "two.\n"
+            "/retyr\nThere is no command /retyr. Did you mean /retry? /help lists all commands.\n"
         )
 
 

@@ -87,7 +87,7 @@ def test_another_model_answers_from_now_on(tmp_path):
     )
     assert shown == [
         "From the first.\n[3 tokens, 0 s]",
-        "recorded answers",
+        "The model is now recorded answers.",
         "From the other.\n[3 tokens, 0 s]",
         "none.json can't be read: No such file or directory",
         "The turn failed. RecordingEnded: the recording has 1 answer, and one more was requested\n"

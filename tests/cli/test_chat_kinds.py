@@ -38,7 +38,7 @@ def test_a_pipe_gets_plain_lines(tmp_path):
         "codeact chat with recorded answers. /help lists the commands.\n"
         "> go\nLook:\n```python\nprint(6 * 7)\n```\n42\n[ok, 0 s]\n**42**\n[1 block, 7 tokens, 0 s]\n"
         "> first\\\n… second\nTwo lines.\n[2 tokens, 0 s]\n"
-        "> /mod\nThere is no command /mod. Did you mean /model? /help lists them; a message that begins with a slash has two.\n"
+        "> /mod\nThere is no command /mod. Did you mean /model? /help lists all commands.\n"
         "> \n",
     )
     (run,) = (tmp_path / "autogen-codeact" / "runs").iterdir()

@@ -26,6 +26,7 @@ from autogen_codeact.runs.results import ResultRecord
 from autogen_codeact.runs.writer import LogWriter
 from autogen_codeact.viewer import ApprovalQuestion, RunControl, ViewerError, catalog, serve
 from autogen_codeact.viewer.security import CSP
+from autogen_codeact.viewer.server import ViewerServer
 from tests.runs.logs import lines, started, whole_run, write_log
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -459,6 +460,31 @@ async def test_run_whose_process_was_killed_ends_the_stream(tmp_path):
             await events.next("end")
         header = (await client.get("/api/runs/live")).json()
         assert header["outcome"] == "interrupted"
+
+
+async def test_server_that_ends_with_its_run_first_tells_how_the_run_has_ended(tmp_path):
+    server = ViewerServer([tmp_path / "live"])
+    await asyncio.to_thread(server.start)
+    try:
+        async with httpx.AsyncClient(base_url=server.url.split("/runs/")[0], timeout=WAIT_S) as client:
+            async with Live(tmp_path / "live") as run:
+                await run.write(BlockStarted(agent="coder", number=1, blocks=BLOCK))
+                answer = await client.send(client.build_request("GET", "/api/runs/live/live"), stream=True)
+                events = Events(answer)
+                await events.next("header")
+                result = ResultRecord(kind="sandbox", exit_code=0, output="")
+                await run.write(BlockFinished(agent="coder", number=1, result=result), RunFinished(outcome="completed"))
+            stopping = asyncio.create_task(asyncio.to_thread(server.stop, WAIT_S))
+            outcome = "running"
+            while (event := await events.next("header", "end"))[0] == "header":
+                outcome = event[1]["outcome"]
+            # The page asks for the last steps when it hears of them.
+            last = (await client.get("/api/runs/live/steps", params={"from": 3})).json()
+            await answer.aclose()
+            await stopping
+        assert (outcome, [each["kind"] for each in last]) == ("completed", ["end"])
+    finally:
+        await asyncio.to_thread(server.stop)
 
 
 async def test_reader_that_never_reads_or_vanishes_leaves_nothing_behind(tmp_path):

@@ -178,7 +178,7 @@ class ListPage {
     row.append(h("a.run", { href: runUrl(run.id) },
       h("span.run-task", null, visible(run.task || run.name)),
       h("span.run-outcome", null, chip(run.outcome)),
-      h("span.run-name", null, run.outcome === "unreadable" ? h("span.problem", null, visible(run.error || "")) : visible(run.name), h("span.run-agents", null, visible([names(run.agents), names(models)].filter(Boolean).join(" · ")))),
+      h("span.run-name", null, run.outcome === "unreadable" ? h("span.problem", null, visible(run.error || "")) : visible([names(run.agents), names(models)].filter(Boolean).join(" · ")), h("span.run-id", null, visible(run.id))),
       h("span.run-facts", null,
         run.outcome === "unreadable" ? null : [
           h("span", { title: run.started }, when(run.started)), h("span", null, count(run.blocks, "block")),

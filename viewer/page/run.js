@@ -421,8 +421,8 @@ class RunPage {
     this.questions.clear();
     try {
       this.liveHeader(await getHeader());
-    } catch (error) {
-      this.tellLost(error);
+    } catch {
+      // The server of a run ends with it; the stream has brought the last header.
     }
     this.header.live = false;
     this.stopButton.hidden = true;
