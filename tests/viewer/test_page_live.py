@@ -225,6 +225,18 @@ async def test_question_goes_when_the_connection_is_lost(page, tmp_path):
         await expect(page.locator(".questions")).to_be_hidden()
 
 
+async def test_run_whose_log_is_still_being_read_is_not_called_interrupted(page, tmp_path):
+    write_log(tmp_path / "run", lines(whole_run()))
+    async with serve(tmp_path) as address:
+        header = (await (await page.request.get(f"{address}api/runs/run")).json()) | {"indexed": False}
+        begun = f"retry: 600000\nevent: header\ndata: {json.dumps(header | {'outcome': 'interrupted'})}\n\n"
+        await page.route("**/api/runs/run", lambda route: route.fulfill(json=header | {"outcome": "interrupted"}))
+        await page.route("**/live?*", lambda route: route.fulfill(body=begun, content_type="text/event-stream"))
+        await page.goto(f"{address}runs/run")
+        await expect(page.locator(".status")).to_have_text("reading")
+        await expect(page.locator(".facts")).to_be_visible()
+
+
 async def test_stop_button_ends_the_run(page, tmp_path):
     async with live(page, tmp_path, python("print('begin', flush=True)\nwhile True: pass")) as (run, task):
         await expect(page.locator(".output pre")).to_contain_text("begin")

@@ -125,7 +125,9 @@ class RunPage {
     for (const agent of header.agents) this.colour(agent.name);
     document.title = `${plain(header.id || header.name)} · codeact`;
     this.title.replaceChildren(visible(header.id || header.name));
-    this.status.replaceChildren(chip(header.outcome));
+    // Its end may be in the part of the log that is still to be read.
+    const unknown = header.indexed === false && header.outcome === "interrupted";
+    this.status.replaceChildren(chip(unknown ? "reading" : header.outcome));
     this.live.stopButton.hidden = !(header.live && header.controls);
     this.drawOverview(header);
   }
