@@ -28,6 +28,7 @@ _REMOVED = ".removed-"
 _MAX_SLUG = 32
 _NEW_S = 60.0
 """An empty log that is younger may be one that its writer has not locked yet."""
+_LOCKS = Path("/proc/locks")
 _NAME = re.compile(r"\d{8}-\d{6}-")
 
 
@@ -130,8 +131,25 @@ def is_being_written(path: Path) -> bool:
     Args:
         path: The run's folder.
     """
-    with _locked_log(path, fcntl.LOCK_SH) as locked:
-        return locked is False
+    with _opened_log(path) as log:
+        if log is None or _nobody_locks(log):
+            return False
+        return _lock(log, fcntl.LOCK_SH) is False
+
+
+def _nobody_locks(log: int) -> bool:
+    """Return whether the system's list of locks has none of a file; False as well if there is no such list.
+
+    To try the lock would take it for a moment, and a process that begins to write just then would find it taken.
+    """
+    try:
+        locks = _LOCKS.read_text("ascii", "replace")
+    except OSError:
+        return False
+    number = str(os.fstat(log).st_ino)
+    lines = (line.split() for line in locks.splitlines())
+    # Not its device: some file systems have another one there.
+    return not any(number == field.rpartition(":")[2] for fields in lines if "FLOCK" in fields for field in fields[5:7])
 
 
 def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
@@ -212,8 +230,8 @@ def _remove(run: _Kept) -> bool:
     if run.empty and time.time() - run.written < _NEW_S:
         return False
     removed = run.path.with_name(f"{_REMOVED}{run.path.name}")
-    with _locked_log(run.path, fcntl.LOCK_EX) as locked:
-        if locked is False:
+    with _opened_log(run.path) as log:
+        if log is not None and _lock(log, fcntl.LOCK_EX) is False:
             return False
         try:
             run.path.rename(removed)  # at once: nobody must find half of it
@@ -224,24 +242,25 @@ def _remove(run: _Kept) -> bool:
 
 
 @contextmanager
-def _locked_log(path: Path, kind: int) -> Iterator[bool | None]:
-    """Hold the lock of a run's log; yields False if another process has it, and None if there is no log to lock."""
+def _opened_log(path: Path) -> Iterator[int | None]:
+    """Open a run's log; yields its descriptor, or None if there is no log to lock."""
     try:
         descriptor = os.open(path / EVENTS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         yield None
         return
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            yield None
-            return
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        except OSError:  # a file system without locks
-            yield None
-        else:
-            yield True
+        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     finally:
         os.close(descriptor)
+
+
+def _lock(log: int, kind: int) -> bool | None:
+    """Lock a log until it is closed; False if another process has the lock, None on a file system without locks."""
+    try:
+        fcntl.flock(log, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

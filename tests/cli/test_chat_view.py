@@ -67,8 +67,12 @@ def test_stop_on_the_page_ends_the_turn_and_keeps_the_chat(tmp_path):
         assert httpx.post(f"{api}/stop", json={}, timeout=WAIT_S).status_code == 200
         assert "[turn ended; the conversation is as it was before it." in chat.until_prompt()
         assert "Hello.\n" in chat.say("hi")
-        kinds = [each["kind"] for each in httpx.get(f"{api}/summaries", timeout=WAIT_S).json()]
-        assert kinds == ["task", "block", "event", "task", "message"]
+
+        def kinds():
+            return [each["kind"] for each in httpx.get(f"{api}/summaries", timeout=WAIT_S).json()]
+
+        # The page follows the log, and may be a little behind the terminal.
+        wait_until(lambda: kinds() == ["task", "block", "event", "task", "message"], "the next turn", WAIT_S)
         chat.send("/quit\r")
         assert chat.end()[0] == 0
 

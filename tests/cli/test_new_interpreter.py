@@ -18,15 +18,20 @@ OTHERS = {
     "no sandbox": ["exec", "-", "--sandbox", "none"],
     "usage error": ["exec"],
 }
+RUN = re.compile(r"\b\d{8}-\d{6}-[\w-]+-[0-9a-f]{4}\b")
+"""Name of a kept run."""
+ERASE = "\r\x1b[2K"
+"""How a line about what is happening disappears."""
 
 
 def alike(done: Finished) -> tuple[int, str, str]:
     """What is the same in each run: no times and the space that they fill, no names, no other tests' sandboxes."""
+    shown = "".join(f"{line.split(ERASE)[-1]}\n" for line in RUN.sub("RUN", done.out).split("\n"))
     out = re.sub(
-        r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d[\d.]* (m?s|kB)\b|\d+\.\d+(e-\d+)?", "N", done.out
+        r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d[\d.]* (m?s|kB)\b|\d+\.\d+(e-\d+)?", "N", shown
     )
     out = re.sub(r'\{"name": "leftovers".*?\}|"sandboxes": .*', "", re.sub(r"[ ─]+", " ", out))
-    return done.status, out, done.err
+    return done.status, out, RUN.sub("RUN", done.err)
 
 
 @pytest.mark.parametrize("kind", WITH_MODEL)

@@ -137,9 +137,8 @@ def test_agent_repairs_its_code_in_bubblewrap(bubblewrap, tmp_path):
     model = replay(
         tmp_path, code("print(1 / 0)"), decision(True), code("open('made.txt', 'w').write('2')", "print(1 / 2)"), "0.5"
     )
-    done = codeact(
-        "run", "Halve it", "--model", model, "--sandbox", "bubblewrap", "--work-dir", tmp_path / "work", env=NOWHERE
-    )
+    box = ["--sandbox", "bubblewrap", "--work-dir", tmp_path / "work"]
+    done = codeact("run", "Halve it", "--model", model, *box, "--no-save", env=NOWHERE)
     assert (done.status, bubblewrap_messages(done)) == (0, [])
     assert "ZeroDivisionError" in done.out
     assert (tmp_path / "work" / "made.txt").read_text() == "2"
