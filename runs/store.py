@@ -10,7 +10,7 @@ import shutil
 import stat
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ _REMOVED = ".removed-"
 _MAX_SLUG = 32
 _NEW_S = 60.0
 """An empty log that is younger may be one that its writer has not locked yet."""
+_LOCKS = Path("/proc/locks")
 _NAME = re.compile(r"\d{8}-\d{6}-")
 
 
@@ -91,18 +92,19 @@ def _slug(task: str) -> str:
     return slug or "run"
 
 
-def find_run(text: str) -> Path:
+def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Path:
     """Return the folder of the run that a person means.
 
     Args:
         text: A path, the name of a run in the default folder, or `last` for the one there that was started last. A folder of
             such a name in the current one is meant by its path: `./last`.
+        is_chat: Says of a run's folder whether it is a chat; `last` is then the last chat. Default: the last run of any kind.
 
     Raises:
         RunFolderError: There is no such run.
     """
     if text == LAST:
-        return _last()
+        return _last(is_chat)
     path = Path(text)
     if os.sep in text or os.path.lexists(path):
         return path
@@ -114,12 +116,13 @@ def find_run(text: str) -> Path:
     )
 
 
-def _last() -> Path:
+def _last(is_chat: Callable[[Path], bool] | None) -> Path:
     folder = runs_folder()
-    runs = list(_runs_in(folder))
-    if not runs:
-        raise RunFolderError(f"There is no last run: {folder} has none. `codeact run` keeps its run there.")
-    return max(runs, key=lambda run: (run.began, run.written)).path
+    for run in sorted(_runs_in(folder), key=lambda run: (run.began, run.written), reverse=True):
+        if is_chat is None or is_chat(run.path):
+            return run.path
+    kind, command = ("run", "codeact run") if is_chat is None else ("chat", "codeact chat")
+    raise RunFolderError(f"There is no last {kind}: {folder} has none. `{command}` keeps its {kind} there.")
 
 
 def is_being_written(path: Path) -> bool:
@@ -128,8 +131,25 @@ def is_being_written(path: Path) -> bool:
     Args:
         path: The run's folder.
     """
-    with _locked_log(path, fcntl.LOCK_SH) as locked:
-        return locked is False
+    with _opened_log(path) as log:
+        if log is None or _nobody_locks(log):
+            return False
+        return _lock(log, fcntl.LOCK_SH) is False
+
+
+def _nobody_locks(log: int) -> bool:
+    """Return whether the system's list of locks has none of a file; False as well if there is no such list.
+
+    To try the lock would take it for a moment, and a process that begins to write just then would find it taken.
+    """
+    try:
+        locks = _LOCKS.read_text("ascii", "replace")
+    except OSError:
+        return False
+    number = str(os.fstat(log).st_ino)
+    lines = (line.split() for line in locks.splitlines())
+    # Not its device: some file systems have another one there.
+    return not any(number == field.rpartition(":")[2] for fields in lines if "FLOCK" in fields for field in fields[5:7])
 
 
 def prune_runs(folder: Path, max_bytes: int = MAX_BYTES, *, keep: Path | None = None) -> list[Path]:
@@ -210,8 +230,8 @@ def _remove(run: _Kept) -> bool:
     if run.empty and time.time() - run.written < _NEW_S:
         return False
     removed = run.path.with_name(f"{_REMOVED}{run.path.name}")
-    with _locked_log(run.path, fcntl.LOCK_EX) as locked:
-        if locked is False:
+    with _opened_log(run.path) as log:
+        if log is not None and _lock(log, fcntl.LOCK_EX) is False:
             return False
         try:
             run.path.rename(removed)  # at once: nobody must find half of it
@@ -222,24 +242,25 @@ def _remove(run: _Kept) -> bool:
 
 
 @contextmanager
-def _locked_log(path: Path, kind: int) -> Iterator[bool | None]:
-    """Hold the lock of a run's log; yields False if another process has it, and None if there is no log to lock."""
+def _opened_log(path: Path) -> Iterator[int | None]:
+    """Open a run's log; yields its descriptor, or None if there is no log to lock."""
     try:
         descriptor = os.open(path / EVENTS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         yield None
         return
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            yield None
-            return
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        except OSError:  # a file system without locks
-            yield None
-        else:
-            yield True
+        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     finally:
         os.close(descriptor)
+
+
+def _lock(log: int, kind: int) -> bool | None:
+    """Lock a log until it is closed; False if another process has the lock, None on a file system without locks."""
+    try:
+        fcntl.flock(log, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

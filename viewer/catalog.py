@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from autogen_codeact.runs.errors import RunError
-from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.reader import load_run
-from autogen_codeact.runs.store import EVENTS
+from autogen_codeact.runs.store import EVENTS, is_being_written
 from autogen_codeact.runs.summary import summarize
 from autogen_codeact.viewer.catalog_cache import load_cache, save_cache
 from autogen_codeact.viewer.text import bounded, count, seconds
-from autogen_codeact.viewer.writers import is_being_written
 
 MAX_RUNS = 100_000
 _TASK_CHARS = 400
@@ -199,7 +197,7 @@ def summary_row(name: str, path: Path) -> RunRow:
     agents = run.started.agents[:100]
     outcome: str = summary.outcome
     if outcome in ("running", "interrupted"):
-        outcome = "running" if is_being_written(RunFolder(path)) else "interrupted"
+        outcome = "running" if is_being_written(path) else "interrupted"
     return {
         "id": name,
         "name": bounded(summary.name, 200),

@@ -33,7 +33,7 @@ class RunHeader(TypedDict):
     task: str
     agents: list[AgentDocument]
     started: str  # ISO 8601, UTC
-    outcome: RunOutcome  # "interrupted": its process has ended before the run
+    outcome: RunOutcome  # "interrupted": its process has ended before the run, as far as the log was read
     stop_reason: str | None
     error: str | None  # "ValueError: message"
     steps: int  # number of step documents

@@ -11,6 +11,7 @@ from typing import Any
 from autogen_codeact.runs.errors import RunError, RunFolderError
 from autogen_codeact.runs.folder import RunFolder
 from autogen_codeact.runs.reader import Gap, RawEvent, Run, load_run
+from autogen_codeact.runs.store import is_being_written
 from autogen_codeact.runs.summary import task_text
 from autogen_codeact.viewer.documents import Event, document, whole_output
 from autogen_codeact.viewer.entries import Entry
@@ -18,7 +19,6 @@ from autogen_codeact.viewer.indexing import Steps
 from autogen_codeact.viewer.log_tail import LogTail, Place, parse_line
 from autogen_codeact.viewer.schema import RunHeader, RunOutcome, Step, Summary
 from autogen_codeact.viewer.text import bounded, shortened
-from autogen_codeact.viewer.writers import is_being_written
 
 _TASK_CHARS = 20_000
 _RECENT = 1_000
@@ -42,7 +42,7 @@ class RunSteps:
         self.run: Run = load_run(path)
         """The run."""
         self.name = name if name is not None else Path(path).name
-        self.live = is_being_written(self.run.folder)
+        self.live = is_being_written(self.run.folder.path)
         """Whether a process is writing the log, as far as known at the last reading."""
         self.error: str | None = None
         """Why the log could not be read any further, or None."""
@@ -78,7 +78,7 @@ class RunSteps:
         was_live = self.live
         try:
             # First, so that the last lines of a writer that ends now are not missed.
-            self.live = is_being_written(self.run.folder)
+            self.live = is_being_written(self.run.folder.path)
             lines = self._tail.read(limit)
         except RunError as error:
             self.error = str(error)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from autogen_codeact.runs import store
 from autogen_codeact.runs.errors import RunFolderError
 from autogen_codeact.runs.store import (
     EVENTS,
@@ -91,6 +92,11 @@ def test_a_run_is_found_by_path_by_name_and_as_the_last(folder, tmp_path, monkey
     (folder / "20271122-174501-empty-0000").mkdir()
     (folder / "20271122-174501-link-0000").symlink_to(folder / "mine")
     assert find_run("last") == folder / "20261122-174501-a-0000"
+    assert find_run("last", is_chat=lambda path: "-z-" in path.name) == folder / "20261121-174501-z-0000"
+    with pytest.raises(
+        RunFolderError, match=rf"^There is no last chat: {folder} has none\. `codeact chat` keeps its chat"
+    ):
+        find_run("last", is_chat=lambda _: False)
     assert find_run("mine") == folder / "mine"
     assert str(find_run("./mine")) == "mine"
     assert str(find_run("none/mine")) == "none/mine"
@@ -98,7 +104,10 @@ def test_a_run_is_found_by_path_by_name_and_as_the_last(folder, tmp_path, monkey
     assert str(find_run("mine")) == "mine"
 
 
-def test_a_run_is_being_written_while_its_writer_has_the_lock(folder):
+@pytest.mark.parametrize("listed", [True, False], ids=["list of locks", "no list of locks"])
+def test_a_run_is_being_written_while_its_writer_has_the_lock(folder, monkeypatch, listed):
+    if not listed:
+        monkeypatch.setattr(store, "_LOCKS", folder / "none")
     run = make(folder, "run")
     assert not is_being_written(run)
     with writer_of(run):
@@ -107,6 +116,12 @@ def test_a_run_is_being_written_while_its_writer_has_the_lock(folder):
     assert not is_being_written(folder / "none")
     (run / EVENTS).unlink()
     os.mkfifo(run / EVENTS)
+    assert not is_being_written(run)
+
+
+def test_asking_whether_a_run_is_being_written_does_not_take_a_free_lock(folder, monkeypatch):
+    run = make(folder, "run")
+    monkeypatch.setattr(store.fcntl, "flock", lambda *arguments: pytest.fail("the lock was taken"))
     assert not is_being_written(run)
 
 

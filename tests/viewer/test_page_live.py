@@ -225,6 +225,18 @@ async def test_question_goes_when_the_connection_is_lost(page, tmp_path):
         await expect(page.locator(".questions")).to_be_hidden()
 
 
+async def test_run_whose_log_is_still_being_read_is_not_called_interrupted(page, tmp_path):
+    write_log(tmp_path / "run", lines(whole_run()))
+    async with serve(tmp_path) as address:
+        header = (await (await page.request.get(f"{address}api/runs/run")).json()) | {"indexed": False}
+        begun = f"retry: 600000\nevent: header\ndata: {json.dumps(header | {'outcome': 'interrupted'})}\n\n"
+        await page.route("**/api/runs/run", lambda route: route.fulfill(json=header | {"outcome": "interrupted"}))
+        await page.route("**/live?*", lambda route: route.fulfill(body=begun, content_type="text/event-stream"))
+        await page.goto(f"{address}runs/run")
+        await expect(page.locator(".status")).to_have_text("reading")
+        await expect(page.locator(".facts")).to_be_visible()
+
+
 async def test_stop_button_ends_the_run(page, tmp_path):
     async with live(page, tmp_path, python("print('begin', flush=True)\nwhile True: pass")) as (run, task):
         await expect(page.locator(".output pre")).to_contain_text("begin")
@@ -238,7 +250,7 @@ async def test_stop_button_ends_the_run(page, tmp_path):
 async def test_reader_at_an_earlier_step_stays_there_and_is_told_of_new_ones(page, tmp_path):
     answers = [python("\n".join(f"print({number})" for number in range(40))) for _ in range(3)]
     async with live(page, tmp_path, *answers, python("pause(number=0)"), python("print('new')"), "Done.") as (run, _):
-        await expect(page.locator("article.running")).to_be_visible()
+        await expect(page.locator("article.running.kind-block")).to_contain_text("pause(number=0)")
         await page.keyboard.press("g")
         pill = page.locator(".pill")
         await expect(pill).to_have_text("Follow ↓")

@@ -102,6 +102,27 @@ async def test_what_is_on_the_screen_stays_when_something_above_it_changes(long_
     assert abs(await long_page.evaluate(step) - before) <= 1
 
 
+async def test_end_stays_on_the_screen_after_g_until_the_person_scrolls(long_page):
+    at_end = "() => document.documentElement.scrollHeight - scrollY - innerHeight < 2"
+    await long_page.keyboard.press("G")
+    await until(long_page, "() => !document.querySelector('.placeholder')")
+    step = f"document.getElementById('step-{STEPS}')"
+    for height in (700, 3000):
+        await long_page.evaluate(f"{step}.style.minHeight = '{height}px'")
+        await until(long_page, f"() => ({at_end})() && {step}.getBoundingClientRect().height >= {height}")
+    await expect(long_page.locator("article.selected")).to_have_attribute("id", f"step-{STEPS}")
+
+    await long_page.mouse.move(700, 500)
+    await long_page.mouse.wheel(0, -900)
+    await until(long_page, f"() => !({at_end})()")
+    place = await long_page.evaluate("document.getElementById('step-2000').getBoundingClientRect().top")
+    await long_page.evaluate("document.getElementById('step-2000').style.minHeight = '5000px'")
+    await until(
+        long_page, f"() => Math.abs(document.getElementById('step-2000').getBoundingClientRect().top - {place}) < 2"
+    )
+    await until(long_page, "() => document.documentElement.scrollHeight - scrollY - innerHeight > 1500")
+
+
 async def test_scrolling_through_the_run_shows_all_steps_in_order(long_page):
     seen = set()
     for _ in range(12):

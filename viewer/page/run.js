@@ -1,11 +1,12 @@
 // The page of one run.
 import { add, announce, chip, count, h, plain, seconds, short, SHORTEST, timingBar, visible, when } from "./dom.js";
-import { answer, findSteps, getHeader, getSteps, getSummaries, listUrl, stop, subscribe } from "./data.js";
+import { answer, findSteps, getHeader, getSteps, getSummaries, listUrl } from "./data.js";
 import { Find } from "./find.js";
+import { Live } from "./live.js";
 import { Outline } from "./outline.js";
 import { Questions } from "./questions.js";
 import { buildPage, iconButton } from "./shell.js";
-import { appendOutput, kindWords, stepElement } from "./step.js";
+import { kindWords, stepElement } from "./step.js";
 import { VirtualList } from "./virtual.js";
 
 const PART = 20; // steps that are asked for at once
@@ -29,9 +30,7 @@ class RunPage {
     this.folded = new Set();
     this.colours = new Map();
     this.selected = 0;
-    this.following = false;
-    this.unseen = 0;
-    this.moved = -Infinity;
+    this.live = new Live(this);
   }
 
   async open() {
@@ -48,22 +47,21 @@ class RunPage {
     this.list = new VirtualList({
       box: this.feed, guess: (index) => this.guess(index), render: (index) => this.render(index),
       shown: (first, last) => this.shown(first, last), chosen: () => this.selected, top: () => this.bar.getBoundingClientRect().bottom,
+      atEnd: () => this.live.atEnd,
     });
     this.list.setCount(this.header.steps);
     this.outline.setCount(this.header.steps);
     this.feed.setAttribute("aria-busy", "false");
     addEventListener("hashchange", () => this.goToHash());
-    addEventListener("scroll", () => this.scrolled(), { passive: true });
-    for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) addEventListener(name, (event) => this.touched(event), { passive: true });
-    if (!this.goToHash() && this.header.live) this.follow();
+    this.live.watchScrolling();
+    if (!this.goToHash() && this.header.live) this.live.follow();
     // The log of an ended run may still be read.
-    if (this.header.live || this.header.indexed === false) this.listen();
+    if (this.header.live || this.header.indexed === false) this.live.listen();
   }
 
   build() {
     this.title = h("h1", null, "Run");
     this.status = h("span.status", null);
-    this.stopButton = h("button.stop", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop");
     this.overview = h("section.overview", { "aria-label": "Overview" });
     this.feed = h("div.steps", { role: "feed", "aria-label": "Steps", "aria-busy": "true", tabindex: "-1" });
     this.outline = new Outline({
@@ -79,15 +77,14 @@ class RunPage {
       search: (text) => this.search(text), go: (number) => this.go(number - 1), changed: (numbers) => this.outline.setFound(numbers), where: this.feed,
     });
     this.questions = new Questions((id, approve) => answer(id, approve));
-    this.pill = h("button.pill", { type: "button", hidden: true, onclick: () => this.follow() }, "");
     this.feed.addEventListener("pointerdown", (event) => this.selectAround(event.target));
     this.feed.addEventListener("focusin", (event) => this.selectAround(event.target));
     const home = listUrl();
     buildPage({
       start: [home ? h("a.quiet.home", { href: home }, "Runs") : null, this.title, this.status],
-      end: [this.stopButton, iconButton("search", "Search (/)", () => this.find.open()), this.outlineButton],
+      end: [this.live.stopButton, iconButton("search", "Search (/)", () => this.find.open()), this.outlineButton],
       content: [h("div.columns", null, this.nav, h("main", { id: "content", tabindex: "-1" }, this.overview, this.feed)),
-        h("div.floating", null, this.pill, this.questions.element)],
+        h("div.floating", null, this.live.pill, this.questions.element)],
       keys: this.keys(home),
     });
     this.bar = document.querySelector("header.bar");
@@ -101,13 +98,13 @@ class RunPage {
       [["e"], "next step that failed", () => this.goToFailed(1)],
       [["E"], "previous step that failed", () => this.goToFailed(-1)],
       [["g"], "first step", () => this.go(0)],
-      [["G"], "last step", () => this.go(this.list.count - 1)],
+      [["G"], "last step", () => this.goToEnd()],
       [["o", "Enter"], "fold or unfold the step", () => this.fold(this.selected + 1)],
       [["O"], "fold or unfold all steps", () => this.foldAll()],
       [["/"], "search in the run", () => this.find.open()],
       [["n"], "next result", () => this.find.move(1)],
       [["N"], "previous result", () => this.find.move(-1)],
-      [["f"], "follow a run that goes on", () => this.follow()],
+      [["f"], "follow a run that goes on", () => this.header && this.header.live && this.live.follow()],
       [["s"], "all steps, on a small screen", () => this.showOutline()],
       ...(home ? [[["u"], "list of runs", () => location.assign(home)]] : []),
       [["Escape"], "close search", () => this.find.close() || this.showOutline(false)],
@@ -128,8 +125,10 @@ class RunPage {
     for (const agent of header.agents) this.colour(agent.name);
     document.title = `${plain(header.id || header.name)} · codeact`;
     this.title.replaceChildren(visible(header.id || header.name));
-    this.status.replaceChildren(chip(header.outcome));
-    this.stopButton.hidden = !(header.live && header.controls);
+    // Its end may be in the part of the log that is still to be read.
+    const unknown = header.indexed === false && header.outcome === "interrupted";
+    this.status.replaceChildren(chip(unknown ? "reading" : header.outcome));
+    this.live.stopButton.hidden = !(header.live && header.controls);
     this.drawOverview(header);
   }
 
@@ -193,7 +192,7 @@ class RunPage {
   }
 
   shown(first, last) {
-    if (this.selected < first || this.selected > last) this.select(first);
+    if (this.selected < first || this.selected > last) this.select(this.live.atEnd ? last : first);
     this.outline.setCurrent(this.selected);
     const range = this.list.range;
     for (let part = Math.floor(range[0] / PART); part <= Math.floor(range[1] / PART); part++) this.getPart(part).catch((error) => this.tellLost(error));
@@ -218,7 +217,6 @@ class RunPage {
     }
     this.forget(from);
     if (this.list) this.list.soon();
-    if (this.list && this.following) this.toEnd();
   }
 
   // Steps far from the screen are asked for again when they are needed.
@@ -278,7 +276,7 @@ class RunPage {
   go(index) {
     if (!this.list || !this.list.count) return;
     const target = Math.max(0, Math.min(index, this.list.count - 1));
-    this.following = false;
+    this.live.leave();
     this.select(target);
     this.list.scrollTo(target);
     this.select(target);
@@ -291,6 +289,12 @@ class RunPage {
     } catch {
       // Some browsers refuse this for files; the step is shown all the same.
     }
+  }
+
+  goToEnd() {
+    if (!this.list || !this.list.count) return;
+    this.go(this.list.count - 1);
+    this.live.follow();
   }
 
   goToHash() {
@@ -331,155 +335,9 @@ class RunPage {
     this.list.scrollTo(at);
   }
 
-  // A run that goes on
-
-  listen() {
-    this.end = subscribe({
-      header: (header) => this.liveHeader(header),
-      step: (change) => this.liveStep(change.summary || change),
-      output: ({ step, text }) => this.liveOutput(step, text),
-      question: (question) => (question.withdrawn ? this.questions.withdraw(question.id) : this.questions.ask(question)),
-      end: () => this.ended(),
-      state: (state) => this.connection(state),
-    }, this.header.revision);
-  }
-
-  liveHeader(header) {
-    const grown = header.steps - this.list.count;
-    this.setHeader(header);
-    if (grown > 0) this.grow(header.steps, grown);
-  }
-
-  grow(steps, by) {
-    const follow = this.following;
-    this.header.steps = steps;
-    this.list.setCount(steps);
-    this.outline.setCount(steps);
-    if (follow) this.toEnd();
-    else {
-      this.unseen += by;
-      this.drawPill();
-    }
-  }
-
-  liveStep(summary) {
-    const { number } = summary;
-    this.summaries.set(number, summary);
-    this.steps.delete(number);
-    if (number > this.list.count) this.grow(number, number - this.list.count);
-    this.outline.refresh(number - 1, number - 1);
-    announce(`Step ${number}: ${summary.title || summary.kind}${summary.outcome && summary.outcome !== "ok" ? `, ${summary.outcome}` : ""}`);
-    if (this.list.elements.has(number - 1)) this.reload(number);
-  }
-
-  async reload(number) {
-    try {
-      const [step] = await getSteps(number, number);
-      if (!step) return;
-      this.steps.set(number, step);
-      const follow = this.following;
-      this.list.refresh(number - 1);
-      if (follow) this.toEnd();
-    } catch (error) {
-      this.tellLost(error);
-    }
-  }
-
-  liveOutput(number, text) {
-    const step = this.steps.get(number);
-    const element = this.list.elements.get(number - 1);
-    if (step && step.running) step.output = `${step.output || ""}${text}`.slice(-200_000);
-    if (element && step && step.running) appendOutput(element, text);
-    if (this.following) this.toEnd();
-  }
-
-  connection(state) {
-    const lost = state === "lost";
-    // Those that are still open then come again with the connection.
-    if (lost) this.questions.clear();
-    document.body.classList.toggle("lost", lost && this.header.live);
-    if (this.wasLost && !lost) this.catchUp();
-    this.wasLost = lost;
-    this.drawPill();
-  }
-
-  async catchUp() {
-    try {
-      this.steps.clear();
-      this.summaries.clear();
-      this.liveHeader(await getHeader());
-      this.list.soon();
-      this.outline.draw();
-      for (const index of this.list.elements.keys()) this.reload(index + 1);
-    } catch (error) {
-      this.tellLost(error);
-    }
-  }
-
-  async ended() {
-    if (this.end) this.end();
-    this.questions.clear();
-    try {
-      this.liveHeader(await getHeader());
-    } catch {
-      // The server of a run ends with it; the stream has brought the last header.
-    }
-    this.header.live = false;
-    this.stopButton.hidden = true;
-    this.drawPill();
-    announce(`The run has ended: ${this.header.outcome}`);
-  }
-
-  async stop() {
-    this.stopButton.disabled = true;
-    this.stopButton.textContent = "Stopping…";
-    try {
-      await stop();
-    } catch (error) {
-      this.stopButton.disabled = false;
-      this.stopButton.textContent = "Stop";
-      this.tellLost(error);
-    }
-  }
-
   tellLost(error) {
     announce(`Problem: ${error.message}`);
     this.status.replaceChildren(chip(this.header ? this.header.outcome : "failed"), h("span.problem", null, visible(error.message)));
-  }
-
-  scrolled() {
-    const room = document.documentElement.scrollHeight - scrollY - innerHeight;
-    if (room < 60) this.following = this.header.live;
-    else if (performance.now() - this.moved < 1000) this.following = false;
-    if (this.following) this.unseen = 0;
-    this.drawPill();
-  }
-
-  // Only a person who scrolls leaves the end; the page itself scrolls too when it grows.
-  touched(event) {
-    if (event.type === "wheel" && event.deltaY > 0) return;
-    this.moved = performance.now();
-  }
-
-  follow() {
-    this.following = Boolean(this.header && this.header.live);
-    this.unseen = 0;
-    this.toEnd();
-  }
-
-  toEnd() {
-    this.list.update();
-    scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
-    this.list.update();
-    scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
-    this.drawPill();
-  }
-
-  drawPill() {
-    const lost = document.body.classList.contains("lost");
-    this.pill.hidden = !(lost || (this.header.live && !this.following));
-    if (lost) this.pill.textContent = "Connection lost, trying again…";
-    else this.pill.textContent = this.unseen ? `${count(this.unseen, "new step")} ↓` : "Follow ↓";
   }
 }
 

@@ -6,11 +6,11 @@ const MARGIN = 1000; // pixels above and below the screen
 /**
  * A list of elements in `box`, empty at first. `guess(index)` is a height in pixels, `render(index)` makes an element,
  * `shown(first, last)` is called when the range on the screen has changed, `top()` is the height of what covers the window's top,
- * `chosen()` is the index of the selected element.
+ * `chosen()` is the index of the selected element, `atEnd()` is true while the list's end stays on the screen whatever changes.
  */
 export class VirtualList {
-  constructor({ box, guess, render, shown, top, chosen }) {
-    Object.assign(this, { box, guess, render, shown, top, chosen });
+  constructor({ box, guess, render, shown, top, chosen, atEnd = () => false }) {
+    Object.assign(this, { box, guess, render, shown, top, chosen, atEnd });
     this.heights = [];
     this.measured = [];
     this.offsets = [0];
@@ -84,12 +84,21 @@ export class VirtualList {
 
   /** Scroll so that an element is where it was on the screen before heights changed. */
   keep(before) {
+    if (this.atEnd()) {
+      this.pad();
+      this.end();
+      return;
+    }
     if (!this.count || this.place() <= 0) return;
     const moved = this.offset(Math.min(before.index, this.count)) - this.place() - before.below;
     // The browser may move the page itself when it gets shorter.
     const target = scrollY + moved;
     this.pad();
     if (Math.abs(target - scrollY) >= 1) scrollTo({ top: target, behavior: "instant" });
+  }
+
+  end() {
+    scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
   }
 
   pad() {
@@ -112,6 +121,11 @@ export class VirtualList {
       this.range = [0, -1];
       this.pad();
       return;
+    }
+    if (this.atEnd()) {
+      // At the end the range may be far from where it was.
+      this.pad();
+      this.end();
     }
     // Measured heights can move the range; two rounds are enough, because the margin is large.
     for (let round = 0; round < 3 && this.fill(); round++);
