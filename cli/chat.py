@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autogen_codeact.cli.chat_agent import ChatJob, had_approval, model_names, opened, set_approval, with_component
+from autogen_codeact.cli.chat_agent import ChatJob, model_names, opened, with_component
 from autogen_codeact.cli.chat_commands import Commands
 from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.chat_lines import Interrupted, Reader
@@ -24,6 +24,7 @@ from autogen_codeact.cli.terminal import Terminal
 from autogen_codeact.executors import SandboxCodeExecutor
 from autogen_codeact.runs.conversation import RecordedConversation
 from autogen_codeact.runs.plan import Plan, make_plan
+from autogen_codeact.runs.rebuilt_agents import had_approval, set_approval
 from autogen_codeact.runs.sessions import Rebuilding
 from autogen_codeact.runs.store import state_folder
 from autogen_codeact.runs.summary import task_text

@@ -31,7 +31,7 @@ from autogen_codeact.runs.copies import export_files
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.events import ModelCallFinished
 from autogen_codeact.runs.plan import Plan
-from autogen_codeact.runs.reader import RawEvent
+from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.rebuilt_agents import load_agents
 from autogen_codeact.teams import coder_executor_team
 from autogen_codeact.teams.loading import load_component
@@ -276,30 +276,19 @@ def _put_files_back(plan: Plan, executor: SandboxCodeExecutor) -> None:
             export_files(plan.run, executor.work_dir)
 
 
-def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
-    """Have a function approve the code of all agents; return whether there is an agent that runs code.
-
-    Args:
-        target: The agents.
-        approve: As `approval_func` of our agents.
-    """
-    found = False
-    for _, agent in agent_keys(target):
-        if isinstance(agent, BaseCodeAgent):
-            agent.use_approval(approve)
-            found = True
-        elif hasattr(agent, "_approval_func"):
-            agent._approval_func = approve
-            found = True
-    return found
-
-
-def had_approval(plan: Plan) -> bool:
-    """Return whether the person was asked before code ran."""
-    return any("approval_func" in info.functions for info in plan.started.agents)
-
-
 def model_names(target: ChatAgent | BaseTeam) -> list[str]:
     """Return the names of the models, each once."""
     names = dict.fromkeys(info.model for info in describe_agents(target) if info.model is not None)
     return ["recorded answers" if name in _RECORDINGS else name for name in names]
+
+
+def is_chat(folder: Path) -> bool:
+    """Return whether a run is a chat; one that can't be read is none.
+
+    Args:
+        folder: The run's folder.
+    """
+    try:
+        return load_run(folder).started.conversation
+    except RunError:
+        return False

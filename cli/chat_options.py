@@ -78,7 +78,7 @@ def chat(
     """
     with clean_exit():
         from autogen_codeact.cli.chat import run_chat
-        from autogen_codeact.cli.chat_agent import ChatJob
+        from autogen_codeact.cli.chat_agent import ChatJob, is_chat
         from autogen_codeact.runs.store import find_run
 
         job = ChatJob(
@@ -90,7 +90,7 @@ def chat(
             stream=stream,
             describe_environment=describe_environment,
             approve=approve,
-            resume=find_run(resume) if resume is not None else None,
+            resume=find_run(resume, is_chat=is_chat) if resume is not None else None,
             rebuild=rebuild,
             trust=trust,
             untrusted=model_choice.untrusted,

@@ -14,13 +14,14 @@ from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
+from autogen_codeact.agents.approval import ApprovalFuncType
 from autogen_codeact.runs.agents import process_info, secrets_of
 from autogen_codeact.runs.events import JournalChange, RunResumed
 from autogen_codeact.runs.messages import Message, load_message
 from autogen_codeact.runs.parts import exchange_parts, wrap_models
 from autogen_codeact.runs.past import RunPast
 from autogen_codeact.runs.plan import Plan, RunIsFinishedError, RunNotResumableError, make_plan
-from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, load_agents
+from autogen_codeact.runs.rebuilt_agents import KeyOf, check_agents, had_approval, load_agents, set_approval
 from autogen_codeact.runs.recording import logged, recording
 from autogen_codeact.runs.redaction import Redaction, RedactText
 from autogen_codeact.runs.sessions import (
@@ -59,6 +60,7 @@ async def resumed(
     tools: Sequence[Any] = (),
     api_key: str | KeyOf | None = None,
     wrap_model: WrapModel | None = None,
+    approval_func: ApprovalFuncType | None = None,
     trust: bool = False,
     rebuild: bool = True,
     rebuild_limit: float | None = None,
@@ -80,6 +82,8 @@ async def resumed(
             it, or None, for the configuration of a model client. Default: AutoGen's clients read it from the environment.
         wrap_model: Returns what is asked instead of a model client, and forwards to it, if the agents are made from the
             configuration. Default: the client itself.
+        approval_func: Approves the code of the agents, if they are made from the configuration and the run had such a function.
+            Default: none; a run that had one can then not be continued in this way.
         trust: Whether the configuration in the log may have anything, such as folders of this machine or classes that run code
             in this process. Default: only what an untrusted configuration may have, unless this user has made the run on this
             machine.
@@ -109,11 +113,14 @@ async def resumed(
         raise RunIsFinishedError(
             f"{plan.run.folder.path} is a conversation that waits for the next message: `codeact chat --resume` goes on with it."
         )
-    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust)
+    later = ("approval_func",) if approval_func is not None else ()
+    target = agent if agent is not None else load_agents(plan, tools, api_key, trust=trust, given_later=later)
     token = cancellation_token or CancellationToken()
     try:
         if agent is None and wrap_model is not None:
             wrap_models(target, wrap_model)
+        if agent is None and approval_func is not None and had_approval(plan):
+            set_approval(target, approval_func)
         check_agents(plan, target)
         redaction = Redaction(redact, secrets_of(target))
         log = await LogWriter.extend(plan.run.folder.path, redaction, last=plan.last, size=plan.size, found=plan.found)

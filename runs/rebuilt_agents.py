@@ -10,6 +10,7 @@ from autogen_agentchat.base import ChatAgent
 from autogen_agentchat.base import Team as BaseTeam
 from autogen_core import ComponentLoader
 
+from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.executors import capabilities_of
 from autogen_codeact.runs.agents import agent_keys, tool_name, tool_names
 from autogen_codeact.runs.origin import is_own
@@ -155,3 +156,26 @@ def _tools_of(target: ChatAgent | BaseTeam) -> Iterable[str]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "nobody"
+
+
+def set_approval(target: ChatAgent | BaseTeam, approve: Any) -> bool:
+    """Have a function approve the code of all agents; return whether there is an agent that runs code.
+
+    Args:
+        target: The agents.
+        approve: As `approval_func` of our agents.
+    """
+    found = False
+    for _, agent in agent_keys(target):
+        if isinstance(agent, BaseCodeAgent):
+            agent.use_approval(approve)
+            found = True
+        elif hasattr(agent, "_approval_func"):
+            agent._approval_func = approve
+            found = True
+    return found
+
+
+def had_approval(plan: Plan) -> bool:
+    """Return whether the person was asked before code ran."""
+    return any("approval_func" in info.functions for info in plan.started.agents)

@@ -10,7 +10,7 @@ import shutil
 import stat
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -92,18 +92,19 @@ def _slug(task: str) -> str:
     return slug or "run"
 
 
-def find_run(text: str) -> Path:
+def find_run(text: str, *, is_chat: Callable[[Path], bool] | None = None) -> Path:
     """Return the folder of the run that a person means.
 
     Args:
         text: A path, the name of a run in the default folder, or `last` for the one there that was started last. A folder of
             such a name in the current one is meant by its path: `./last`.
+        is_chat: Says of a run's folder whether it is a chat; `last` is then the last chat. Default: the last run of any kind.
 
     Raises:
         RunFolderError: There is no such run.
     """
     if text == LAST:
-        return _last()
+        return _last(is_chat)
     path = Path(text)
     if os.sep in text or os.path.lexists(path):
         return path
@@ -115,12 +116,13 @@ def find_run(text: str) -> Path:
     )
 
 
-def _last() -> Path:
+def _last(is_chat: Callable[[Path], bool] | None) -> Path:
     folder = runs_folder()
-    runs = list(_runs_in(folder))
-    if not runs:
-        raise RunFolderError(f"There is no last run: {folder} has none. `codeact run` keeps its run there.")
-    return max(runs, key=lambda run: (run.began, run.written)).path
+    for run in sorted(_runs_in(folder), key=lambda run: (run.began, run.written), reverse=True):
+        if is_chat is None or is_chat(run.path):
+            return run.path
+    kind, command = ("run", "codeact run") if is_chat is None else ("chat", "codeact chat")
+    raise RunFolderError(f"There is no last {kind}: {folder} has none. `{command}` keeps its {kind} there.")
 
 
 def is_being_written(path: Path) -> bool:

@@ -66,6 +66,24 @@ def test_model_of_a_continued_run_has_a_time_limit_retries_and_the_key_of_its_se
 
 
 @pytest.mark.usefixtures("bubblewrap")
+def test_a_continued_run_asks_before_code_runs_as_before(tmp_path):
+    folder = tmp_path / "run"
+    server = OpenAIServer([Reply("out of order", status=400), code("print('r' 'an')"), "It may not run."]).start()
+    key = {"OPENAI_API_KEY": "sk-not-a-key-at-all"}
+    model = ["--model", "gpt-4o", "--base-url", server.base_url, "--sandbox", "bubblewrap"]
+    try:
+        failed = codeact("run", "--act", "--approve", "Run it", *model, "--save", folder, env=key)
+        done = codeact("resume", folder, env=key)
+    finally:
+        server.stop()
+    assert f"codeact: `codeact resume {folder}` continues the run\n" in failed.err
+    assert "can't be continued" not in done.err
+    assert "not approved" in done.out  # there is no terminal to ask in
+    assert "\nran\n" not in done.out
+    assert "It may not run." in done.out
+
+
+@pytest.mark.usefixtures("bubblewrap")
 def test_recorded_answers_go_on_after_those_that_were_given(tmp_path):
     folder = tmp_path / "run"
     answers = ["```python\nx = 6\n```", "```python\nwhile True: pass\n```", "```python\nfinal_answer(x * 7)\n```"]
