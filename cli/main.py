@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from autogen_codeact.cli.chat_options import chat
-from autogen_codeact.cli.exit import clean_exit
+from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -81,7 +81,11 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without Unicode must not end a run
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:  # before a command has begun: its arguments take a moment to be made
+        say("interrupted")
+        raise SystemExit(EXIT_INTERRUPTED) from None
     raise AssertionError("a typer application exits")
 
 

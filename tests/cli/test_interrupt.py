@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from autogen_codeact.cli import main
 from tests.cli.support import code, containers_of, replay, start, wait_until
 from tests.openai_server import OpenAIServer, Reply
 
@@ -102,3 +103,14 @@ def test_ctrl_c_while_the_file_is_read(tmp_path):
         result = finish(process)
         os.close(writing)
     assert result == (130, "codeact: interrupted\n")
+
+
+def test_ctrl_c_before_a_command_has_begun(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "codeact: interrupted\n")

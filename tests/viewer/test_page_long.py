@@ -6,7 +6,7 @@ from playwright.async_api import expect
 
 from autogen_codeact.runs.events import BlockFinished, BlockStarted, CodeText, RunFinished
 from autogen_codeact.runs.results import ResultRecord
-from autogen_codeact.viewer import serve
+from autogen_codeact.viewer import open_run, serve
 from tests.runs.logs import lines, started, text, write_log
 
 from .watching import Watched, until
@@ -169,3 +169,19 @@ async def test_all_steps_fold_and_unfold(long_page):
     await long_page.keyboard.press("O")
     await until(long_page, "() => ![...document.querySelectorAll('.step-body')].some((body) => body.hidden)")
     await expect_top(long_page, 1512)
+
+
+async def test_link_to_a_step_that_is_not_read_yet_shows_it_when_it_is(page, tmp_path, monkeypatch):
+    # The first answer has the beginning of the log only.
+    monkeypatch.setattr(open_run, "_FIRST_BYTES", 2_000)
+    events = [
+        started("t"),
+        *(text(f"Words of step {number}.") for number in range(2, 400)),
+        RunFinished(outcome="completed"),
+    ]
+    write_log(tmp_path / "run", lines(events))
+    async with serve(tmp_path) as url:
+        await page.goto(f"{url}runs/run#step-321")
+        await expect(page.locator("#step-321:not(.placeholder)")).to_be_in_viewport()
+        await expect(page.locator("#step-321")).to_be_focused()
+        assert page.url.endswith("#step-321")

@@ -6,6 +6,7 @@ import { appendOutput } from "./step.js";
 const NEAR_END = 60; // pixels
 const MOVED_MS = 1000; // how long after a person's movement a scroll is theirs
 const SCROLLING_KEYS = new Set(["ArrowUp", "PageUp", "Home", " "]);
+const TOGETHER_MS = 50; // steps that come so soon after each other are shown together
 const LONGEST_OUTPUT = 200_000;
 
 /** Tells the page of a run what is new, and keeps the end of its list on the screen for who is there. */
@@ -14,6 +15,8 @@ export class Live {
     this.page = page;
     this.atEnd = false;
     this.unseen = 0;
+    this.news = new Map();
+    this.timer = null;
     this.moved = -Infinity;
     this.pill = h("button.pill", { type: "button", hidden: true, onclick: () => this.follow() }, "");
     this.stopButton = h("button.stop", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop");
@@ -27,7 +30,7 @@ export class Live {
   listen() {
     this.close = subscribe({
       header: (header) => this.header(header),
-      step: (change) => this.step(change.summary || change),
+      step: (change) => this.add(change.summary || change),
       output: ({ step, text }) => this.output(step, text),
       question: (question) => (question.withdrawn ? this.page.questions.withdraw(question.id) : this.page.questions.ask(question)),
       end: () => this.ended(),
@@ -48,18 +51,35 @@ export class Live {
     page.list.setCount(steps);
     page.outline.setCount(steps);
     if (!this.atEnd) this.unseen += by;
+    page.goToWanted();
     this.drawPill();
   }
 
-  step(summary) {
+  // While a long log is read, thousands of steps come at once.
+  add(summary) {
+    this.news.set(summary.number, summary);
+    if (this.timer === null) this.timer = setTimeout(() => this.showNews(), TOGETHER_MS);
+  }
+
+  showNews() {
     const { page } = this;
-    const { number } = summary;
-    page.summaries.set(number, summary);
-    page.steps.delete(number);
-    if (number > page.list.count) this.grow(number, number - page.list.count);
-    page.outline.refresh(number - 1, number - 1);
-    announce(`Step ${number}: ${summary.title || summary.kind}${summary.outcome && summary.outcome !== "ok" ? `, ${summary.outcome}` : ""}`);
-    if (page.list.elements.has(number - 1)) this.reload(number);
+    clearTimeout(this.timer);
+    this.timer = null;
+    const news = [...this.news.values()];
+    this.news.clear();
+    if (!news.length) return;
+    let [first, last] = [Infinity, 0];
+    for (const summary of news) {
+      page.summaries.set(summary.number, summary);
+      page.steps.delete(summary.number);
+      first = Math.min(first, summary.number);
+      last = Math.max(last, summary.number);
+    }
+    if (last > page.list.count) this.grow(last, last - page.list.count);
+    page.outline.refresh(first - 1, last - 1);
+    const { number, title, kind, outcome } = news.at(-1);
+    announce(`Step ${number}: ${title || kind}${outcome && outcome !== "ok" ? `, ${outcome}` : ""}`);
+    for (const { number: changed } of news) if (page.list.elements.has(changed - 1)) this.reload(changed);
   }
 
   async reload(number) {
@@ -76,6 +96,7 @@ export class Live {
 
   output(number, text) {
     const { page } = this;
+    if (this.news.has(number)) this.showNews();
     const step = page.steps.get(number);
     const element = page.list.elements.get(number - 1);
     if (step && step.running) step.output = `${step.output || ""}${text}`.slice(-LONGEST_OUTPUT);
@@ -110,6 +131,7 @@ export class Live {
   async ended() {
     const { page } = this;
     if (this.close) this.close();
+    this.showNews();
     page.questions.clear();
     try {
       this.header(await getHeader());
@@ -117,6 +139,7 @@ export class Live {
       // The server of a run ends with it; the stream has brought the last header.
     }
     page.header.live = false;
+    page.goToWanted();
     this.stopButton.hidden = true;
     this.drawPill();
     announce(`The run has ended: ${page.header.outcome}`);
@@ -149,6 +172,7 @@ export class Live {
     if (event.type === "wheel" && event.deltaY > 0) return;
     if (event.type === "keydown" && !SCROLLING_KEYS.has(event.key)) return;
     this.moved = performance.now();
+    this.page.wanted = 0;
   }
 
   /** Go to the end, and stay there while the list grows or its heights change, until the person scrolls. */

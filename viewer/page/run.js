@@ -30,6 +30,7 @@ class RunPage {
     this.folded = new Set();
     this.colours = new Map();
     this.selected = 0;
+    this.wanted = 0;
     this.live = new Live(this);
   }
 
@@ -277,6 +278,7 @@ class RunPage {
     if (!this.list || !this.list.count) return;
     const target = Math.max(0, Math.min(index, this.list.count - 1));
     this.live.leave();
+    this.wanted = 0;
     this.select(target);
     this.list.scrollTo(target);
     this.select(target);
@@ -300,8 +302,15 @@ class RunPage {
   goToHash() {
     const found = /^#step-(\d{1,9})$/.exec(location.hash);
     if (!found) return false;
-    this.go(Number(found[1]) - 1);
-    return true;
+    this.wanted = Number(found[1]);
+    this.goToWanted();
+    return !this.wanted || !this.header.live;
+  }
+
+  // The address can name a step that is not read, or not there, yet.
+  goToWanted() {
+    const grows = this.header.live || this.header.indexed === false;
+    if (this.wanted && (this.wanted <= this.list.count || !grows)) this.go(this.wanted - 1);
   }
 
   async goToFailed(by) {
