@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 from pathlib import Path
 
 from autogen_codeact.executors import ExecutionResult
+from autogen_codeact.runs.differences import differing_lines
 
 MAX_FILE_BYTES = 128 * 1024
 MAX_FILES = 500
 MAX_LINES = 60
 _TOO_LONG = "[{count} more lines differ]"
+_TOO_DIFFERENT = "[not shown: too much differs]"
 _BINARY = "[not shown: it is no text, or too long]"
 
 
@@ -59,7 +60,9 @@ class FileChanges:
                 self._before[artifact.name] = after
             if after is None or before is None:
                 changed.append((artifact.name, [_BINARY]))
-            elif lines := [*difflib.unified_diff(before, after, lineterm="", n=2)][2:]:
+            elif (lines := differing_lines(before, after, context=2)) is None:
+                changed.append((artifact.name, [_TOO_DIFFERENT]))
+            elif lines := lines[2:]:
                 more = len(lines) - MAX_LINES
                 changed.append(
                     (artifact.name, [*lines[:MAX_LINES], *([_TOO_LONG.format(count=more)] if more > 0 else [])])

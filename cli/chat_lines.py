@@ -14,6 +14,8 @@ from autogen_codeact.cli.output import printable
 PROMPT = "> "
 MORE = "… "
 MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_LINES_AHEAD = 1000
+"""Lines that are read before they are needed; a pipe can give any number."""
 
 
 class Interrupted(Exception):
@@ -58,6 +60,7 @@ class LineReader:
         self._lines: asyncio.Queue[str | None] | None = None
         self._waiting: asyncio.Future[str | None] | None = None
         self._ended = False
+        self._room = threading.Semaphore(MAX_LINES_AHEAD)
 
     async def message(self) -> str:
         """Show the prompt, and read a message."""
@@ -95,6 +98,7 @@ class LineReader:
                 sys.stdout.write("\n")
                 self._waiting.result()
             line = await taking
+            self._room.release()
         finally:
             taking.cancel()
             self._waiting.cancel()
@@ -120,6 +124,7 @@ class LineReader:
                 *whole, waiting = (waiting + piece).split(b"\n")
                 waiting = waiting[-MAX_LINE_BYTES:]
                 for line in whole:
+                    self._room.acquire()
                     loop.call_soon_threadsafe(lines.put_nowait, line.decode(encoding, "replace").rstrip("\r"))
             if waiting:
                 loop.call_soon_threadsafe(lines.put_nowait, waiting.decode(encoding, "replace"))

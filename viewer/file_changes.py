@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from autogen_codeact.runs.differences import differing_lines
 from autogen_codeact.runs.errors import RunError
 from autogen_codeact.runs.reader import Run
 from autogen_codeact.runs.results import ArtifactRecord, ResultRecord, StoredFile
@@ -17,7 +17,6 @@ from autogen_codeact.viewer.text import bounded, visible
 MAX_FILES = 200
 _MAX_BYTES = 256 * 1024
 _MAX_LINES = 2_000
-_MAX_CHANGED_LINES = 400
 _MAX_DIFF = 32 * 1024
 
 
@@ -86,34 +85,11 @@ def _difference(run: Run, old: StoredFile | None, new: StoredFile | None, name: 
     before = [] if is_new else _lines(run, old)
     if before is None or after is None:
         return None
-    # The time of a comparison grows with the product of what has changed: the same lines at both ends are free.
-    same = _same_at_start(before, after)
-    end = _same_at_start(before[same:][::-1], after[same:][::-1])
-    if min(len(before), len(after)) - same - end > _MAX_CHANGED_LINES:
-        return None
     shown = visible(name[:200]).replace("\n", " ")
-    first = max(0, same - 3)
-    stop = max(0, end - 3)
-    diff = difflib.unified_diff(
-        before[first : len(before) - stop], after[first : len(after) - stop], shown, shown, lineterm=""
-    )
-    lines = [_moved(line, first) if line.startswith("@@") else line for line in diff]
+    lines = differing_lines(before, after, shown)
+    if lines is None:
+        return None
     return bounded("\n".join(lines), _MAX_DIFF) if lines else ""
-
-
-def _moved(header: str, by: int) -> str:
-    """Return the header of a hunk with line numbers that count from the beginning of the file."""
-    if not by:
-        return header
-    parts = header.split(" ")
-    for at in (1, 2):
-        start, comma, size = parts[at][1:].partition(",")
-        parts[at] = f"{parts[at][0]}{int(start) + by}{comma}{size}"
-    return " ".join(parts)
-
-
-def _same_at_start(one: list[str], other: list[str]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _lines(run: Run, file: StoredFile | None) -> list[str] | None:
