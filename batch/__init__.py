@@ -1,1 +1,0 @@
-"""Many tasks: a batch of runs with results, attempts and a summary."""
