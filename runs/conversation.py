@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, aclosing
 from copy import deepcopy
@@ -79,6 +80,7 @@ class RecordedConversation:
         self._points: list[Point] = []
         self._starts: list[list[int]] = []
         self._turn: list[dict[str, Any]] | None = None
+        self._began = time.monotonic()
 
     @classmethod
     async def resume(
@@ -196,6 +198,7 @@ class RecordedConversation:
             return
         if self.path is not None:
             self._log = await LogWriter.create(self.path, Redaction(self._redact, secrets_of(self.target)))
+            self._began = time.monotonic()
             self._log.put(run_started(self.target, task, redacted=self._redact is not None, conversation=True))
             self._attach()
         await self._at_boundary()
@@ -334,7 +337,7 @@ class RecordedConversation:
             await asyncio.shield(asyncio.ensure_future(self._finish(self._log, outcome)))
 
     async def _finish(self, log: LogWriter, outcome: str) -> None:
-        await finish_run(log, outcome)
+        await finish_run(log, outcome, duration_s=time.monotonic() - self._began)
         await log.close()
 
 
