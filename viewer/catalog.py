@@ -61,6 +61,7 @@ class Catalog:
                 self._fixed[self._free_name(each)] = each
         self._rows: dict[str, tuple[Stamp, RunRow]] = load_cache(self.folder) if self.folder is not None else {}
         self._names: dict[str, Stamp] = {}
+        self._again: dict[str, float] = {}  # monotonic time before which a running run is not read again
         self._lock = threading.Lock()
         self._next_scan = 0.0
         self._closed = False
@@ -122,6 +123,7 @@ class Catalog:
         self._next_scan = time.monotonic() + max(_SCAN_S, 10 * (time.monotonic() - began))
         for name in self._rows.keys() - self._names.keys():
             del self._rows[name]
+            self._again.pop(name, None)
         if self._reading is None or not self._reading.is_alive():
             changed = [name for name, stamp in self._names.items() if self._is_old(name, stamp)]
             if changed:
@@ -130,8 +132,10 @@ class Catalog:
 
     def _is_old(self, name: str, stamp: Stamp) -> bool:
         known = self._rows.get(name)
-        # Nothing is written to the log when a process is killed.
-        return known is None or known[0] != stamp or known[1]["outcome"] == "running"
+        if known is None or known[1]["outcome"] != "running":
+            return known is None or known[0] != stamp
+        # Also if its log is the same: nothing is written to it when a process is killed.
+        return time.monotonic() >= self._again.get(name, 0.0)
 
     def _found(self) -> Iterable[tuple[str, Stamp]]:
         if self.folder is None:
@@ -157,8 +161,10 @@ class Catalog:
             stamp, path = self._names.get(name), self.locate(name)
             if stamp is None or path is None:
                 continue
+            began = time.monotonic()
             row = summary_row(name, path)
             with self._lock:
+                self._again[name] = time.monotonic() + 10 * (time.monotonic() - began)
                 self._rows[name] = (stamp, row)
             unsaved += row["outcome"] != "running"
             if unsaved >= _SAVE_EVERY:
