@@ -30,6 +30,8 @@ OWN_MEMORY_BYTES = 32 * MIB
 WRITTEN_BYTES = 8 * MIB
 # As these are the whole machine's, which also does other things, they tell a flood of the host, not a trickle.
 HOST_MEMORY_BYTES = 2048 * MIB
+MEMORY_DISK = "codeact-test"
+"""Name of the mounts in which second engines keep their files."""
 HOST_DISK_BYTES = 1024 * MIB
 CLEARING_UP_S = 15.0
 """How long what a case has used may take to go; a machine under load needs that long to end threads."""
@@ -256,8 +258,18 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of memory that are free on the host."""
-    return _kib("/proc/meminfo", "MemAvailable")
+    """Bytes of memory that are free on the host, and those in the files of the tests' second engines."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    files = sum(_used(mount[1]) for mount in mounts if mount[0] == MEMORY_DISK)
+    return _kib("/proc/meminfo", "MemAvailable") + files
+
+
+def _used(place: str) -> int:
+    try:
+        found = os.statvfs(place)
+    except OSError:  # it has just been unmounted
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
 def _kib(path: str, field: str) -> int:

@@ -19,6 +19,7 @@ from autogen_codeact.executors import DEFAULT_IMAGE, SandboxError
 from autogen_codeact.sandbox.backends.docker.engine import connect
 
 from .faults import processes_named
+from .oracles import MEMORY_DISK
 
 START_TIMEOUT_S = 30.0
 
@@ -144,7 +145,7 @@ def make_second_engine() -> SecondEngine:
     engine = SecondEngine(Path(tempfile.mkdtemp(prefix="e", dir="/tmp")))
     try:
         # In memory, because it takes minutes to remove the image's files from a disk that discards each of their blocks.
-        command = ["mount", "-t", "tmpfs", "-o", "size=2g,mode=0711", "codeact-test", str(engine.folder)]
+        command = ["mount", "-t", "tmpfs", "-o", "size=2g,mode=0711", MEMORY_DISK, str(engine.folder)]
         subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
         engine.start()
         engine.load(DEFAULT_IMAGE)
