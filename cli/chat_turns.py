@@ -93,7 +93,16 @@ class Turns:
 
     async def guarded(self, work: Any) -> Any:
         """Await something that Ctrl-C ends; None if it has."""
-        task = self._running = asyncio.ensure_future(work)
+        task = await self._finished(work)
+        if task.cancelled():
+            self._terminal.line("[stopped]", "yellow")
+            return None
+        return task.result()
+
+    async def _finished(self, work: Any) -> asyncio.Task[Any]:
+        """Await something that Ctrl-C ends, and return its task, which is done."""
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._running = task
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
@@ -101,10 +110,7 @@ class Turns:
             raise
         finally:
             self._running = None
-        if task.cancelled():
-            self._terminal.line("[stopped]", "yellow")
-            return None
-        return task.result()
+        return task
 
     # A turn
 
@@ -112,14 +118,7 @@ class Turns:
         before = self._sandboxes(), self._codes()
         self._view.begin()
         with self._in_progress():
-            task = self._running = asyncio.ensure_future(self._show(items))
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                await self._end(task)
-                raise
-            finally:
-                self._running = None
+            task = await self._finished(self._show(items))
         self._view.end_line()
         if task.cancelled():
             self._terminal.line(
