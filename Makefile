@@ -45,7 +45,7 @@ format: $(VENV)/.installed ## format the code
 # A type checker needs the import path to exist as folders.
 types: $(VENV)/.installed ## mypy, strict
 	@mkdir -p .typing/autogen_codeact
-	@for name in agents cli executors integrations runs sandbox teams telemetry viewer; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
+	@for name in agents batch cli executors integrations runs sandbox teams telemetry viewer; do ln -sfn ../../$$name .typing/autogen_codeact/$$name; done
 	@ln -sfn ../../autogen_codeact/__init__.py .typing/autogen_codeact/__init__.py
 	@$(BIN)/mypy .typing/autogen_codeact
 

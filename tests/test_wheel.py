@@ -29,7 +29,7 @@ def test_wheel_holds_runner_image_recipe_recordings_page_and_type_markers(wheel)
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         f"autogen_codeact/{package}/py.typed"
-        for package in ("agents", "cli", "executors", "runs", "teams", "telemetry", "viewer")
+        for package in ("agents", "batch", "cli", "executors", "runs", "teams", "telemetry", "viewer")
     }
     expected |= {f"autogen_codeact/sandbox/runner/{path.name}" for path in (ROOT / "sandbox/runner").glob("*.py")}
     expected |= {f"autogen_codeact/docker/{path.name}" for path in (ROOT / "docker").iterdir()}

@@ -1,0 +1,57 @@
+"""The tasks of a batch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CheckKind = Literal["exact", "number", "regex", "json", "python"]
+
+
+class Check(BaseModel):
+    """How an answer is checked.
+
+    Args:
+        kind: "exact": the same text, without white space around it. "number": the last number in the answer. "regex": the
+            pattern occurs in the answer. "json": the same JSON value. "python": code that runs in a sandbox of its own, with
+            the variables `answer`, `expected` and `task`; it sets `passed`, or an `assert` in it fails.
+        expected: What the answer is compared with. Default: `expected` of the task.
+        tolerance: How far a number may be from the expected one; absolute. Default 1e-6.
+        relative: The same, as a part of the expected number. Default 0.
+        code: The code of a "python" check.
+        timeout: Seconds that it may take. Default 30.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: CheckKind = "exact"
+    expected: Any = None
+    tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
+    relative: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    code: str | None = None
+    timeout: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+
+
+class Task(BaseModel):
+    """One task of a batch.
+
+    Args:
+        id: Its name, unique in the batch; any text of up to 200 characters.
+        task: What to do.
+        files: Files that are in the workspace when it begins: name there to path on this machine.
+        data: Files and folders of this machine that the code can read in /data.
+        expected: The right answer, for `check`.
+        check: How the answer is checked. Default: "exact" if there is `expected`, else not at all.
+        metadata: Anything else; it is copied into the row.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field(min_length=1, max_length=200)
+    task: str = Field(min_length=1)
+    files: dict[str, str] = Field(default_factory=dict)
+    data: list[str] = Field(default_factory=list)
+    expected: Any = None
+    check: Check | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
