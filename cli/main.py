@@ -8,14 +8,15 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperCommand
 
 from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, takes_agent
+from autogen_codeact.cli.batch_options import BatchCommand, batch
 from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
+from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
@@ -33,23 +34,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other p
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
 ]
-
-
-class JsonCommand(TyperCommand):
-    """A command that ends its output with an error object if its options are wrong and `--json` is one of them."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the options."""
-        wanted = "--json" in args
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except Exception as error:
-            if wanted and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
-                from autogen_codeact.cli.json_output import error_object
-                from autogen_codeact.cli.output import print_json
-
-                print_json(error_object(error))
-            raise
 
 
 app = typer.Typer(
@@ -199,6 +183,7 @@ def _run(
 
 
 app.command("chat")(chat)
+app.command("batch", cls=BatchCommand)(batch)
 
 
 @app.command("models")
