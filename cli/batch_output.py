@@ -42,7 +42,7 @@ class RowWriter:
         Raises:
             OutputClosed: Nobody reads the output any more.
         """
-        while self._waiting.qsize() >= MAX_WAITING and not self._closed:
+        while self._waiting.qsize() >= MAX_WAITING and not self._closed:  # noqa: ASYNC110 - the printing thread has no loop
             await asyncio.sleep(_PAUSE_S)
         if self._closed:
             raise OutputClosed

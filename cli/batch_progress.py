@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import StringIO
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -122,7 +123,7 @@ class BatchDisplay:
             case Waiting(reason=reason):
                 self._waits = printable(reason)
             case Notice(text=text):
-                self._lines.add(text)
+                self._lines.add(printable(text))
             case _:
                 pass
 
@@ -158,7 +159,7 @@ def _failure_line(row: Row) -> str:
     name = f"{row.id} (repeat {row.repeat})" if row.repeat > 1 else row.id
     why = f"{row.error_class}: {row.error}" if row.error_class else row.error or "no reason given"
     line = " ".join(f"{'can not be used' if row.outcome == 'invalid' else 'failed'}: {name}: {why}".split())
-    return line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…"
+    return printable(line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + "…")
 
 
 class _Lines:
@@ -226,16 +227,31 @@ class _PlainLines:
         say(", ".join([*progress_words(counts), *([reason] if reason else [])]))
 
 
+class _Drawing(StringIO):
+    """What rich draws into: it writes nothing to the terminal itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._encoding = getattr(stream, "encoding", None)
+
+    @property
+    def encoding(self) -> str | None:  # type: ignore[override]
+        """That of the terminal, which decides what can be drawn."""
+        return self._encoding
+
+
 class _Block:
     """The lines at the bottom of a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._console = Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
+        self._console = Console(file=_Drawing(stream), force_terminal=True, highlight=False, markup=False, emoji=False)
         self._point = " · " if "utf" in self._console.encoding else ", "
         self._lock = threading.RLock()
         self._drawn: list[int] = []
         """Width of each line that is on the terminal."""
+        self._state = ("", 0)
+        """What is on the terminal, and how wide that was."""
         self._in_line = False
 
     @contextmanager
@@ -252,28 +268,29 @@ class _Block:
     def draw(self, counts: BatchCounts | None, reason: str) -> None:
         """Draw the lines, in the place of those that were drawn before."""
         with self._lock:
-            if self._in_line:
-                return
             width, height = self._size()
             lines = self._render(counts, reason, max(width - 1, 1))[: max(height - 1, 1)]
             with self._console.capture() as drawn:
                 for number, line in enumerate(lines):
                     self._console.print(line, end="" if number == len(lines) - 1 else "\n", soft_wrap=True)
-            text = drawn.get().replace("\n", "\x1b[K\n")
-            self._write(f"{self._to_top(width)}{text}\x1b[J" if lines else f"{self._to_top(width)}\x1b[J")
-            self._drawn = [line.cell_len for line in lines]
+            state = (drawn.get(), width)
+            if self._in_line or state == self._state:
+                return
+            self._write(self._erasing(width) + drawn.get())
+            self._drawn, self._state = [line.cell_len for line in lines], state
 
     def erase(self) -> None:
         """Remove the lines."""
         with self._lock:
             if self._drawn:
-                self._write(f"{self._to_top(self._size()[0])}\x1b[J")
-                self._drawn = []
+                self._write(self._erasing(self._size()[0]))
+                self._drawn, self._state = [], ("", 0)
 
-    def _to_top(self, width: int) -> str:
-        """Return what moves the cursor to the first line; a terminal that has become narrower has wrapped them."""
+    def _erasing(self, width: int) -> str:
+        """Return what erases the lines, from the last one up; a terminal that has become narrower has wrapped them."""
         rows = sum(max(1, -(-each // width)) for each in self._drawn)
-        return f"\r\x1b[{rows - 1}A" if rows > 1 else "\r"
+        # Line by line: tmux keeps in its history what is erased to the end of the screen at once.
+        return "\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1) if rows else ""
 
     def _render(self, counts: BatchCounts | None, reason: str, width: int) -> list[Text]:
         words = progress_words(counts) if counts is not None else []
@@ -288,7 +305,13 @@ class _Block:
     def _bar(self, counts: BatchCounts, width: int) -> Text:
         total = counts.total or 1
         percent = f" {min(100, 100 * counts.done // total)} %"
-        bar = ProgressBar(total, min(counts.done, total), width=max(1, min(_BAR_WIDTH, width - len(percent))))
+        bar = ProgressBar(
+            total,
+            min(counts.done, total),
+            width=max(1, min(_BAR_WIDTH, width - len(percent))),
+            complete_style="cyan",
+            finished_style="green",
+        )
         with self._console.capture() as drawn:
             self._console.print(bar, end="")
         return Text.assemble(Text.from_ansi(drawn.get()), percent)

@@ -22,5 +22,5 @@ class JsonCommand(TyperCommand):
                 from autogen_codeact.cli.json_output import error_object
                 from autogen_codeact.cli.output import print_json
 
-                print_json(error_object(error))
+                print_json(error_object(error, command=self.name or "run"))
             raise
