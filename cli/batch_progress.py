@@ -121,7 +121,7 @@ class BatchDisplay:
             case AttemptFailed(retry_in=seconds) if seconds is not None:
                 self.note(f"{event.id} failed ({event.error_class}) and is tried again in {format_left(seconds)}")
             case Waiting(reason=reason):
-                self._waits = printable(reason)
+                self._waits = printable(reason or "")
             case Notice(text=text):
                 self._lines.add(printable(text))
             case _:
