@@ -1,40 +1,73 @@
-"""Our `CodeActAgent` on recorded sessions, each in a sandbox of its own from a pool."""
+"""`run_batch` with our `CodeActAgent` on recorded sessions: rows and run logs are written, each task has a sandbox of its own."""
 
+import asyncio
 import os
+import tempfile
+import time
+from pathlib import Path
 
-from autogen_agentchat.messages import CodeExecutionEvent
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from autogen_codeact.agents import CodeActAgent
-from autogen_codeact.executors import Limits, SandboxPool
+from autogen_codeact.batch import BatchSettings, run_batch
+from autogen_codeact.executors import Limits
+from autogen_codeact.runs import load_run
 
-from . import recorded
+from . import processor_time, recorded
 from .autogen_executor import INFO
 
 VARIANTS = {}
+OPTIONS = {"mode": "session", "limits": Limits(cpus=os.cpu_count() or 1)}
 
 
-def _agent(executor, task):
-    replies = [*(recorded.fenced(block["code"]) for block in task["blocks"]), recorded.END]
+def agent_for(executor, task):
+    """Make an agent whose model writes the blocks of a recorded session."""
+    replies = [*map(recorded.fenced, task.metadata["codes"]), recorded.END]
     return CodeActAgent("coder", executor, model_client=ReplayChatCompletionClient(replies, model_info=INFO))
 
 
-async def pooled(tasks, concurrency, sandbox):
-    """Run tasks with a new sandbox for each; starting and stopping the pool counts."""
-    limits = Limits(cpus=os.cpu_count() or 1)
-    async with SandboxPool(
-        min(concurrency, 8), sandbox=sandbox, max_alive=2 * concurrency, mode="session", limits=limits
-    ) as pool:
-
-        async def one(task):
-            async with pool.executor() as executor:
-                result = await _agent(executor, task).run(task=task["prompt"])
-            outputs = [message.result.output for message in result.messages if isinstance(message, CodeExecutionEvent)]
-            if result.messages[-1].to_text() != recorded.END:
-                raise recorded.WrongOutput(f"the run ended with {result.messages[-1]!r}")
-            recorded.check(task["blocks"], outputs)
-
-        return await recorded.run_all(one, tasks, concurrency)
+def as_batch_task(task):
+    """Return a recorded session as a task of a batch."""
+    codes = [block["code"] for block in task["blocks"]]
+    return {"id": task["id"], "task": task["prompt"], "metadata": {"codes": codes}}
 
 
-PROBES = {"batch, pool": pooled}
+async def batch(tasks, concurrency, sandbox):
+    """Run tasks; the start and the end of the pool count.
+
+    Afterwards the outputs in the run logs are compared with the recording.
+    """
+    known = {task["id"]: task for task in tasks}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "batch")
+        before, began = processor_time.read(), time.perf_counter()
+        rows = run_batch(
+            agent_for,
+            map(as_batch_task, tasks),
+            out=out,
+            settings=BatchSettings(concurrency=concurrency),
+            sandbox=sandbox,
+            **OPTIONS,
+        )
+        done = [row async for row in rows]
+        figures = {"seconds": time.perf_counter() - began, "processor": processor_time.since(before)}
+        figures["tasks"] = await asyncio.to_thread(lambda: [_checked(out, row, known[row.id]) for row in done])
+    return figures
+
+
+def _checked(out, row, task):
+    wrong = None
+    try:
+        if row.outcome == "completed":
+            events = [event for event in load_run(out / row.log) if event.type == "block_finished"]
+            recorded.check(task["blocks"], [event.result.output for event in events])
+            recorded.check_answer(row.answer)
+    except recorded.WrongOutput as error:
+        wrong = f"{row.id}: {error}"
+    errors = [f"{failure.error_class}: {failure.error}"[:300] for failure in row.failures]
+    if failed := row.outcome != "completed":
+        errors.append(f"{row.error_class}: {row.error}"[:300])
+    return {"id": row.id, "seconds": row.seconds, "errors": errors, "wrong": wrong, "failed": failed}
+
+
+PROBES = {"batch, ours": batch}

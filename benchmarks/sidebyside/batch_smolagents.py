@@ -57,8 +57,7 @@ def _run(task):
         steps = [step for step in agent.memory.steps if isinstance(step, ActionStep)]
     finally:
         agent.cleanup()
-    if answer != recorded.END:
-        raise recorded.WrongOutput(f"the run ended with {answer!r}")
+    recorded.check_answer(answer)
     recorded.check(task["blocks"], [_output(step) for step in steps[:-1]])
 
 

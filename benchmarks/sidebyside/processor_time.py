@@ -33,7 +33,9 @@ def read():
 def since(before):
     """Return the seconds of processor time used since an earlier `read`."""
     now = read()
-    return {name: None if value is None or before[name] is None else value - before[name] for name, value in now.items()}
+    return {
+        name: None if value is None or before[name] is None else value - before[name] for name, value in now.items()
+    }
 
 
 def _first(paths):

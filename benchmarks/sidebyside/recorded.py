@@ -67,7 +67,9 @@ def scripts(blocks):
         found.append("\n".join([*earlier, block["code"]]))
         failed = block["kind"] == "error"
         earlier.append(
-            f"try:\n    exec({block['code']!r}, globals())\nexcept BaseException:\n    pass" if failed else block["code"]
+            f"try:\n    exec({block['code']!r}, globals())\nexcept BaseException:\n    pass"
+            if failed
+            else block["code"]
         )
     return found
 
@@ -97,6 +99,16 @@ def check(blocks, outputs, *, repeats=False):
             raise WrongOutput(f"block {number}: {text[-200:]!r} instead of {expect[-200:]!r}")
 
 
+def check_answer(answer):
+    """Check how an agent has ended.
+
+    Raises:
+        WrongOutput: The answer is not the scripted one.
+    """
+    if answer != END:
+        raise WrongOutput(f"the answer was {answer!r}")
+
+
 async def run_all(run_one, some_tasks, concurrency):
     """Run tasks, a number of them at the same time, each in up to three attempts.
 
@@ -109,15 +121,15 @@ async def run_all(run_one, some_tasks, concurrency):
         "tasks": id, seconds, errors of failed attempts, and `wrong` for each. "seconds": the wall-clock time of all.
         "processor": the processor time of all.
     """
-    waiting, done = iter(some_tasks), []
+    waiting = iter(some_tasks)
 
     async def slot():
-        for task in waiting:
-            done.append(await _attempts(run_one, task))
+        return [await _attempts(run_one, task) for task in waiting]
 
     before, began = processor_time.read(), time.perf_counter()
-    await asyncio.gather(*(slot() for _ in range(concurrency)))
-    return {"seconds": time.perf_counter() - began, "processor": processor_time.since(before), "tasks": done}
+    slots = await asyncio.gather(*(slot() for _ in range(concurrency)))
+    figures = {"seconds": time.perf_counter() - began, "processor": processor_time.since(before)}
+    return {**figures, "tasks": [task for tasks in slots for task in tasks]}
 
 
 async def _attempts(run_one, task):
@@ -133,4 +145,10 @@ async def _attempts(run_one, task):
         except Exception as error:  # noqa: BLE001 - whatever a library raises is a failed attempt of it
             errors.append(f"{type(error).__name__}: {error}"[:300])
     failed = len(errors) == TRIES
-    return {"id": task["id"], "seconds": time.perf_counter() - began, "errors": errors, "wrong": wrong, "failed": failed}
+    return {
+        "id": task["id"],
+        "seconds": time.perf_counter() - began,
+        "errors": errors,
+        "wrong": wrong,
+        "failed": failed,
+    }
