@@ -16,14 +16,14 @@ HEAD = """# Benchmarks of batches
 {sessions} recorded sessions ({blocks} blocks) as agent runs, with a scripted model that answers at once.
 
 - Ours: `run_batch` with `CodeActAgent` and a pool, rows and run logs included, and a new sandbox for each task.
-- AutoGen: `CodeExecutorAgent` with a new executor for each task. With one executor for all, which is also measured, tasks see each
-  other's files and processes. The command line executor keeps no variables, so its model writes the earlier blocks again. The agent
-  reflects after each block.
+- AutoGen: `CodeExecutorAgent` with a new executor for each task. With one executor for all, which is also measured, tasks see
+  each other's files and processes. The command line executor keeps no variables, so its model writes the earlier blocks again.
+  The agent reflects after each block.
 - smolagents: `CodeAgent` with a new Docker executor for each task. It ends with one more block, which calls `final_answer`.
 
-The outputs of all blocks are compared with the recording. A variant that gives a wrong output has no time. All variants in Docker
-run the same image's Python, and all may use every processor. The other libraries run random samples of the sessions, between ours,
-in random order. Tasks a minute are those of all samples together; the 95 % interval is a bootstrap over the tasks.
+The outputs of all blocks are compared with the recording. A variant that gives a wrong output has no time. All variants in
+Docker run the same image's Python, and all may use every processor. The other libraries run random samples of the sessions,
+between ours, in random order. Tasks a minute are those of all samples together; the 95 % interval is a bootstrap over the tasks.
 
 Processor time is that of the machine (client, engine, containers, kernel), in seconds for each task. Its parts: the containers'
 control groups; the client's process and its children; the rest: the engine, its shims, starting and ending containers, and what
