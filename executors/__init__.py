@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.executors.auto import choose_executor
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         Result,
         State,
         ToolCall,
+        format_duration,
         written_by_code,
     )
     from autogen_codeact.sandbox.run_context import RunContext
@@ -146,6 +148,7 @@ _HOME = {
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "format_duration": "autogen_codeact.sandbox.result",
     "omitting_functions": "autogen_codeact.executors.tools.omitted",
     "refuse_functions": "autogen_codeact.executors.tools.omitted",
     "fold_carriage_returns": "autogen_codeact.sandbox.folding",
@@ -231,6 +234,7 @@ __all__ = [
     "dump_tools",
     "find_language",
     "fold_carriage_returns",
+    "format_duration",
     "in_thread",
     "is_safe",
     "loaded",
@@ -242,12 +246,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Each kind of sandbox brings libraries of its own; who takes one need not wait for those of the others.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)
