@@ -54,7 +54,9 @@ with tarfile.open("/out.tar", "w", dereference=True) as out:
 def small_image() -> bytes:
     """The files of a small image, as a tar, made in a container of the default image."""
     with closing(connect()) as client:
-        made: dict[str, Any] = client.create_container(DEFAULT_IMAGE, ["python3", "-c", PACK], network_disabled=True, user="0")
+        made: dict[str, Any] = client.create_container(
+            DEFAULT_IMAGE, ["python3", "-c", PACK], network_disabled=True, user="0"
+        )
         try:
             client.start(made["Id"])
             ended = client.wait(made["Id"], timeout=120)
@@ -154,8 +156,7 @@ def engines_in(folder: Path) -> Iterator[Engines]:
     write_certificates(folder / "other", authority, other.issue_cert("client"))
     engines: list[TlsEngine] = []
     try:
-        for name in NAMES:
-            engines.append(TlsEngine(new_engine("600m"), name, server, client))
+        engines.extend(TlsEngine(new_engine("600m"), name, server, client) for name in NAMES)
         files: list[bytes] = []
         packing = threading.Thread(target=lambda: files.append(small_image()))
         packing.start()
