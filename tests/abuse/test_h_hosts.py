@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from autogen_codeact.batch import AttemptFailed, BatchEvent
 from autogen_codeact.sandbox import (
     AsyncSandbox,
     DockerHost,
@@ -22,8 +20,6 @@ from autogen_codeact.sandbox import (
 )
 from autogen_codeact.sandbox.backends.docker.engine import connect
 from autogen_codeact.sandbox.backends.docker.placement import placement
-from tests.batch.support import MakeAgent, answer, double, lines, rows_of
-from tests.openai_server import OpenAIServer
 
 from .engines import IMAGE, Engines, engines_in
 from .faults import eventually
@@ -209,114 +205,3 @@ async def test_h20_start_on_an_engine_that_is_paused_goes_to_another_one(all_hav
         assert {box.engine for box in boxes} == {"b"}
     finally:
         await stop_all(boxes)
-
-
-class Numbers:
-    """Tasks that are attempted until each is done, each in a sandbox of its own."""
-
-    def __init__(self, make: Callable[[], AsyncSandbox], count: int) -> None:
-        self.done: Counter[int] = Counter()
-        self.engines: Counter[str | None] = Counter()
-        self.failures: list[SandboxError] = []
-        self._make = make
-        self._waiting = list(range(count))
-
-    async def work(self) -> None:
-        """Do tasks until none is left."""
-        while self._waiting:
-            number = self._waiting.pop(0)
-            try:
-                async with self._make() as box:
-                    result = await box.run(f"import time; time.sleep(0.05); print({number} * 2)", timeout=100)
-                    assert result.output == f"{number * 2}\n"
-                    self.engines[box.engine] += 1
-            except SandboxError as error:
-                self.failures.append(error)
-                self._waiting.append(number)
-            else:
-                self.done[number] += 1
-
-
-@pytest.mark.parametrize("pooled", [True, False], ids=["pool", "plain"])
-async def test_h20_tasks_are_done_once_while_one_engine_is_killed_and_one_is_paused(
-    all_have_it: Engines, untouched: None, pooled: bool
-) -> None:
-    """Both get work again when they answer."""
-    engines = all_have_it
-    options: dict[str, Any] = {"hosts": engines.hosts, "image": IMAGE, "progress": lambda _: None}
-    pool = SandboxPool(4, max_alive=12, acquire_timeout=WITHIN_S, **options)
-    count = 60
-    numbers = Numbers(lambda: AsyncSandbox(pool=pool) if pooled else AsyncSandbox(**options), count)
-    if pooled:
-        await pool.start()
-    try:
-        workers = [asyncio.ensure_future(numbers.work()) for _ in range(6)]
-        await eventually(lambda: numbers.done.total() >= 10, WITHIN_S)
-        await asyncio.to_thread(engines["b"].end, signal.SIGKILL)
-        engines["c"].pause()
-        await eventually(lambda: numbers.done.total() >= 30, WITHIN_S)
-        await asyncio.gather(*workers)
-        assert numbers.done == dict.fromkeys(range(count), 1)
-        assert numbers.engines["a"] > 20
-        await asyncio.to_thread(engines.begin)
-        with placement().in_use(engines.hosts):
-            await eventually(lambda: len(placement().usable(engines.hosts)) == 3, WITHIN_S)
-            boxes = [AsyncSandbox(**options) for _ in range(3)]
-            try:
-                assert (
-                    set(await start_all(boxes)) >= {"b", "c"}
-                    if pooled
-                    else set(await start_all(boxes)) == {"a", "b", "c"}
-                )
-            finally:
-                await stop_all(boxes)
-    finally:
-        await pool.stop()
-        await asyncio.to_thread(engines.begin)
-    await eventually(lambda: engines.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
-
-
-async def test_h20_batch_of_200_tasks_survives_a_killed_and_a_paused_engine(
-    all_have_it: Engines, untouched: None, tmp_path: Path
-) -> None:
-    """Each task has one row, and the rows say on which engine it ran."""
-    engines = all_have_it
-    count, events = 200, list[BatchEvent]()
-    tasks = [double(number) for number in range(count)]
-    options: dict[str, Any] = {"hosts": engines.hosts, "image": IMAGE, "progress": lambda _: None}
-    async with (
-        OpenAIServer(answer) as server,
-        SandboxPool(4, max_alive=12, acquire_timeout=WITHIN_S, **options) as pool,
-    ):
-        running = asyncio.ensure_future(
-            rows_of(
-                MakeAgent(server.client()),
-                tasks,
-                tmp_path,
-                pool=pool,
-                concurrency=6,
-                attempts=5,
-                on_event=events.append,
-            )
-        )
-        await eventually(lambda: _finished(tmp_path) >= 30, WITHIN_S)
-        await asyncio.to_thread(engines["b"].end, signal.SIGKILL)
-        engines["c"].pause()
-        await eventually(lambda: _finished(tmp_path) >= 60, WITHIN_S)
-        await asyncio.to_thread(engines.begin)
-        rows = await running
-    failed = {row.id: row.error for row in rows if row.outcome != "completed"}
-    assert not failed
-    assert {row.id: row.answer for row in rows} == {f"double/{number}": str(number * 2) for number in range(count)}
-    assert Counter(line["id"] for line in lines(tmp_path)) == dict.fromkeys((task.id for task in tasks), 1)
-    assert {row.engine for row in rows} == {"a", "b", "c"}
-    lost = {event.error_class for event in events if isinstance(event, AttemptFailed)}
-    assert lost <= {"SandboxDied", "SandboxUnavailable", "SandboxTimeout", "SandboxStartError"}
-    await eventually(lambda: engines.containers() == {"a": set(), "b": set(), "c": set()}, WITHIN_S)
-
-
-def _finished(out: Path) -> int:
-    try:
-        return (out / "results.jsonl").read_bytes().count(b"\n")
-    except OSError:
-        return 0

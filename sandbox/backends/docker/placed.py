@@ -65,7 +65,8 @@ class PlacedLauncher:
                 slot.release()
                 raise
             except SandboxError as error:
-                launcher.close()
+                if not isinstance(error, _AbandonedError):
+                    launcher.close()
                 if self._cancelled.done() or (launcher.image_failed and _answers(slot.host)):
                     # Another engine would build or pull the same image in vain: what the others have has been looked at.
                     slot.release()
@@ -108,6 +109,10 @@ class PlacedLauncher:
             slot.release()
 
 
+class _AbandonedError(SandboxUnavailable):
+    """The engine went out during the start; its thread goes on, uses the launcher, and closes it."""
+
+
 def _abandon(stream: DockerStream, host: DockerHost, reason: str) -> None:
     stream.abandon(_lost(host, reason))
 
@@ -135,7 +140,7 @@ def _launch(launcher: DockerLauncher, slot: Slot, boot: str) -> DockerStream:
     if not launched.done():
         launcher.cancel()
         launched.add_done_callback(lambda done: _undo(launcher, done))
-        raise SandboxUnavailable(f"while the sandbox was started, {_lost(slot.host, slot.lost.result())}")
+        raise _AbandonedError(f"while the sandbox was started, {_lost(slot.host, slot.lost.result())}")
     try:
         return launched.result()
     finally:
