@@ -101,6 +101,9 @@ def running_cluster() -> Iterator[Cluster]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", str(folder))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Else each node starts as many Python processes as it has processors, before one is needed.
+        patch.setenv("RAY_enable_worker_prestart", "0")
+        patch.setenv("RAY_prestart_worker_first_driver", "0")
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
         (folder / "ray").mkdir()
@@ -126,12 +129,16 @@ class HoldingServer(OpenAIServer):
         self.asked: Counter[tuple[str, int]] = Counter()
         """Requests by task and by the number of answers that it had before."""
 
+    def stop(self) -> None:
+        self.released.set()
+        super().stop()
+
     def take(self, request: dict[str, Any]) -> Reply:
         reply = super().take(request)
         key = (_task_of(request["messages"]), _answers(request["messages"]))
         self.asked[key] += 1
         if self.holds and key[1] == 1:
-            assert self.released.wait(60)
+            assert self.released.wait(150)
         return reply
 
 
@@ -150,10 +157,10 @@ def _answers(messages: list[dict[str, Any]]) -> int:
 def _say(messages: list[dict[str, Any]]) -> str:
     if _answers(messages):
         return "```python\nfinal_answer(f'{int(x) * 2} {open(\"kept.txt\").read()}')\n```"
-    return f"```python\nx = {_task_of(messages)}\nopen('kept.txt', 'w').write('kept')\n```"
+    return f"```python\nx = {_task_of(messages)}\nopen('kept.txt', 'a').write('kept')\n```"
 
 
-async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 45) -> None:
+async def wait_for(condition: Callable[[], Any], what: str, seconds: float = 120) -> None:
     """Wait until a condition is true."""
     until = time.monotonic() + seconds
     while not condition():

@@ -87,7 +87,7 @@ async def test_without_the_extra_the_error_says_how_to_install_it(
 
 
 def test_wrong_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="^actors has to be positive, not 0$"):
+    with pytest.raises(ValueError, match=r"^actors has to be positive, not 0$"):
         Ray(actors=0)
 
 
