@@ -378,6 +378,7 @@ class Scheduler:
                 if repeat == 1:
                     await in_thread(folder.see_task, task, repeats)
                 if folder.is_done(task.id, repeat):
+                    folder.remove_left(task, repeat)
                     continue
                 yield await in_thread(self._job, task, repeat, folder)
             self._total = seen * repeats
