@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -67,6 +67,10 @@ class _Counted:
         return cls(row["outcome"], row.get("passed"), (row["prompt_tokens"], row["completion_tokens"]))
 
 
+def _short(digest: str) -> int:
+    return int(digest[:15], 16)
+
+
 class BatchFolder:
     """The folder of a batch, which one process writes at a time; made by `open`. Its methods block for the disk.
 
@@ -80,7 +84,9 @@ class BatchFolder:
         self.rows = 0
         """Rows that count."""
         self.failed = 0
-        """Those of them that failed or are invalid."""
+        """Those of them that failed."""
+        self.invalid = 0
+        """Those whose task can't be used."""
         self.tokens = (0, 0)
         """Tokens of prompts and completions in all rows."""
         self.passed = 0
@@ -91,6 +97,7 @@ class BatchFolder:
         self._index: dict[int, int] = {}
         self._failed: dict[int, _Counted] = {}
         self._known: dict[int, int] = {}
+        self._left: set[str] = set()
         self._lock = -1
         self._results = -1
         self._tasks = -1
@@ -133,6 +140,11 @@ class BatchFolder:
         else:
             self._write_manifest(configuration)
         (self.path / RUNS).mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            self._left = set(os.listdir(self.path / WORK))
+        for name in (TASKS, RESULTS):
+            os.close(self._open_lines(name))
+        compact(self.path)
         self._tasks = self._open_lines(TASKS)
         self._results = self._open_lines(RESULTS)
         self._load()
@@ -195,7 +207,7 @@ class BatchFolder:
         for _, line in _lines(self.path / TASKS):
             with suppress(ValueError, KeyError, TypeError):
                 each = from_json(line)
-                self._known[_key(each["id"], 0)] = int(each["sha256"][:15], 16)
+                self._known[_key(each["id"], 0)] = _short(each["sha256"])
         damaged = 0
         for offset, line in _lines(self.path / RESULTS):
             try:
@@ -221,7 +233,8 @@ class BatchFolder:
 
     def _count(self, row: _Counted, by: int = 1) -> None:
         self.rows += by
-        self.failed += by * (row.outcome in ("failed", "invalid"))
+        self.failed += by * (row.outcome == "failed")
+        self.invalid += by * (row.outcome == "invalid")
         self.checked += by * (row.passed is not None)
         self.passed += by * bool(row.passed)
         self.tokens = (self.tokens[0] + by * row.tokens[0], self.tokens[1] + by * row.tokens[1])
@@ -242,6 +255,27 @@ class BatchFolder:
             except ValueError:
                 return None
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether earlier commands have seen tasks that this one has not seen yet."""
+        return bool(self._known)
+
+    @property
+    def unseen(self) -> int:
+        """How many tasks earlier commands have seen, and this one has not."""
+        return len(self._known)
+
+    def compare_tasks(self, tasks: Iterable[Task]) -> None:
+        """Compare tasks with what they were.
+
+        Raises:
+            BatchChangedError: One has changed, and that is not accepted.
+        """
+        for task in tasks:
+            before = self._known.get(_key(task.id, 0))
+            if before is not None and not self._accept and before != _short(_task_digest(task)):
+                raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
+
     def see_task(self, task: Task, repeats: int) -> None:
         """Remember a task, and compare it with what it was.
 
@@ -250,16 +284,14 @@ class BatchFolder:
             repeats: How often it is done.
 
         Raises:
-            BatchChangedError: It has changed.
+            BatchChangedError: It has changed, and that is not accepted.
         """
-        digest, key = _task_digest(task), _key(task.id, 0)
-        before, now = self._known.get(key), int(digest[:15], 16)
-        if before == now:
+        self.compare_tasks([task])
+        digest = _task_digest(task)
+        before = self._known.pop(_key(task.id, 0), None)
+        if before == _short(digest):
             return
         if before is not None:
-            if not self._accept:
-                raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
-            self._known[key] = now
             for repeat in range(1, repeats + 1):
                 self._index.pop(_key(task.id, repeat), None)  # the old row counts until there is a new one
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
@@ -284,8 +316,13 @@ class BatchFolder:
 
     # Rows
 
+    def remove_left(self, task: Task, repeat: int) -> None:
+        """Remove what a killed process has left of the workspace of a task that has a row."""
+        if run_name(task, repeat) in self._left:
+            shutil.rmtree(self.work_folder(task, repeat), ignore_errors=True)
+
     def add(self, row: Row, task: Task | None = None) -> None:
-        """Append a row, wait until it is on the disk, and remove the files of the task's workspace.
+        """Append a row, wait until it is on the disk, and remove the files of the workspace, unless the task has failed.
 
         Args:
             row: The row.
@@ -297,7 +334,7 @@ class BatchFolder:
         line = row.model_dump_json().encode("utf-8", "replace") + b"\n"
         with self._writing:
             self._append(self._results, line, sync=True)
-        if task is not None:
+        if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)
 
@@ -319,8 +356,24 @@ class BatchFolder:
             raise BatchFolderError(_reason(self.path, error)) from error
         return size
 
-    def close(self) -> None:
-        """Let other processes work on it; repeated calls are harmless."""
+    def close(self, *, ended: bool = False) -> None:
+        """Let other processes work on it; repeated calls are harmless.
+
+        Args:
+            ended: Whether the batch has ended, so that its rows are put in order. Default: it was interrupted.
+
+        Raises:
+            BatchFolderError: The rows could not be put in order; they are as they were.
+        """
+        try:
+            if ended:
+                compact(self.path)
+        except OSError as error:
+            raise BatchFolderError(_reason(self.path, error)) from error
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         with self._writing:
             for name in ("_results", "_tasks", "_lock"):
                 descriptor = getattr(self, name)
@@ -329,6 +382,38 @@ class BatchFolder:
                     os.close(descriptor)
         with suppress(OSError):
             (self.path / WORK).rmdir()
+
+
+def compact(path: Path) -> None:
+    """Keep the last row of each task and repeat only, in the order of the tasks; after a crash all rows are there, or these.
+
+    Args:
+        path: The folder of a batch, whose lock is held.
+    """
+    order: dict[int, int] = {}
+    for _, line in _lines(path / TASKS):
+        with suppress(ValueError, KeyError, TypeError):
+            order.setdefault(_key(from_json(line)["id"], 0), len(order))
+    places: dict[int, tuple[int, int, int]] = {}
+    found = 0
+    for offset, line in _lines(path / RESULTS):
+        found += 1
+        with suppress(ValueError, KeyError, TypeError):
+            row = from_json(line)
+            place = order.get(_key(row["id"], 0), len(order))
+            places[_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
+    ordered = sorted(places.values())
+    offsets = [offset for _, _, offset in ordered]
+    if len(offsets) == found and offsets == sorted(offsets):
+        return
+    part = path / f".{RESULTS}.part"
+    with open(path / RESULTS, "rb") as rows, open(part, "wb") as file:
+        for offset in offsets:
+            rows.seek(offset)
+            file.write(rows.readline())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path / RESULTS)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

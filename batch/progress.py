@@ -14,12 +14,15 @@ class BatchCounts:
     Args:
         total: Rows that it will have; None as long as the tasks have not been read to their end.
         done: Rows that there are, those of earlier commands included.
-        failed: Those of them that failed or are invalid.
+        earlier: Those of them that earlier commands have written.
+        failed: Those of all that failed.
+        invalid: Those of all whose task can't be used.
         running: Attempts under way.
         waiting: Tasks that wait for their next attempt.
         passed: Rows whose checks passed.
         checked: Rows with a result of checks.
-        tokens: Tokens of the batch, those of earlier commands included.
+        prompt_tokens: Tokens that the models have read, those of earlier commands included.
+        completion_tokens: Tokens that they have written.
         cost: What they cost; None without prices.
         tasks_per_minute: Rows a minute, in the last minutes of this command; 0 before the first.
         seconds_left: About how long it will take; None if that is not known.
@@ -28,16 +31,24 @@ class BatchCounts:
 
     total: int | None = None
     done: int = 0
+    earlier: int = 0
     failed: int = 0
+    invalid: int = 0
     running: int = 0
     waiting: int = 0
     passed: int = 0
     checked: int = 0
-    tokens: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
     cost: float | None = None
     tasks_per_minute: float = 0.0
     seconds_left: float | None = None
     seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of prompts and answers."""
+        return self.prompt_tokens + self.completion_tokens
 
 
 @dataclass(frozen=True)
@@ -93,13 +104,13 @@ class AttemptFailed:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing can begin at the moment.
+    """Attempts or model calls wait.
 
     Args:
-        reason: Why.
+        reason: For what; None: they no longer do.
     """
 
-    reason: str
+    reason: str | None
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from autogen_core import ComponentModel
 from pydantic_core import from_json, to_json
@@ -27,6 +26,7 @@ from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import SandboxPool, in_thread
+from autogen_codeact.sandbox.options import SandboxOptions
 
 Tasks = str | Path | Iterable[Task | Mapping[str, Any] | str] | AsyncIterable[Task | Mapping[str, Any] | str]
 
@@ -39,7 +39,7 @@ def run_batch(
     settings: BatchSettings | None = None,
     backend: Backend | None = None,
     pool: SandboxPool | None = None,
-    sandbox: SandboxKind = "auto",
+    sandbox: SandboxKind | SandboxOptions = "auto",
     on_event: Callable[[BatchEvent], None] | None = None,
     accept_changes: bool = False,
     configuration: Mapping[str, Any] | None = None,
@@ -58,7 +58,8 @@ def run_batch(
         settings: Concurrency, attempts, limits and budget. Default: `BatchSettings()`.
         backend: Where attempts run. Default: in this process.
         pool: A running pool of sandboxes to use. Default: one is made from `sandbox` and `sandbox_options`.
-        sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. Or "docker" or "bubblewrap".
+        sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. Or "docker" or "bubblewrap", or the options
+            of the sandboxes.
         on_event: Called with what happens, for a display of progress.
         accept_changes: Whether changed tasks are run anew, and a changed configuration is accepted. Default: both end the batch.
         configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: the
@@ -76,7 +77,13 @@ def run_batch(
     if not callable(make_agent) and not is_component(make_agent):
         raise ValueError(f"make_agent has to be a function or a component config, not a {type(make_agent).__name__}.")
     settings = settings or BatchSettings()
-    spec = SandboxSpec(sandbox, sandbox_options, settings.concurrency, settings.max_sandboxes)
+    if isinstance(sandbox, SandboxOptions):
+        if sandbox_options:
+            raise ValueError(f"sandbox= has the options already: {', '.join(sorted(sandbox_options))} can't be added.")
+        given = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
+        sandbox, sandbox_options = sandbox.backend, given
+    few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
+    spec = SandboxSpec(sandbox, sandbox_options, max(1, min(settings.concurrency, few)), settings.max_sandboxes)
     if configuration is None:
         configuration = describe(make_agent, spec)
     chosen = backend or LocalBackend(pool)
@@ -112,8 +119,18 @@ class Batch:
         await self._rows.aclose()
 
     def stop(self) -> None:
-        """Begin no further task; those that run go to their end, and then the iteration ends."""
+        """Begin no further task; those that run go to their end, and then the iteration ends. Any thread may call it."""
         self._scheduler.stop()
+
+    @property
+    def ended(self) -> Literal["complete", "stopped", "budget"] | None:
+        """How the iteration has ended: with all rows, by `stop()`, or by the budget; None before that, and after an error."""
+        return self._scheduler.ended
+
+    @property
+    def ended_by(self) -> str | None:
+        """What of the budget is used up, as a sentence, or None."""
+        return self._scheduler.gate.spent
 
     @property
     def counts(self) -> BatchCounts:
@@ -137,16 +154,16 @@ async def _rows(
                 async for row in rows:
                     yield row
         finally:
-            await finish(_close(backend, folder))
+            await finish(_close(scheduler, backend, folder))
         if scheduler.gate.spent is not None:
             raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
 
 
-async def _close(backend: Backend, folder: BatchFolder) -> None:
+async def _close(scheduler: Scheduler, backend: Backend, folder: BatchFolder) -> None:
     try:
         await backend.stop()
     finally:
-        await asyncio.to_thread(folder.close)
+        await in_thread(partial(folder.close, ended=scheduler.ended is not None))
 
 
 def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:

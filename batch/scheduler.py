@@ -7,12 +7,12 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sized
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
@@ -31,6 +31,7 @@ from autogen_codeact.batch.progress import (
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import AttemptRecord, Row
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.source import TaskSource
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import in_thread
 
@@ -41,6 +42,8 @@ MAX_UNREAD = 100
 CANCEL_S = 60.0
 """Seconds that cancelled attempts have to end, before they are left alone."""
 RATE_ROWS = 50
+COMPARED_AT_ONCE = 500
+SPOOL = ".tasks.part"
 
 
 @dataclass
@@ -84,6 +87,8 @@ class Scheduler:
         self, tasks: Any, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
         self.gate = LocalGate(settings, self._on_spent)
+        self.ended: Literal["complete", "stopped", "budget"] | None = None
+        """How it has ended, if not with an error."""
         self._tasks = tasks
         self._settings = settings
         self._backend = backend
@@ -102,15 +107,18 @@ class Scheduler:
         self._folder: BatchFolder | None = None
         self._began = time.monotonic()
         self._total: int | None = None
-        self._seen = 0
+        self._earlier = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._ends: deque[float] = deque(maxlen=RATE_ROWS)
 
     # What the batch asks for
 
     def stop(self) -> None:
-        """Begin no further attempt."""
+        """Begin no further attempt; any thread may call it."""
         self._stopping = True
-        self._changed.set()
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(self._changed.set)
 
     def counts(self) -> BatchCounts:
         """Return how far the batch is."""
@@ -121,12 +129,15 @@ class Scheduler:
         return BatchCounts(
             total=self._total,
             done=done,
+            earlier=self._earlier,
             failed=folder.failed if folder is not None else 0,
+            invalid=folder.invalid if folder is not None else 0,
             running=len(self._running),
             waiting=len(self._due),
             passed=folder.passed if folder is not None else 0,
             checked=folder.checked if folder is not None else 0,
-            tokens=self.gate.prompt_tokens + self.gate.completion_tokens,
+            prompt_tokens=self.gate.prompt_tokens,
+            completion_tokens=self.gate.completion_tokens,
             cost=self.gate.cost,
             tasks_per_minute=rate,
             seconds_left=left,
@@ -143,15 +154,19 @@ class Scheduler:
             BatchError: The batch can't go on.
             Exception: What reading the tasks raised.
         """
-        self._folder = folder
+        self._folder, self._earlier = folder, folder.rows
         self._began = time.monotonic()
+        self._loop = asyncio.get_running_loop()
         for text in folder.notices:
             self._on_event(Notice(text))
         self.gate.used(*folder.tokens)
         deadline = None
         if (seconds := self._settings.max_seconds) is not None:
             deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
-        jobs = self._read_jobs()
+        source = TaskSource(self._tasks, folder.path / SPOOL)
+        if isinstance(self._tasks, Sized) and not isinstance(self._tasks, str):
+            self._total = len(self._tasks) * self._settings.repeat
+        jobs = self._read_jobs(source, folder)
         dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
         dispatcher.add_done_callback(lambda _: self._taken.set())
         try:
@@ -170,6 +185,7 @@ class Scheduler:
             if deadline is not None:
                 deadline.cancel()
             await finish(self._end(dispatcher, jobs))
+            source.close()
 
     async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
         reading = {self._reading} if self._reading is not None else set()
@@ -203,6 +219,10 @@ class Scheduler:
             attempt.add_done_callback(lambda task: self._ended(task, slots))
         if self._fatal is not None:
             raise self._fatal
+        if self.gate.spent is not None:
+            self.ended = "budget"
+        else:
+            self.ended = "stopped" if self._stopping else "complete"
 
     def _ended(self, attempt: asyncio.Task[None], slots: asyncio.Semaphore) -> None:
         self._running.discard(attempt)
@@ -237,8 +257,6 @@ class Scheduler:
         reading, self._reading = self._reading, None
         job = reading.result()
         self._all_read = job is None
-        if job is None:
-            self._total = self._seen
         return job
 
     async def _wait(self) -> None:
@@ -346,43 +364,56 @@ class Scheduler:
 
     # Tasks
 
-    async def _read_jobs(self) -> AsyncGenerator[Job, None]:
+    async def _read_jobs(self, source: TaskSource, folder: BatchFolder) -> AsyncGenerator[Job, None]:
         """Yield what is to be run, in order: all tasks once, then again for each repetition."""
-        folder = self._folder
-        assert folder is not None
-        for repeat in range(1, self._settings.repeat + 1):
-            async for task in as_tasks(self._tasks):
-                self._seen += 1
+        repeats = self._settings.repeat
+        if source.is_repeatable and folder.has_tasks:
+            await self._compare(source, folder)
+        for repeat in range(1, repeats + 1):
+            seen = 0
+            async for task in source.read(again=repeat < repeats):
+                seen += 1
                 if repeat == 1:
-                    await in_thread(lambda task=task: folder.see_task(task, self._settings.repeat))
+                    await in_thread(folder.see_task, task, repeats)
                 if folder.is_done(task.id, repeat):
+                    folder.remove_left(task, repeat)
                     continue
-                before = await in_thread(folder.failed_row, task.id, repeat)
-                job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
-                if before is not None:
-                    job.attempts, job.failures, job.resumed = before.attempts, before.failures, before.resumed
-                    job.count_log = False
-                yield job
+                yield await in_thread(self._job, task, repeat, folder)
+            self._total = seen * repeats
+            if repeat == 1 and (gone := folder.unseen):
+                text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
+                self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
+
+    async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:
+        """Find out before anything runs whether a task has changed, and how many there are."""
+        count, some = 0, list[Task]()
+        async with aclosing(source.read(again=True)) as tasks:
+            async for task in tasks:
+                count += 1
+                some.append(task)
+                if len(some) == COMPARED_AT_ONCE:
+                    await in_thread(folder.compare_tasks, some)
+                    some = []
+        await in_thread(folder.compare_tasks, some)
+        self._total = count * self._settings.repeat
+
+    @staticmethod
+    def _job(task: Task, repeat: int, folder: BatchFolder) -> Job:
+        job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
+        if (before := folder.failed_row(task.id, repeat)) is not None:
+            job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
+            job.failures = before.failures
+            if before.started is not None:
+                last = AttemptRecord(
+                    started=before.started,
+                    seconds=before.seconds,
+                    error_class=before.error_class or "",
+                    error=before.error or "",
+                    engine=before.engine,
+                )
+                job.failures = [*job.failures, last]
+        return job
 
 
 async def _next_of(jobs: AsyncGenerator[Job, None]) -> Job | None:
     return await anext(jobs, None)
-
-
-async def as_tasks(source: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Task]:
-    """Yield the tasks of a source; a text is a task with its number as id."""
-    number = 0
-    if isinstance(source, AsyncIterable):
-        async for item in source:
-            number += 1
-            yield _as_task(item, number)
-        return
-    for item in source:
-        number += 1
-        yield _as_task(item, number)
-
-
-def _as_task(item: Any, number: int) -> Task:
-    if isinstance(item, Task):
-        return item
-    return Task(id=str(number), task=item) if isinstance(item, str) else Task.model_validate(item)
