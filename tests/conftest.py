@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 LONG_TESTS = {
     "abuse": 4,
+    "test_ray.py": 30,
     **dict.fromkeys(("test_h_files.py", "test_h_terminal.py", "test_h_transfers.py", "test_replay_files.py"), 15),
     **dict.fromkeys(("test_h_neighbours.py", "test_h_pictures.py", "test_h_journal.py", "test_e_clients.py"), 12),
     **dict.fromkeys(("test_f_together.py", "test_g_hidden.py", "test_c_allow_list_load.py"), 9),
