@@ -304,7 +304,7 @@ class RemoteAttempt:
             self._changed.clear()
             ended = self._task.done()
             asked, self.gate.asked = self.gate.asked, 0
-            if ended or asked or await in_thread(self._changes.has_grown):
+            if ended or asked or self._changes.has_grown():  # one look at a local file: a thread would cost more
                 async for piece in in_threads(self._changes.pieces(whole=ended and not _has_result(self._task))):
                     yield piece
                     told = time.monotonic()

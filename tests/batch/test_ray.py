@@ -86,7 +86,7 @@ async def test_tasks_run_on_both_nodes_and_leave_rows_and_logs_at_the_driver(clu
         assert row.log is not None
         summary = summarize(load_run(out / row.log))
         assert (summary.outcome, summary.gaps, summary.steps) == ("completed", 0, 2)
-    assert cluster.workers() == []
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")
 
 
 async def test_tasks_of_a_removed_node_and_of_a_killed_worker_go_on_where_they_were(
@@ -210,4 +210,4 @@ async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(clust
     no_sandbox = Ray(cluster.address, actors=1)
     with pytest.raises(BatchBackendError, match=r"^no Ray actor can be used: node \S+: ValueError: sandbox must be"):
         await anext(run_batch(large_answer, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
-    assert cluster.workers() == []
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")
