@@ -144,7 +144,7 @@ class ReliableClient(ForwardingClient):
         problem = _passing_problem(error, begun=begun)
         if problem is None or failures > self._retries:
             raise error
-        delay = _requested_delay(error)
+        delay = requested_delay(error)
         if delay is not None and delay > self._timeout_s:
             self._tell(f"{problem}, and wants {_seconds(delay)} s before the next request: not waiting for so long")
             raise error
@@ -197,7 +197,7 @@ def _passing_problem(error: Exception, *, begun: bool) -> str | None:
     return "the model's server failed in its answer" if begun and type(error).__name__ == "APIError" else None
 
 
-def _requested_delay(error: Exception) -> float | None:
+def requested_delay(error: Exception) -> float | None:
     """Return the seconds that the server wants to pass before the next request, if it says so."""
     headers = _headers(error)
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):

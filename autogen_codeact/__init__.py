@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from autogen_codeact.sandbox.lazy import lazy_names
+
 if TYPE_CHECKING:
     from autogen_codeact.agents import CodeActAgent as CodeActAgent
     from autogen_codeact.agents import CodeExecutorAgent as CodeExecutorAgent
@@ -33,10 +35,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__, _ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

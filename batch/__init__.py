@@ -6,18 +6,96 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autogen_codeact.batch.attempt import AttemptResult, AttemptWork, WorkerContext, run_attempt
+    from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
+    from autogen_codeact.batch.errors import (
+        AttemptError,
+        BatchBackendError,
+        BatchBudgetError,
+        BatchChangedError,
+        BatchError,
+        BatchFolderError,
+    )
+    from autogen_codeact.batch.progress import (
+        AttemptFailed,
+        BatchCounts,
+        BatchEvent,
+        Notice,
+        TaskFinished,
+        TaskStarted,
+        Waiting,
+    )
+    from autogen_codeact.batch.ray_backend import Ray
     from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
+    from autogen_codeact.batch.running import Batch, run_batch
+    from autogen_codeact.batch.settings import BatchSettings, Prices
     from autogen_codeact.batch.tasks import Check, Task
 
 _HOME = {
+    "AttemptError": "errors",
+    "AttemptFailed": "progress",
     "AttemptRecord": "rows",
+    "AttemptResult": "attempt",
+    "AttemptWork": "attempt",
+    "Backend": "backend",
+    "Batch": "running",
+    "BatchBackendError": "errors",
+    "BatchBudgetError": "errors",
+    "BatchChangedError": "errors",
+    "BatchContext": "backend",
+    "BatchCounts": "progress",
+    "BatchError": "errors",
+    "BatchEvent": "progress",
+    "BatchFolderError": "errors",
+    "BatchSettings": "settings",
     "Check": "tasks",
     "CheckResult": "rows",
+    "LocalBackend": "backend",
+    "Notice": "progress",
+    "Prices": "settings",
+    "Ray": "ray_backend",
     "Row": "rows",
     "Task": "tasks",
+    "TaskFinished": "progress",
+    "TaskStarted": "progress",
+    "Waiting": "progress",
+    "WorkerContext": "attempt",
+    "run_attempt": "attempt",
+    "run_batch": "running",
 }
 
-__all__ = ["AttemptRecord", "Check", "CheckResult", "Row", "Task"]
+__all__ = [
+    "AttemptError",
+    "AttemptFailed",
+    "AttemptRecord",
+    "AttemptResult",
+    "AttemptWork",
+    "Backend",
+    "Batch",
+    "BatchBackendError",
+    "BatchBudgetError",
+    "BatchChangedError",
+    "BatchContext",
+    "BatchCounts",
+    "BatchError",
+    "BatchEvent",
+    "BatchFolderError",
+    "BatchSettings",
+    "Check",
+    "CheckResult",
+    "LocalBackend",
+    "Notice",
+    "Prices",
+    "Ray",
+    "Row",
+    "Task",
+    "TaskFinished",
+    "TaskStarted",
+    "Waiting",
+    "WorkerContext",
+    "run_attempt",
+    "run_batch",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,3 +103,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -17,15 +17,16 @@ from autogen_agentchat.messages import (
 from autogen_core.code_executor import CodeResult
 
 from autogen_codeact.agents.base_agent import OUTPUT_CHUNK
+from autogen_codeact.agents.ending import headline
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
 from autogen_codeact.cli.chat_files import FileChanges
 from autogen_codeact.cli.chat_words import Words
-from autogen_codeact.cli.terminal import Terminal, format_duration, shorten
-from autogen_codeact.cli.transcript import Message, headline, remarks
+from autogen_codeact.cli.terminal import Terminal, shorten
+from autogen_codeact.cli.transcript import Message, remarks
 from autogen_codeact.executors import ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.result import written_by_code
+from autogen_codeact.sandbox.result import format_duration, written_by_code
 
 
 class ChatView:

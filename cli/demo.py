@@ -26,10 +26,11 @@ from autogen_codeact.cli.recording import RecordedModel, parse_answers
 from autogen_codeact.cli.run import silence_libraries
 from autogen_codeact.cli.sandbox import inspect, started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.terminal import Terminal, format_duration, format_size
+from autogen_codeact.cli.terminal import Terminal, format_size
 from autogen_codeact.cli.transcript import Transcript
 from autogen_codeact.executors import DockerCommandLineCodeExecutor, ToolExecutor
 from autogen_codeact.runs import load_run, recorded
+from autogen_codeact.sandbox.result import format_duration
 from autogen_codeact.viewer.one_file import export_html
 
 _RECORDINGS = ("sales.json", "sales-plain.json")

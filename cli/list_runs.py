@@ -8,9 +8,9 @@ from typing import Any
 
 from autogen_codeact.cli.exit import say
 from autogen_codeact.cli.output import print_json, printable
-from autogen_codeact.cli.terminal import format_duration
 from autogen_codeact.runs import RunSummary, UnreadableRun, list_runs
 from autogen_codeact.runs.store import runs_folder
+from autogen_codeact.sandbox.result import format_duration
 
 MAX_TASK = 60
 _COLUMNS = ("RUN", "STARTED (UTC)", "OUTCOME", "STEPS", "TOKENS", "TIME", "TASK")

@@ -12,6 +12,7 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 
+from autogen_codeact.agents.ending import headline
 from autogen_codeact.cli.code_file import CodeInFile, read_code
 from autogen_codeact.cli.exit import run_until_interrupted, say
 from autogen_codeact.cli.kept_files import KeptFiles
@@ -19,7 +20,7 @@ from autogen_codeact.cli.output import print_json
 from autogen_codeact.cli.sandbox import as_result, started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.terminal import Terminal
-from autogen_codeact.cli.transcript import headline, remarks
+from autogen_codeact.cli.transcript import remarks
 from autogen_codeact.executors import ExecutionResult, OutputChunk, ToolExecutor
 
 

@@ -30,13 +30,6 @@ _INCOMPLETE_END = re.compile(r"(?:\r|\x1b(?:\[[0-9;]*)?)\Z")
 Style = Literal["cyan", "green", "red", "yellow", "magenta", "blue", "dim"]
 
 
-def format_duration(duration: float) -> str:
-    """Format a duration in seconds: "8 ms", "0.24 s", "12.3 s"."""
-    if duration < 0.1:
-        return f"{duration * 1000:.0f} ms"
-    return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
-
-
 def format_size(size: int) -> str:
     """Format a number of bytes: "512 bytes", "23 kB", "498 MB"."""
     if size < 1000:

@@ -13,40 +13,18 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeResult
 
+from autogen_codeact.agents.ending import end_is_unknown, headline
 from autogen_codeact.agents.observation import INTERRUPTED
 from autogen_codeact.agents.reliable_client import BEGINS_AGAIN
-from autogen_codeact.cli.terminal import Terminal, format_duration, format_size, shorten
+from autogen_codeact.cli.terminal import Terminal, format_size, shorten
 from autogen_codeact.executors import STOPPED, Artifact, ExecutionResult
 from autogen_codeact.sandbox.files.filenames import printable
 from autogen_codeact.sandbox.folding import fold_carriage_returns
-from autogen_codeact.sandbox.result import written_by_code
+from autogen_codeact.sandbox.result import format_duration, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 MAX_COMPARED = 1_000_000
 """Characters of printed output that are kept, because a message repeats them."""
-
-_OUTCOMES = {
-    "timeout": "timed out and was stopped",
-    "oom": "used more memory than the sandbox has",
-    "crashed": "crashed",
-    "denied": "not approved, so not run",
-}
-
-
-def headline(result: CodeResult) -> str:
-    """Return how code ended, in a few words."""
-    if not isinstance(result, ExecutionResult):
-        return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
-    if _is_unknown(result):
-        return "whether it finished is unknown"
-    if result.outcome == "crashed" and result.error == STOPPED:
-        return f"stopped, {format_duration(result.duration_s)}"
-    parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]
-    if result.error is not None and result.outcome == "error":
-        parts.append(printable(result.error.type))
-    if result.exit_code != 0:
-        parts.append(f"exit code {result.exit_code}")
-    return ", ".join([*parts, format_duration(result.duration_s)])
 
 
 def remarks(result: CodeResult) -> list[str]:
@@ -56,7 +34,7 @@ def remarks(result: CodeResult) -> list[str]:
     lines = []
     if result.value is not None and result.value not in result.output:
         lines.append(f"Value: {result.value}")
-    if _is_unknown(result) and result.error is not None:
+    if end_is_unknown(result) and result.error is not None:
         lines.append(f"{result.error.message[:1].upper()}{result.error.message[1:]}.")
     elif result.error is not None and result.error != STOPPED and result.error.message not in result.output:
         lines.append(f"{printable(result.error.type)}: {result.error.message}")
@@ -65,11 +43,6 @@ def remarks(result: CodeResult) -> list[str]:
     if result.state != "kept":
         lines.append(f"The session's memory was {result.state}.")
     return [*lines, *result.notes, *map(_describe_file, result.artifacts)]
-
-
-def _is_unknown(result: ExecutionResult) -> bool:
-    # Code can raise an exception of this name, but then it has not crashed.
-    return result.outcome == "crashed" and result.error is not None and result.error.type == INTERRUPTED
 
 
 def _describe_file(file: Artifact) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.executors.auto import choose_executor
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
     from autogen_codeact.executors.tools.omitted import omitting_functions, refuse_functions
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
     from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
         Result,
         State,
         ToolCall,
+        format_duration,
         written_by_code,
     )
     from autogen_codeact.sandbox.run_context import RunContext
@@ -91,6 +94,8 @@ _HOME = {
     "Display": "autogen_codeact.sandbox.displays",
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors.docker",
     "DockerCommandLineCodeExecutorConfig": "autogen_codeact.executors.docker",
+    "DockerHost": "autogen_codeact.sandbox.backends.docker.hosts",
+    "DockerTLS": "autogen_codeact.sandbox.backends.docker.hosts",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
@@ -143,6 +148,7 @@ _HOME = {
     "dump_all": "autogen_codeact.executors.tools.executor_tools",
     "dump_approval": "autogen_codeact.executors.tools.executor_tools",
     "dump_tools": "autogen_codeact.executors.tools.host_tools",
+    "format_duration": "autogen_codeact.sandbox.result",
     "omitting_functions": "autogen_codeact.executors.tools.omitted",
     "refuse_functions": "autogen_codeact.executors.tools.omitted",
     "fold_carriage_returns": "autogen_codeact.sandbox.folding",
@@ -174,6 +180,8 @@ __all__ = [
     "Display",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
+    "DockerHost",
+    "DockerTLS",
     "ErrorInfo",
     "ExecutionResult",
     "ExternalEffectsError",
@@ -226,6 +234,7 @@ __all__ = [
     "dump_tools",
     "find_language",
     "fold_carriage_returns",
+    "format_duration",
     "in_thread",
     "is_safe",
     "loaded",
@@ -237,12 +246,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Each kind of sandbox brings libraries of its own; who takes one need not wait for those of the others.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -25,9 +25,10 @@ from markdown_it.token import Token
 from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
 from pygments.token import Comment, Keyword, Name, Number, Operator, String  # type: ignore[import-untyped]
 
+from autogen_codeact.agents.ending import headline
 from autogen_codeact.sandbox import Result
 from autogen_codeact.sandbox.displays import cut, escaped, output_to_html
-from autogen_codeact.sandbox.result import written_by_code
+from autogen_codeact.sandbox.result import STOPPED, written_by_code
 
 Message = BaseAgentEvent | BaseChatMessage
 
@@ -61,12 +62,6 @@ _BORDERS = {
     "answer": "#8e24aa",
     "other": "#9e9e9e",
 }
-_OUTCOMES = {
-    "timeout": "timed out and was stopped",
-    "oom": "used more memory than the sandbox has",
-    "crashed": "crashed",
-    "denied": "not approved, so not run",
-}
 
 
 def message_to_html(message: Message) -> str:
@@ -81,7 +76,7 @@ def message_to_html(message: Message) -> str:
             kind, title = "code", "decides" if "retry" in message.metadata else "writes code"
             body = _markdown(message.content) + _sent_back(message)
         case CodeExecutionEvent():
-            kind, title = "good" if message.result.exit_code == 0 else "bad", headline(message.result)
+            kind, title = "good" if message.result.exit_code == 0 else "bad", f"ran code: {headline(message.result)}"
             body = result_to_html(message.result)
         case ThoughtEvent():
             title, body = "thinks", _pre(message.content)
@@ -124,7 +119,7 @@ def remarks(result: CodeResult, most: int = 20) -> list[str]:
     if not isinstance(result, Result):
         return []
     lines = []
-    if result.error is not None and result.error.message not in result.output:
+    if result.error is not None and result.error != STOPPED and result.error.message not in result.output:
         lines.append(f"{result.error.type}: {result.error.message}")
     if result.truncated:
         lines.append(f"{result.truncated:,} bytes of output were dropped.")
@@ -136,21 +131,6 @@ def remarks(result: CodeResult, most: int = 20) -> list[str]:
         more = f", and {len(names) - most:,} more" if len(names) > most else ""
         lines.append(f"Files: {', '.join(names[:most])}{more}")
     return lines
-
-
-def headline(result: CodeResult) -> str:
-    """Return how code ended, in a few words.
-
-    Args:
-        result: The result.
-    """
-    good = result.exit_code == 0
-    if not isinstance(result, Result):
-        return "ran code: ok" if good else f"ran code: failed, exit code {result.exit_code}"
-    words = [_OUTCOMES.get(result.outcome, "ok" if good else "failed")]
-    if result.error is not None and result.outcome == "error":
-        words.append(result.error.type)
-    return f"ran code: {', '.join(words)}, {result.duration_s:.1f} s"
 
 
 def run_to_html(run: TaskResult) -> str:
@@ -202,7 +182,7 @@ def message_to_text(message: Message) -> str:
     text = message.to_text()
     if isinstance(message, CodeExecutionEvent):
         text = "\n".join([written_by_code(message.result).rstrip("\n"), *remarks(message.result)]).strip("\n")
-        return f"{plain(message.source)} {plain(headline(message.result))}\n{plain(text)}".rstrip()
+        return f"{plain(message.source)} {plain(f'ran code: {headline(message.result)}')}\n{plain(text)}".rstrip()
     return f"{plain(message.source)} ({type(message).__name__}):\n{plain(text)}"
 
 

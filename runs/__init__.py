@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.runs.continuing import resume, resumed
@@ -86,12 +87,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # AutoGen takes over a second to import; the command line must answer --help without it.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

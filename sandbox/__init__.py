@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
     from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
         SandboxDied,
@@ -62,7 +64,9 @@ _HOME = {
     "CallIntent": "autogen_codeact.sandbox.observers",
     "CallOutcome": "autogen_codeact.sandbox.result",
     "Display": "autogen_codeact.sandbox.displays",
+    "DockerHost": "autogen_codeact.sandbox.backends.docker.hosts",
     "DockerOptions": "autogen_codeact.sandbox.options",
+    "DockerTLS": "autogen_codeact.sandbox.backends.docker.hosts",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "HostTool": "autogen_codeact.sandbox.tools.host_tool",
     "HostToolProtocol": "autogen_codeact.sandbox.tools.tool",
@@ -107,7 +111,9 @@ __all__ = [
     "CallIntent",
     "CallOutcome",
     "Display",
+    "DockerHost",
     "DockerOptions",
+    "DockerTLS",
     "ErrorInfo",
     "HostTool",
     "HostToolProtocol",
@@ -141,11 +147,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -111,6 +111,17 @@ STOPPED = ErrorInfo("Stopped", "it was stopped before its end")
 """The error of a block that was interrupted."""
 
 
+def format_duration(duration: float) -> str:
+    """Return a duration as text: "8 ms", "0.24 s", "12.3 s".
+
+    Args:
+        duration: In seconds.
+    """
+    if duration < 0.1:
+        return f"{duration * 1000:.0f} ms"
+    return f"{duration:.2f} s" if duration < 10 else f"{duration:.1f} s"
+
+
 class _HasOutput(Protocol):
     output: str
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.viewer.control import ApprovalQuestion, RunControl
@@ -23,12 +24,4 @@ _HOME = {
 __all__ = ["ApprovalQuestion", "RunControl", "RunSteps", "ViewerError", "export_html", "serve"]
 
 
-def __getattr__(name: str) -> Any:
-    # The modules import AutoGen, or need the extra `viewer`.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

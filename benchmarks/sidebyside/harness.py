@@ -28,18 +28,20 @@ class Remote:
 
     Args:
         name: Which environment.
+        modules: Modules of variants and probes. Default: those of the environment.
     """
 
-    def __init__(self, name):
+    def __init__(self, name, modules=()):
         self.name = name
         self.environment = ENVIRONMENTS[name]
+        self.modules = modules or self.environment.modules
 
     async def start(self, image):
         """Start it and return its variants."""
         python = await asyncio.to_thread(python_of, self.name, self.environment.requirements)
         self.version = version_of(python, self.environment.shown) if self.environment.shown else ""
         self.process = await asyncio.create_subprocess_exec(
-            *(str(python), "-m", "sidebyside.worker", *self.environment.modules),
+            *(str(python), "-m", "sidebyside.worker", *self.modules),
             cwd=Path(__file__).parents[1],
             env={**os.environ, "BENCH_IMAGE": image},
             stdin=asyncio.subprocess.PIPE,
@@ -49,7 +51,7 @@ class Remote:
         )
         return await self.request("variants")
 
-    async def request(self, do, /, **arguments):
+    async def request(self, do, /, timeout_s=REQUEST_TIMEOUT_S, **arguments):
         """Send a request and return its result.
 
         Raises:
@@ -57,10 +59,10 @@ class Remote:
         """
         self.process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
         try:
-            line = await asyncio.wait_for(self.process.stdout.readline(), REQUEST_TIMEOUT_S)
+            line = await asyncio.wait_for(self.process.stdout.readline(), timeout_s)
         except TimeoutError:
             self.process.kill()
-            raise Failed(f"no answer within {REQUEST_TIMEOUT_S} s") from None
+            raise Failed(f"no answer within {timeout_s} s") from None
         if not line:
             raise Failed("its process ended")
         answer = json.loads(line)

@@ -143,7 +143,7 @@ async def main():
         while line := await asyncio.to_thread(sys.stdin.readline):
             answers.write(json.dumps(await worker.answer(json.loads(line))) + "\n")
             answers.flush()
-        await worker.close(list(worker.alive))
+        await worker.close(list(worker.running))
 
 
 if __name__ == "__main__":

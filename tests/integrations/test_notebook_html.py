@@ -15,7 +15,8 @@ from autogen_agentchat.messages import (
 )
 from autogen_core.code_executor import CodeBlock, CodeResult
 
-from autogen_codeact.executors import Artifact, ErrorInfo, ExecutionResult
+from autogen_codeact.agents.observation import interrupted
+from autogen_codeact.executors import STOPPED, Artifact, ErrorInfo, ExecutionResult
 from autogen_codeact.integrations import notebook_html
 from autogen_codeact.sandbox.displays import Display, interleave
 
@@ -127,7 +128,7 @@ def test_words_code_and_figures_are_shown():
     page = notebook_html.message_to_html(
         CodeExecutionEvent(retry_attempt=0, result=result, source="coder", metadata={"step": "2"})
     )
-    assert "<b>coder</b> ran code: ok, 1.2 s · step 2" in page
+    assert "<b>coder</b> ran code: ok, 1.25 s · step 2" in page
     before, figure, after = (
         page.index("before</pre>"),
         page.index('src="data:image/png;base64,'),
@@ -142,6 +143,27 @@ def test_words_code_and_figures_are_shown():
     page = notebook_html.message_to_html(code)
     assert "<strong>this</strong>" in page
     assert '">a</span>' in page
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (CodeResult(exit_code=3, output=""), "failed, exit code 3"),
+        (
+            ExecutionResult(1, "", outcome="error", error=ErrorInfo("KeyError", "'a'")),
+            "failed, KeyError, exit code 1, 0 ms",
+        ),
+        (ExecutionResult(130, "", outcome="crashed", error=STOPPED, duration_s=2.5), "stopped, 2.50 s"),
+        (ExecutionResult(-9, "", outcome="crashed"), "crashed, exit code -9, 0 ms"),
+        (interrupted([]), "whether it finished is unknown"),
+    ],
+)
+def test_title_of_a_result_says_how_the_code_ended(result, words):
+    event = CodeExecutionEvent(retry_attempt=0, result=result, source="coder")
+    page = notebook_html.message_to_html(event)
+    assert f"<b>coder</b> ran code: {words}</div>" in page
+    assert "Stopped:" not in page
+    assert notebook_html.message_to_text(event).splitlines()[0] == f"coder ran code: {words}"
 
 
 def test_displays_without_text_in_the_output_come_last():

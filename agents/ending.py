@@ -1,0 +1,45 @@
+"""How code ended, in a few words for people."""
+
+from __future__ import annotations
+
+from autogen_core.code_executor import CodeResult
+
+from autogen_codeact.agents.observation import INTERRUPTED
+from autogen_codeact.executors import STOPPED, ExecutionResult, format_duration, printable
+
+_OUTCOMES = {
+    "timeout": "timed out and was stopped",
+    "oom": "used more memory than the sandbox has",
+    "crashed": "crashed",
+    "denied": "not approved, so not run",
+}
+
+
+def headline(result: CodeResult) -> str:
+    """Return how code ended: "ok, 12 ms", "failed, ValueError, exit code 1, 0.24 s".
+
+    Args:
+        result: A result of the sandbox, or of another executor.
+    """
+    if not isinstance(result, ExecutionResult):
+        return "ok" if result.exit_code == 0 else f"failed, exit code {result.exit_code}"
+    if end_is_unknown(result):
+        return "whether it finished is unknown"
+    if result.outcome == "crashed" and result.error == STOPPED:
+        return f"stopped, {format_duration(result.duration_s)}"
+    parts = [_OUTCOMES.get(result.outcome, "ok" if result.exit_code == 0 else "failed")]
+    if result.error is not None and result.outcome == "error":
+        parts.append(printable(result.error.type))
+    if result.exit_code != 0:
+        parts.append(f"exit code {result.exit_code}")
+    return ", ".join([*parts, format_duration(result.duration_s)])
+
+
+def end_is_unknown(result: ExecutionResult) -> bool:
+    """Return whether the program ended while the code was running.
+
+    Args:
+        result: The result.
+    """
+    # Code can raise an exception of this name, but then it has not crashed.
+    return result.outcome == "crashed" and result.error is not None and result.error.type == INTERRUPTED

@@ -1,0 +1,302 @@
+"""One attempt at a task: an agent in a sandbox of its own, with a log, and the checks of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autogen_agentchat.base import TaskResult
+from autogen_agentchat.messages import BaseChatMessage
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.batch.components import (
+    AgentOrTeam,
+    AgentTemplate,
+    MakeAgent,
+    call_make_agent,
+    checked,
+)
+from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTimeoutError, UnusableAgentError
+from autogen_codeact.batch.limits import GatedClient, ModelGate
+from autogen_codeact.batch.retries import is_retryable, is_unusable_log, requested_delay
+from autogen_codeact.batch.rows import CheckResult, Outcome
+from autogen_codeact.batch.run_end import LogEnd, has_begun, read_end, read_whole
+from autogen_codeact.batch.sandboxes import Sandboxes
+from autogen_codeact.batch.tasks import Task
+from autogen_codeact.executors import in_thread
+from autogen_codeact.runs.continuing import resumed
+from autogen_codeact.runs.parts import wrap_models
+from autogen_codeact.runs.recording import recorded
+
+STOP_S = 60.0
+"""Seconds that the end of the sandboxes may take."""
+NO_ANSWER = "the agent ended without an answer"
+
+
+@dataclass(frozen=True)
+class AttemptWork:
+    """What is to be done in one attempt; it can be sent to another process.
+
+    Args:
+        task: The task.
+        log: Folder of the run's log, absolute. If there is a log, it is continued.
+        work_dir: Folder for the files of the workspace, absolute; it stays until the task has a row.
+        repeat: Which repetition of the task.
+        attempt: Which attempt, from 1.
+        count_log: Whether the tokens in the log have to be counted for the budget: an earlier process has used them.
+    """
+
+    task: Task
+    log: Path
+    work_dir: Path
+    repeat: int = 1
+    attempt: int = 1
+    count_log: bool = False
+
+
+@dataclass
+class AttemptResult:
+    """How an attempt without an error has ended; it can be sent to another process.
+
+    Args:
+        outcome: "completed" or "stopped".
+        answer: Text of the last message.
+        error_class: Why there is no answer, in one word.
+        error: The same as a sentence.
+        checks: The checks.
+        usage: `steps`, `model_calls`, `prompt_tokens` and `completion_tokens` of the whole run.
+        run: Identifier of the run.
+        engine: Where it ran, if there are several engines or nodes.
+        started: When the attempt began, UTC.
+        seconds: How long it took.
+        resumed: Whether it continued a log.
+        log_stopped: Why the log ends before the run did, or None.
+    """
+
+    outcome: Outcome
+    answer: str | None = None
+    error_class: str | None = None
+    error: str | None = None
+    checks: list[CheckResult] = field(default_factory=list)
+    usage: dict[str, int] = field(default_factory=dict)
+    run: str | None = None
+    engine: str | None = None
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    seconds: float = 0.0
+    resumed: bool = False
+    log_stopped: str | None = None
+
+
+@dataclass
+class WorkerContext:
+    """What the attempts of one process share.
+
+    Args:
+        make: The caller's function, or the template of a component config.
+        sandboxes: Where executors come from.
+        gate: What each model call passes.
+        task_timeout: Seconds that an attempt may take. Default: no limit.
+    """
+
+    make: MakeAgent | AgentTemplate
+    sandboxes: Sandboxes
+    gate: ModelGate
+    task_timeout: float | None = None
+    in_use: dict[int, str] = field(default_factory=dict)
+    """Agents that run now, by identity, with the tasks that they work on."""
+
+
+async def run_attempt(work: AttemptWork, context: WorkerContext) -> AttemptResult:
+    """Do a task, or continue where its log ends, and check the answer.
+
+    Args:
+        work: What is to be done.
+        context: What it shares with other attempts.
+
+    Raises:
+        AttemptError: It has failed.
+        BatchBudgetError: The budget of the batch is used up; the log can be continued.
+        asyncio.CancelledError: It was cancelled; the log can be continued.
+    """
+    attempt = _Attempt(work, context)
+    try:
+        async with asyncio.timeout(context.task_timeout) as limit:
+            try:
+                return await attempt.run()
+            except TimeoutError as error:
+                if limit.expired():
+                    raise
+                raise _Inner(error) from error
+    except BatchBudgetError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever an agent raises
+        cause: Exception = error.error if isinstance(error, _Inner) else error
+        if limit.expired():
+            cause = TaskTimeoutError(f"the attempt took longer than {context.task_timeout:g} s (task_timeout)")
+        raise await attempt.failed(cause) from cause
+
+
+class _Inner(Exception):
+    """Carries a TimeoutError of the attempt past that of its own deadline."""
+
+    def __init__(self, error: TimeoutError) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _Attempt:
+    def __init__(self, work: AttemptWork, context: WorkerContext) -> None:
+        self._work = work
+        self._context = context
+        self._began = time.monotonic()
+        self._started = datetime.now(UTC)
+        self._before: LogEnd | None = None
+        self._engine: str | None = None
+
+    async def run(self) -> AttemptResult:
+        work = self._work
+        continued = await in_thread(has_begun, work.log)
+        if continued:
+            self._before = await in_thread(read_whole, work.log)
+            if work.count_log:
+                usage = self._before.usage
+                self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
+        if self._before is not None and self._before.is_finished:  # killed after its end, before there was a row
+            return await self._finished(self._before.last, self._before)
+        last = await self._run_agent()
+        end = await in_thread(read_end, work.log, self._before)
+        return await self._finished(last, end)
+
+    async def failed(self, error: Exception) -> AttemptError:
+        """Return what the scheduler has to know about an error."""
+        end = await in_thread(read_end, self._work.log, self._before)
+        return AttemptError(
+            type(error).__name__,
+            str(error),
+            retryable=is_retryable(error),
+            unusable_log=is_unusable_log(error),
+            usage=end.usage,
+            run=end.run,
+            engine=self._engine,
+            retry_after=requested_delay(error),
+        )
+
+    async def _run_agent(self) -> BaseChatMessage | None:
+        """Run the agent to its end, and return its last message."""
+        work, context = self._work, self._context
+        async with AsyncExitStack() as opened:
+            agent = await self._make_agent(opened)
+            busy = context.in_use.setdefault(id(agent), work.task.id)
+            if busy != work.task.id:
+                raise UnusableAgentError(
+                    f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
+                )
+            opened.callback(context.in_use.pop, id(agent))
+            wrap_models(agent, lambda client: GatedClient(client, context.gate))
+            stream: AsyncGenerator[Any, None]
+            if self._before is not None:
+                stream = resumed(work.log, agent=agent)
+            else:
+                stream = recorded(agent, task=work.task.task, path=work.log)
+            async with aclosing(stream) as items:
+                async for item in items:
+                    if isinstance(item, TaskResult):
+                        return _last_message(item)
+        return None
+
+    async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
+        work, make = self._work, self._context.make
+        await in_thread(_prepare_files, work.task.files, work.work_dir, self._before is None)
+        if not isinstance(make, AgentTemplate):
+            executor = await self._context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
+            await self._start(executor, opened)
+            return await call_make_agent(make, executor, work.task)
+        executors: dict[int, CodeExecutor] = {}
+        for number, part in enumerate(make.executors):
+            executors[number] = await self._executor_of(part.kind, part.component, number)
+            await self._start(executors[number], opened)
+        return checked(make.load(executors))
+
+    async def _executor_of(self, kind: Any, component: Mapping[str, Any], number: int) -> CodeExecutor:
+        folder = (
+            self._work.work_dir
+            if number == 0
+            else self._work.work_dir.with_name(f"{self._work.work_dir.name}.{number}")
+        )
+        config = {name: value for name, value in component["config"].items() if value is not None}
+        if kind is None or self._work.task.data:
+            return CodeExecutor.load_component({**component, "config": config})
+        config.pop("work_dir", None)
+        executor: CodeExecutor = await self._context.sandboxes.like(kind, config, work_dir=folder)
+        return executor
+
+    async def _start(self, executor: CodeExecutor, opened: AsyncExitStack) -> None:
+        opened.push_async_callback(_stop, executor)
+        await executor.start()
+        self._engine = getattr(executor, "engine", None) or self._engine
+
+    async def _finished(self, last: Any, end: LogEnd) -> AttemptResult:
+        answer = last.to_text() if last is not None else None
+        result = AttemptResult(
+            "completed" if answer and answer.strip() else "stopped",
+            answer,
+            usage=end.usage,
+            run=end.run,
+            engine=self._engine,
+            started=self._started,
+            resumed=self._before is not None,
+            log_stopped=end.stopped,
+        )
+        if (limit := (last.metadata if last is not None else {}).get("stopped")) is not None:
+            result.outcome, result.error_class = "stopped", limit
+            result.error = f"the agent reached its limit {limit} before it had an answer"
+        elif result.outcome == "stopped":
+            result.error_class, result.error = "NoAnswer", NO_ANSWER
+        if result.answer is not None and result.answer.strip():
+            result.checks = await self._check(result.answer)
+        result.seconds = time.monotonic() - self._began
+        return result
+
+    async def _check(self, answer: str) -> list[CheckResult]:
+        task = self._work.task
+        if task.check is None and task.expected is None:
+            return []
+        raise NotImplementedError("checks")
+
+
+def _last_message(result: TaskResult) -> BaseChatMessage | None:
+    """Return the answer: the last message, unless it is the task."""
+    for message in reversed(result.messages):
+        if isinstance(message, BaseChatMessage):
+            return message if message.source != "user" else None
+    return None
+
+
+async def _stop(executor: CodeExecutor) -> None:
+    async with asyncio.timeout(STOP_S):
+        await executor.stop()
+
+
+def _prepare_files(files: Mapping[str, str], folder: Path, new: bool) -> None:
+    """Make the workspace's folder on the host, with the files of the task; in a run that is continued it is as it was."""
+    if new:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not new:
+        return
+    for name, source in files.items():
+        target = folder / name
+        if not target.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"files: {name!r} is not a path inside the workspace")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if Path(source).is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, target)

@@ -1,0 +1,85 @@
+"""What can be wrong with a batch as a whole, and with one attempt.
+
+BatchError
+├── BatchFolderError    its folder can't be used: another's, locked, read-only, or the disk is full
+├── BatchChangedError   a task or the configuration is not what it was
+├── BatchBackendError   where its attempts are to run can't be reached or used
+└── BatchBudgetError    its budget is used up; what was not done is done when the batch is run again
+"""
+
+from __future__ import annotations
+
+
+class BatchError(Exception):
+    """The batch can't go on; the message says what to do."""
+
+
+class BatchFolderError(BatchError):
+    """The folder of the batch can't be used."""
+
+
+class BatchChangedError(BatchError):
+    """A task or the configuration differs from what the folder has."""
+
+
+class BatchBackendError(BatchError):
+    """Where the attempts of the batch are to run can't be reached or used."""
+
+
+class BatchBudgetError(BatchError):
+    """The budget of the batch is used up."""
+
+
+class TaskTimeoutError(TimeoutError):
+    """An attempt took longer than `task_timeout`."""
+
+
+class UnusableAgentError(TypeError):
+    """What `make_agent` has returned can't be used."""
+
+
+class AttemptError(Exception):
+    """An attempt has failed. It can be sent to another process.
+
+    Args:
+        error_class: Class of the error that ended it.
+        error: Its message.
+        retryable: Whether another attempt may succeed.
+        unusable_log: Whether the run log can't be continued, so that the next attempt needs a new one.
+        usage: What the run has used up to now, as fields of a row: `steps`, `model_calls`, `prompt_tokens`,
+            `completion_tokens`.
+        run: Identifier of the run, if it has begun.
+        engine: Where it ran, if there are several engines or nodes.
+        retry_after: Seconds that the other side wants to pass before the next attempt.
+    """
+
+    def __init__(
+        self,
+        error_class: str,
+        error: str,
+        *,
+        retryable: bool = False,
+        unusable_log: bool = False,
+        usage: dict[str, int] | None = None,
+        run: str | None = None,
+        engine: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(f"{error_class}: {error}")
+        self.error_class = error_class
+        self.error = error
+        self.retryable = retryable
+        self.unusable_log = unusable_log
+        self.usage = usage or {}
+        self.run = run
+        self.engine = engine
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _attempt_error, (vars(self),)
+
+
+def _attempt_error(fields: dict[str, object]) -> AttemptError:
+    error = AttemptError(str(fields["error_class"]), str(fields["error"]))
+    vars(error).update(fields)
+    return error

@@ -1,0 +1,451 @@
+"""The folder of a batch: what it was made for, its rows, and which tasks are done."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
+from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.tasks import Task
+
+MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
+SCHEMA_VERSION = 1
+MAX_SLUG = 40
+ACCEPT = "give another folder, or accept the changes (--accept-changes, accept_changes=True)"
+DONE = 0
+"""In the index: this task and repeat need not be run. Else the offset of its row, plus 1."""
+
+
+def run_name(task: Task, repeat: int) -> str:
+    """Return the name of the folder for the runs of a task: readable, and valid on any file system.
+
+    A task that was changed has another one, so that the run of the old task is not continued.
+    """
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", task.id).strip("-")[:MAX_SLUG].rstrip("-")
+    name = f"{slug or 'task'}-{_task_digest(task)[:10]}"
+    return name if repeat == 1 else f"{name}.r{repeat}"
+
+
+def _key(task_id: str, repeat: int) -> int:
+    text = f"{repeat}:{task_id}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+
+
+def _task_digest(task: Task) -> str:
+    # What is in the row only may change.
+    content = task.model_dump(mode="json", exclude={"metadata"})
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What a row adds to the sums."""
+
+    outcome: str
+    passed: bool | None
+    tokens: tuple[int, int]
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Counted:
+        return cls(row["outcome"], row.get("passed"), (row["prompt_tokens"], row["completion_tokens"]))
+
+
+def _short(digest: str) -> int:
+    return int(digest[:15], 16)
+
+
+class BatchFolder:
+    """The folder of a batch, which one process writes at a time; made by `open`. Its methods block for the disk.
+
+    Args:
+        path: The folder.
+        accept_changes: Whether tasks and a configuration that have changed are accepted; changed tasks are run anew.
+    """
+
+    def __init__(self, path: Path, *, accept_changes: bool = False) -> None:
+        self.path = path
+        self.rows = 0
+        """Rows that count."""
+        self.failed = 0
+        """Those of them that failed."""
+        self.invalid = 0
+        """Those whose task can't be used."""
+        self.tokens = (0, 0)
+        """Tokens of prompts and completions in all rows."""
+        self.passed = 0
+        self.checked = 0
+        self.notices: list[str] = []
+        """What the user should know about the state in which the folder was found."""
+        self._accept = accept_changes
+        self._index: dict[int, int] = {}
+        self._failed: dict[int, _Counted] = {}
+        self._known: dict[int, int] = {}
+        self._left: set[str] = set()
+        self._lock = -1
+        self._results = -1
+        self._tasks = -1
+        self._writing = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, configuration: Mapping[str, Any], *, accept_changes: bool = False) -> BatchFolder:
+        """Make the folder, or go on with one.
+
+        Args:
+            path: The folder.
+            configuration: What the results depend on, by name, as JSON values without secrets.
+            accept_changes: Whether tasks and a configuration that have changed are accepted.
+
+        Raises:
+            BatchFolderError: It can't be used; the message says why.
+            BatchChangedError: The configuration differs; the message names what.
+        """
+        folder = cls(path, accept_changes=accept_changes)
+        try:
+            folder._open(configuration)
+        except OSError as error:
+            folder.close()
+            raise BatchFolderError(_reason(path, error)) from error
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def _open(self, configuration: Mapping[str, Any]) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise BatchFolderError(f"{self.path} is a file: the results of a batch need a folder.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        manifest = self.path / MANIFEST
+        if not manifest.exists() and any(each.name != LOCK for each in self.path.iterdir()):
+            raise BatchFolderError(f"{self.path} has other things in it and no batch: give a new or an empty folder.")
+        self._take_lock()
+        if manifest.exists():
+            self._compare(configuration)
+        else:
+            self._write_manifest(configuration)
+        (self.path / RUNS).mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            self._left = set(os.listdir(self.path / WORK))
+        for name in (TASKS, RESULTS):
+            os.close(self._open_lines(name))
+        compact(self.path)
+        self._tasks = self._open_lines(TASKS)
+        self._results = self._open_lines(RESULTS)
+        self._load()
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BatchFolderError(f"another process is working on {self.path}: wait until it has ended.") from None
+
+    def _compare(self, configuration: Mapping[str, Any]) -> None:
+        try:
+            manifest = from_json((self.path / MANIFEST).read_bytes())
+            version, before = manifest["schema_version"], manifest["configuration"]
+        except (ValueError, KeyError, TypeError):
+            raise BatchFolderError(
+                f"{self.path / MANIFEST} is damaged or not of a batch: give another folder."
+            ) from None
+        if not isinstance(version, int) or version > SCHEMA_VERSION:
+            raise BatchFolderError(f"{self.path} was written by a newer version of autogen-codeact: update it.")
+        now = from_json(to_json(configuration))
+        changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        if changed and not self._accept:
+            raise BatchChangedError(
+                f"{self.path} was made with another configuration: {', '.join(changed)} changed; {ACCEPT}."
+            )
+        if changed:
+            self.notices.append(f"the configuration has changed: {', '.join(changed)}; rows that are there stay")
+            self._write_manifest(configuration, created=manifest.get("created"))
+
+    def _write_manifest(self, configuration: Mapping[str, Any], created: str | None = None) -> None:
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "created": created or datetime.now(UTC).isoformat(),
+            "configuration": dict(configuration),
+        }
+        replace_file(self.path / MANIFEST, to_json(manifest, indent=2) + b"\n")
+
+    def _open_lines(self, name: str) -> int:
+        """Open a file of lines for appending; what a killed process has left of a last line is cut off."""
+        path = self.path / name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        size = os.fstat(descriptor).st_size
+        end = size
+        while end > 0:
+            begin = max(0, end - 65536)
+            found = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+            if found >= 0:
+                end = begin + found + 1
+                break
+            end = begin
+        if end != size:
+            os.ftruncate(descriptor, end)
+        return descriptor
+
+    # What there is
+
+    def _load(self) -> None:
+        for _, line in _lines(self.path / TASKS):
+            with suppress(ValueError, KeyError, TypeError):
+                each = from_json(line)
+                self._known[_key(each["id"], 0)] = _short(each["sha256"])
+        damaged = 0
+        for offset, line in _lines(self.path / RESULTS):
+            try:
+                row = from_json(line)
+                key, each = _key(row["id"], row["repeat"]), _Counted.of(row)
+            except (ValueError, KeyError, TypeError):
+                damaged += 1
+                continue
+            self._replace(key, each, offset)
+        if damaged:
+            self.notices.append(
+                f"{damaged} damaged line{'s' * (damaged > 1)} of {RESULTS} left out: those tasks are run again"
+            )
+
+    def _replace(self, key: int, row: _Counted, offset: int) -> None:
+        if (before := self._failed.pop(key, None)) is not None:
+            self._count(before, -1)
+        self._count(row)
+        self._index[key] = DONE
+        if row.outcome == "failed":
+            self._index[key] = offset + 1
+            self._failed[key] = row
+
+    def _count(self, row: _Counted, by: int = 1) -> None:
+        self.rows += by
+        self.failed += by * (row.outcome == "failed")
+        self.invalid += by * (row.outcome == "invalid")
+        self.checked += by * (row.passed is not None)
+        self.passed += by * bool(row.passed)
+        self.tokens = (self.tokens[0] + by * row.tokens[0], self.tokens[1] + by * row.tokens[1])
+
+    def is_done(self, task_id: str, repeat: int) -> bool:
+        """Return whether a task has a row that stays."""
+        return self._index.get(_key(task_id, repeat)) == DONE
+
+    def failed_row(self, task_id: str, repeat: int) -> Row | None:
+        """Return the row of a task that failed in an earlier command, or None."""
+        place = self._index.get(_key(task_id, repeat))
+        if not place:
+            return None
+        with open(self.path / RESULTS, "rb") as file:
+            file.seek(place - 1)
+            try:
+                return Row.model_validate_json(file.readline())
+            except ValueError:
+                return None
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether earlier commands have seen tasks that this one has not seen yet."""
+        return bool(self._known)
+
+    @property
+    def unseen(self) -> int:
+        """How many tasks earlier commands have seen, and this one has not."""
+        return len(self._known)
+
+    def compare_tasks(self, tasks: Iterable[Task]) -> None:
+        """Compare tasks with what they were.
+
+        Raises:
+            BatchChangedError: One has changed, and that is not accepted.
+        """
+        for task in tasks:
+            before = self._known.get(_key(task.id, 0))
+            if before is not None and not self._accept and before != _short(_task_digest(task)):
+                raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
+
+    def see_task(self, task: Task, repeats: int) -> None:
+        """Remember a task, and compare it with what it was.
+
+        Args:
+            task: The task.
+            repeats: How often it is done.
+
+        Raises:
+            BatchChangedError: It has changed, and that is not accepted.
+        """
+        self.compare_tasks([task])
+        digest = _task_digest(task)
+        before = self._known.pop(_key(task.id, 0), None)
+        if before == _short(digest):
+            return
+        if before is not None:
+            for repeat in range(1, repeats + 1):
+                self._index.pop(_key(task.id, repeat), None)  # the old row counts until there is a new one
+        self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
+
+    def run_folder(self, task: Task, repeat: int, *, new: bool = False) -> Path:
+        """Return the folder of a task's last run, or of its next one, absolute.
+
+        Args:
+            task: The task.
+            repeat: Which repetition.
+            new: Whether the last one can't be continued. Default: it can.
+        """
+        runs, name = (self.path / RUNS).absolute(), run_name(task, repeat)
+        last, number = runs / name, 1
+        while (following := runs / f"{name}.{number + 1}").exists():
+            last, number = following, number + 1
+        return following if new and last.exists() else last
+
+    def work_folder(self, task: Task, repeat: int) -> Path:
+        """Return the folder on the host for the files of a task's workspace, absolute."""
+        return (self.path / WORK / run_name(task, repeat)).absolute()
+
+    # Rows
+
+    def remove_left(self, task: Task, repeat: int) -> None:
+        """Remove what a killed process has left of the workspace of a task that has a row."""
+        if run_name(task, repeat) in self._left:
+            shutil.rmtree(self.work_folder(task, repeat), ignore_errors=True)
+
+    def add(self, row: Row, task: Task | None = None) -> None:
+        """Append a row, wait until it is on the disk, and remove the files of the workspace, unless the task has failed.
+
+        Args:
+            row: The row.
+            task: Its task, if there is one.
+
+        Raises:
+            BatchFolderError: It can't be written.
+        """
+        line = row.model_dump_json().encode("utf-8", "replace") + b"\n"
+        with self._writing:
+            self._append(self._results, line, sync=True)
+        if task is not None and row.outcome != "failed":
+            work = self.work_folder(task, row.repeat)
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _append(self, descriptor: int, data: bytes, *, sync: bool) -> int:
+        """Append whole lines, and return where they begin."""
+        try:
+            size = os.fstat(descriptor).st_size
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if sync:
+                    os.fdatasync(descriptor)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(descriptor, size)
+                raise
+        except OSError as error:
+            raise BatchFolderError(_reason(self.path, error)) from error
+        return size
+
+    def close(self, *, ended: bool = False) -> None:
+        """Let other processes work on it; repeated calls are harmless.
+
+        Args:
+            ended: Whether the batch has ended, so that its rows are put in order. Default: it was interrupted.
+
+        Raises:
+            BatchFolderError: The rows could not be put in order; they are as they were.
+        """
+        try:
+            if ended:
+                compact(self.path)
+        except OSError as error:
+            raise BatchFolderError(_reason(self.path, error)) from error
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        with self._writing:
+            for name in ("_results", "_tasks", "_lock"):
+                descriptor = getattr(self, name)
+                setattr(self, name, -1)
+                if descriptor >= 0:
+                    os.close(descriptor)
+        with suppress(OSError):
+            (self.path / WORK).rmdir()
+
+
+def compact(path: Path) -> None:
+    """Keep the last row of each task and repeat only, in the order of the tasks; after a crash all rows are there, or these.
+
+    Args:
+        path: The folder of a batch, whose lock is held.
+    """
+    order: dict[int, int] = {}
+    for _, line in _lines(path / TASKS):
+        with suppress(ValueError, KeyError, TypeError):
+            order.setdefault(_key(from_json(line)["id"], 0), len(order))
+    places: dict[int, tuple[int, int, int]] = {}
+    found = 0
+    for offset, line in _lines(path / RESULTS):
+        found += 1
+        with suppress(ValueError, KeyError, TypeError):
+            row = from_json(line)
+            place = order.get(_key(row["id"], 0), len(order))
+            places[_key(row["id"], row["repeat"])] = (place, row["repeat"], offset)
+    ordered = sorted(places.values())
+    offsets = [offset for _, _, offset in ordered]
+    if len(offsets) == found and offsets == sorted(offsets):
+        return
+    part = path / f".{RESULTS}.part"
+    with open(path / RESULTS, "rb") as rows, open(part, "wb") as file:
+        for offset in offsets:
+            rows.seek(offset)
+            file.write(rows.readline())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path / RESULTS)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their offsets."""
+    offset = 0
+    with open(path, "rb") as file:
+        for line in file:
+            yield offset, line
+            offset += len(line)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file as a whole: after a crash it has the old content or the new one."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _reason(path: Path, error: OSError) -> str:
+    advice = {
+        errno.ENOSPC: "free some space, and run the same again: it goes on from here",
+        errno.EDQUOT: "free some space, and run the same again: it goes on from here",
+        errno.EROFS: "give a folder that can be written",
+        errno.EACCES: "give a folder that can be written",
+        errno.EPERM: "give a folder that can be written",
+    }.get(error.errno or 0, "give another folder")
+    return f"{path} can't be written ({error.strerror or error}): {advice}."

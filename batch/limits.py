@@ -1,0 +1,161 @@
+"""Limits that all tasks of a batch share: calls and tasks a minute, tokens and cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Protocol
+
+from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
+
+from autogen_codeact.agents.forwarding_client import ForwardingClient
+from autogen_codeact.agents.model import awaited
+from autogen_codeact.batch.errors import BatchBudgetError
+from autogen_codeact.batch.settings import BatchSettings
+
+
+class Pace:
+    """Lets something begin at most so often in a minute, spread evenly, in the order of asking.
+
+    Args:
+        per_minute: How often; None for no limit.
+    """
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._interval = 60.0 / per_minute if per_minute is not None else 0.0
+        self._next = 0.0
+        self._turn = asyncio.Lock()
+
+    async def enter(self) -> None:
+        """Wait until it may begin. Whoever is cancelled meanwhile takes nobody's place."""
+        if not self._interval:
+            return
+        async with self._turn:  # asyncio's lock is given in the order of asking
+            await asyncio.sleep(max(0.0, self._next - time.monotonic()))
+            self._next = time.monotonic() + self._interval
+
+
+class ModelGate(Protocol):
+    """What each model call of a batch passes."""
+
+    async def enter(self) -> None:
+        """Wait until a call may begin.
+
+        Raises:
+            BatchBudgetError: No further call may.
+        """
+
+    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count the tokens of a call that has ended."""
+
+
+class LocalGate:
+    """A `ModelGate` for the tasks of this process; it also sums up what the batch has used.
+
+    Args:
+        settings: The limits.
+        on_spent: Called once, when the budget is used up, with the reason.
+    """
+
+    def __init__(self, settings: BatchSettings, on_spent: Callable[[str], None] = lambda reason: None) -> None:
+        self._settings = settings
+        self._on_spent = on_spent
+        self._pace = Pace(settings.model_calls_per_minute)
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.spent: str | None = None
+        """Why no further call may begin, or None."""
+
+    @property
+    def cost(self) -> float | None:
+        """What the tokens have cost; None without prices."""
+        prices = self._settings.prices
+        return prices.cost(self.prompt_tokens, self.completion_tokens) if prices is not None else None
+
+    async def enter(self) -> None:
+        """Wait until a call may begin.
+
+        Raises:
+            BatchBudgetError: The budget is used up.
+        """
+        self._check()
+        await self._pace.enter()
+        self._check()
+
+    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count the tokens of a call that has ended."""
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        tokens, cost = self.prompt_tokens + self.completion_tokens, self.cost
+        settings = self._settings
+        if settings.max_tokens is not None and tokens >= settings.max_tokens:
+            self.end(f"the budget of {settings.max_tokens} tokens is used up ({tokens})")
+        elif settings.max_cost is not None and cost is not None and cost >= settings.max_cost:
+            self.end(f"the budget of {settings.max_cost:g} is used up ({cost:.4g})")
+
+    def end(self, reason: str) -> None:
+        """Let no further call begin.
+
+        Args:
+            reason: Why; the first one counts.
+        """
+        if self.spent is None:
+            self.spent = reason
+            self._on_spent(reason)
+
+    def _check(self) -> None:
+        if self.spent is not None:
+            raise BatchBudgetError(self.spent)
+
+
+class GatedClient(ForwardingClient):
+    """Has each call of a model client pass the gate of the batch.
+
+    Args:
+        client: Is asked.
+        gate: The gate.
+    """
+
+    def __init__(self, client: ChatCompletionClient, gate: ModelGate) -> None:
+        super().__init__(client)
+        self._gate = gate
+
+    async def create(self, messages: Sequence[LLMMessage], **options: Any) -> CreateResult:
+        """Return the model's answer.
+
+        Raises:
+            BatchBudgetError: The budget of the batch is used up.
+        """
+        await self._enter(options)
+        result = await self.client.create(messages, **options)
+        self._count(result)
+        return result
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **options: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Yield the model's answer in pieces, and whole at last.
+
+        Raises:
+            BatchBudgetError: The budget of the batch is used up.
+        """
+        await self._enter(options)
+        stream: Any = self.client.create_stream(messages, **options)
+        try:
+            async for item in stream:
+                if isinstance(item, CreateResult):
+                    self._count(item)
+                yield item
+        finally:
+            if (close := getattr(stream, "aclose", None)) is not None:
+                await close()
+
+    async def _enter(self, options: dict[str, Any]) -> None:
+        token = options.get("cancellation_token")
+        enter = self._gate.enter()
+        await (awaited(enter, token) if isinstance(token, CancellationToken) else enter)
+
+    def _count(self, result: CreateResult) -> None:
+        self._gate.used(result.usage.prompt_tokens, result.usage.completion_tokens)

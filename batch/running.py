@@ -1,0 +1,196 @@
+"""`run_batch`: many tasks, at the same time, with everything kept."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Self
+
+from autogen_core import ComponentModel
+from pydantic_core import from_json, to_json
+
+from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
+from autogen_codeact.batch.components import MakeAgent, is_component
+from autogen_codeact.batch.ending import finish
+from autogen_codeact.batch.errors import BatchBudgetError
+from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.progress import BatchCounts, BatchEvent
+from autogen_codeact.batch.rows import Row
+from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
+from autogen_codeact.batch.scheduler import Scheduler
+from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.tasks import Task
+from autogen_codeact.executors import SandboxPool, in_thread
+from autogen_codeact.sandbox.options import SandboxOptions
+
+Tasks = str | Path | Iterable[Task | Mapping[str, Any] | str] | AsyncIterable[Task | Mapping[str, Any] | str]
+
+
+def run_batch(
+    make_agent: MakeAgent | Mapping[str, Any] | ComponentModel,
+    tasks: Tasks,
+    *,
+    out: Path | str | None = None,
+    settings: BatchSettings | None = None,
+    backend: Backend | None = None,
+    pool: SandboxPool | None = None,
+    sandbox: SandboxKind | SandboxOptions = "auto",
+    on_event: Callable[[BatchEvent], None] | None = None,
+    accept_changes: bool = False,
+    configuration: Mapping[str, Any] | None = None,
+    **sandbox_options: Any,
+) -> Batch:
+    """Run many tasks, and yield their rows as they are finished.
+
+    Args:
+        make_agent: Called for each attempt with an executor, which is started and stopped for it, and with the `Task` if it
+            takes a second argument; returns an agent or a team, or awaits one. Or the component config of an agent or a team,
+            whose executors then come from pools with the same options, and whose model clients are shared.
+        tasks: Path of a JSONL or CSV file or of a folder, or an (async) iterable of tasks, objects or texts. They are read as
+            they are needed.
+        out: Folder of the batch. The same call again goes on where it was interrupted. Default: a temporary one, removed at
+            the end.
+        settings: Concurrency, attempts, limits and budget. Default: `BatchSettings()`.
+        backend: Where attempts run. Default: in this process.
+        pool: A running pool of sandboxes to use. Default: one is made from `sandbox` and `sandbox_options`.
+        sandbox: "auto" (the default): Docker if an engine answers, else bubblewrap. Or "docker" or "bubblewrap", or the options
+            of the sandboxes.
+        on_event: Called with what happens, for a display of progress.
+        accept_changes: Whether changed tasks are run anew, and a changed configuration is accepted. Default: both end the batch.
+        configuration: What the results depend on, by name, as JSON values without secrets; changes are noticed. Default: the
+            component config, or name and source of the function, and the options of the sandbox.
+        sandbox_options: Options of the executors, such as `image`, `timeout` or `network`. Default of `mode`: "session".
+
+    Returns:
+        A `Batch`: iterate it with `async for`, in `contextlib.aclosing` if you may leave the loop early.
+
+    Raises:
+        ValueError: Arguments don't go together.
+    """
+    if pool is not None and (backend is not None or sandbox_options):
+        raise ValueError("pool= can't be combined with backend= or options of sandboxes: the pool has its own.")
+    if not callable(make_agent) and not is_component(make_agent):
+        raise ValueError(f"make_agent has to be a function or a component config, not a {type(make_agent).__name__}.")
+    settings = settings or BatchSettings()
+    if isinstance(sandbox, SandboxOptions):
+        if sandbox_options:
+            raise ValueError(f"sandbox= has the options already: {', '.join(sorted(sandbox_options))} can't be added.")
+        given = {name: getattr(sandbox, name) for name in sandbox.model_fields_set}
+        sandbox, sandbox_options = sandbox.backend, given
+    few = len(tasks) if isinstance(tasks, Sequence) and not isinstance(tasks, str) else settings.concurrency
+    spec = SandboxSpec(sandbox, sandbox_options, max(1, min(settings.concurrency, few)), settings.max_sandboxes)
+    if configuration is None:
+        configuration = describe(make_agent, spec)
+    chosen = backend or LocalBackend(pool)
+    scheduler = Scheduler(tasks, settings, chosen, on_event or (lambda event: None))
+    context = BatchContext(make_agent, spec, scheduler.gate, settings)
+    opening = partial(BatchFolder.open, configuration=configuration, accept_changes=accept_changes)
+    return Batch(scheduler, _rows(scheduler, context, chosen, Path(out) if out is not None else None, opening))
+
+
+class Batch:
+    """A batch that is run by iterating it; made by `run_batch`.
+
+    If it is closed, or whoever iterates it is cancelled, everything that runs ends at once, and can be continued.
+    """
+
+    def __init__(self, scheduler: Scheduler, rows: AsyncGenerator[Row, None]) -> None:
+        self._scheduler = scheduler
+        self._rows = rows
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Row:
+        """Return the next row.
+
+        Raises:
+            BatchError: The batch can't go on; the message says why.
+        """
+        return await anext(self._rows)
+
+    async def aclose(self) -> None:
+        """End everything that runs, at once; repeated calls are harmless."""
+        await self._rows.aclose()
+
+    def stop(self) -> None:
+        """Begin no further task; those that run go to their end, and then the iteration ends. Any thread may call it."""
+        self._scheduler.stop()
+
+    @property
+    def ended(self) -> Literal["complete", "stopped", "budget"] | None:
+        """How the iteration has ended: with all rows, by `stop()`, or by the budget; None before that, and after an error."""
+        return self._scheduler.ended
+
+    @property
+    def ended_by(self) -> str | None:
+        """What of the budget is used up, as a sentence, or None."""
+        return self._scheduler.gate.spent
+
+    @property
+    def counts(self) -> BatchCounts:
+        """How far it is."""
+        return self._scheduler.counts()
+
+
+async def _rows(
+    scheduler: Scheduler,
+    context: BatchContext,
+    backend: Backend,
+    out: Path | None,
+    opening: Callable[[Path], BatchFolder],
+) -> AsyncGenerator[Row, None]:
+    with ExitStack() as opened:
+        path = out or Path(opened.enter_context(TemporaryDirectory(prefix="codeact-batch-"))) / "batch"
+        folder = await in_thread(opening, path)
+        try:
+            await backend.start(context)
+            async with aclosing(scheduler.rows(folder)) as rows:
+                async for row in rows:
+                    yield row
+        finally:
+            await finish(_close(scheduler, backend, folder))
+        if scheduler.gate.spent is not None:
+            raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
+
+
+async def _close(scheduler: Scheduler, backend: Backend, folder: BatchFolder) -> None:
+    try:
+        await backend.stop()
+    finally:
+        await in_thread(partial(folder.close, ended=scheduler.ended is not None))
+
+
+def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:
+    """Return what the results of a batch depend on, by name."""
+    described: dict[str, Any] = {}
+    if is_component(make_agent):
+        model = make_agent.model_dump() if isinstance(make_agent, ComponentModel) else dict(make_agent)
+        described["agent"] = _hash(from_json(to_json(_without_secrets(model), fallback=repr)))
+    else:
+        described["agent"] = (
+            f"{getattr(make_agent, '__module__', '')}.{getattr(make_agent, '__qualname__', make_agent)}"
+        )
+        with suppress(OSError, TypeError):
+            described["source of make_agent"] = _hash(inspect.getsource(make_agent))
+    described["sandbox"] = spec.kind
+    for name, value in sorted(spec.options.items()):
+        described[name] = _hash(from_json(to_json(value, fallback=repr)))
+    return described
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_secrets(each) for name, each in value.items() if "key" not in str(name).lower()}
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
+    return value
+
+
+def _hash(value: object) -> str:
+    return "sha256:" + hashlib.sha256(to_json(value)).hexdigest()

@@ -1,0 +1,120 @@
+"""The sandboxes of a batch: pools, from which each attempt takes its executors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from autogen_codeact.executors import SandboxPool
+from autogen_codeact.executors.executor import SandboxCodeExecutor
+from autogen_codeact.executors.pool import EXECUTORS
+from autogen_codeact.sandbox.backends.select import find_backend, only_for_docker
+
+SandboxKind = Literal["auto", "docker", "bubblewrap"]
+MAX_READY = 8
+ACQUIRE_TIMEOUT_S = 600.0
+"""Seconds that an attempt waits for a sandbox: others may use all that are allowed."""
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """Which sandboxes there are; it can be sent to another process.
+
+    Args:
+        kind: "auto": Docker if an engine answers, else bubblewrap.
+        options: Options of the executors. Default of `mode`: "session".
+        concurrency: Attempts that run at the same time.
+        max_sandboxes: Sandboxes that exist at the same time. Default: as many as are needed.
+    """
+
+    kind: SandboxKind = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    concurrency: int = 4
+    max_sandboxes: int | None = None
+
+    def pool(self, kind: Literal["docker", "bubblewrap"], options: Mapping[str, Any]) -> SandboxPool:
+        """Make a pool, not started.
+
+        Args:
+            kind: Its backend.
+            options: Options of its executors.
+        """
+        ready = min(self.concurrency, MAX_READY)
+        most = self.max_sandboxes or self.concurrency + ready
+        return SandboxPool(
+            min(ready, most),
+            sandbox=kind,
+            max_alive=most,
+            acquire_timeout=ACQUIRE_TIMEOUT_S,
+            **{"mode": "session", **options},
+        )
+
+
+class Sandboxes:
+    """Makes executors, each for one attempt.
+
+    Args:
+        spec: Which sandboxes there are.
+        pool: A pool of the caller's own, which is running, in place of `spec`. Default: one that is made here.
+    """
+
+    def __init__(self, spec: SandboxSpec, pool: SandboxPool | None = None) -> None:
+        self._spec = spec
+        self._given = pool
+        self._pool = pool
+        self._pools: dict[str, SandboxPool] = {}
+
+    async def start(self) -> None:
+        """Find out which sandboxes this machine has; the pools begin to start theirs when they are first used.
+
+        Raises:
+            SandboxUnavailable: There is none.
+            ValueError: An option can't be right.
+        """
+        if self._pool is None:
+            kind: Any = self._spec.kind
+            options = dict(self._spec.options)
+            if kind not in {"auto", *EXECUTORS}:
+                raise ValueError(f"sandbox must be 'auto', 'docker' or 'bubblewrap', not {kind!r}")
+            if kind == "auto":
+                kind = await asyncio.to_thread(find_backend, only_for_docker(options))
+            self._pool = self._spec.pool(kind, options)
+
+    async def stop(self) -> None:
+        """Stop all sandboxes, also those in use; a pool of the caller's own stays."""
+        pools = [*self._pools.values(), *([self._pool] if self._pool is not None and self._given is None else [])]
+        self._pools = {}
+        await asyncio.gather(*(pool.stop() for pool in pools), return_exceptions=True)
+
+    async def executor(self, *, data: list[str] | None = None, **options: Any) -> SandboxCodeExecutor:
+        """Make an executor, not started.
+
+        Args:
+            data: Files and folders that the code can read. Then the sandbox is not from the pool, which has none of them.
+            options: Options that may differ between the executors of a pool, such as `work_dir`.
+        """
+        assert self._pool is not None, "start() first"
+        if data:
+            pooled = self._pool.executor(**options)
+            values = pooled.sandbox.options.values()
+            values["data"] = [*(values.get("data") or ()), *data]
+            return type(pooled)(**values)
+        await self._pool.start()
+        return self._pool.executor(**options)
+
+    async def like(self, kind: Literal["docker", "bubblewrap"], options: Mapping[str, Any], **own: Any) -> Any:
+        """Make an executor with given options from a pool of its own kind.
+
+        Args:
+            kind: Its backend.
+            options: Its options; those with the same ones share a pool.
+            own: Options that may differ, such as `work_dir`.
+        """
+        key = f"{kind} {sorted((name, repr(value)) for name, value in options.items())}"
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = self._spec.pool(kind, options)
+        await pool.start()
+        return pool.executor(**own)

@@ -1,0 +1,421 @@
+"""Which attempt begins when: slots, limits, retries, and the rows that come out."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sized
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
+from autogen_codeact.batch.backend import Backend
+from autogen_codeact.batch.ending import finish
+from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
+from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.limits import LocalGate, Pace
+from autogen_codeact.batch.progress import (
+    AttemptFailed,
+    BatchCounts,
+    BatchEvent,
+    Notice,
+    TaskFinished,
+    TaskStarted,
+)
+from autogen_codeact.batch.retries import backoff, is_retryable
+from autogen_codeact.batch.rows import AttemptRecord, Row
+from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.source import TaskSource
+from autogen_codeact.batch.tasks import Task
+from autogen_codeact.executors import in_thread
+
+logger = logging.getLogger("autogen_codeact")
+
+MAX_UNREAD = 100
+"""Rows that nobody has taken before no further task begins."""
+CANCEL_S = 60.0
+"""Seconds that cancelled attempts have to end, before they are left alone."""
+RATE_ROWS = 50
+COMPARED_AT_ONCE = 500
+SPOOL = ".tasks.part"
+
+
+@dataclass
+class Job:
+    """A task that waits or runs.
+
+    Args:
+        task: The task.
+        repeat: Which repetition.
+        log: Folder of its run log.
+        work_dir: Folder of its workspace on the host.
+        attempts: How often it was begun.
+        tried: How often in this command.
+        failures: Those that failed.
+        resumed: How often it continued a log.
+        count_log: Whether the tokens in its log are not counted yet.
+    """
+
+    task: Task
+    repeat: int
+    log: Path
+    work_dir: Path
+    attempts: int = 0
+    tried: int = 0
+    failures: list[AttemptRecord] = field(default_factory=list)
+    resumed: int = 0
+    count_log: bool = True
+
+
+class Scheduler:
+    """Runs the tasks of one batch.
+
+    Args:
+        tasks: Where they come from.
+        settings: Concurrency, attempts and limits.
+        backend: Runs the attempts.
+        on_event: Is told what happens.
+    """
+
+    def __init__(
+        self, tasks: Any, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
+    ) -> None:
+        self.gate = LocalGate(settings, self._on_spent)
+        self.ended: Literal["complete", "stopped", "budget"] | None = None
+        """How it has ended, if not with an error."""
+        self._tasks = tasks
+        self._settings = settings
+        self._backend = backend
+        self._on_event = on_event
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._pace = Pace(settings.tasks_per_minute)
+        self._due: list[tuple[float, int, Job]] = []
+        self._order = 0
+        self._running: set[asyncio.Task[None]] = set()
+        self._unread: deque[Row] = deque()
+        self._reading: asyncio.Task[Job | None] | None = None
+        self._all_read = False
+        self._stopping = False
+        self._fatal: BaseException | None = None
+        self._folder: BatchFolder | None = None
+        self._began = time.monotonic()
+        self._total: int | None = None
+        self._earlier = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ends: deque[float] = deque(maxlen=RATE_ROWS)
+
+    # What the batch asks for
+
+    def stop(self) -> None:
+        """Begin no further attempt; any thread may call it."""
+        self._stopping = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(self._changed.set)
+
+    def counts(self) -> BatchCounts:
+        """Return how far the batch is."""
+        folder, now = self._folder, time.monotonic()
+        done = folder.rows if folder is not None else 0
+        rate = 60.0 * len(self._ends) / max(now - self._ends[0], 1e-3) if len(self._ends) > 1 else 0.0
+        left = (self._total - done) / rate * 60.0 if self._total is not None and rate else None
+        return BatchCounts(
+            total=self._total,
+            done=done,
+            earlier=self._earlier,
+            failed=folder.failed if folder is not None else 0,
+            invalid=folder.invalid if folder is not None else 0,
+            running=len(self._running),
+            waiting=len(self._due),
+            passed=folder.passed if folder is not None else 0,
+            checked=folder.checked if folder is not None else 0,
+            prompt_tokens=self.gate.prompt_tokens,
+            completion_tokens=self.gate.completion_tokens,
+            cost=self.gate.cost,
+            tasks_per_minute=rate,
+            seconds_left=left,
+            seconds=now - self._began,
+        )
+
+    async def rows(self, folder: BatchFolder) -> AsyncGenerator[Row, None]:
+        """Run the tasks, and yield their rows.
+
+        Args:
+            folder: Where everything is kept.
+
+        Raises:
+            BatchError: The batch can't go on.
+            Exception: What reading the tasks raised.
+        """
+        self._folder, self._earlier = folder, folder.rows
+        self._began = time.monotonic()
+        self._loop = asyncio.get_running_loop()
+        for text in folder.notices:
+            self._on_event(Notice(text))
+        self.gate.used(*folder.tokens)
+        deadline = None
+        if (seconds := self._settings.max_seconds) is not None:
+            deadline = asyncio.get_running_loop().call_later(seconds, self._out_of_time, seconds)
+        source = TaskSource(self._tasks, folder.path / SPOOL)
+        if isinstance(self._tasks, Sized) and not isinstance(self._tasks, str):
+            self._total = len(self._tasks) * self._settings.repeat
+        jobs = self._read_jobs(source, folder)
+        dispatcher = asyncio.create_task(self._dispatch(jobs), name="batch-dispatch")
+        dispatcher.add_done_callback(lambda _: self._taken.set())
+        try:
+            while True:
+                while self._unread:
+                    row = self._unread.popleft()
+                    self._changed.set()
+                    yield row
+                if dispatcher.done():
+                    break
+                self._taken.clear()
+                if not self._unread and not dispatcher.done():
+                    await self._taken.wait()
+            dispatcher.result()
+        finally:
+            if deadline is not None:
+                deadline.cancel()
+            await finish(self._end(dispatcher, jobs))
+            source.close()
+
+    async def _end(self, dispatcher: asyncio.Task[None], jobs: AsyncGenerator[Job, None]) -> None:
+        reading = {self._reading} if self._reading is not None else set()
+        waiting = {dispatcher, *self._running, *reading}
+        for task in waiting:
+            task.cancel()
+        _, late = await asyncio.wait(waiting, timeout=CANCEL_S)
+        for task in late:
+            logger.warning("%s did not end within %g s after it was cancelled", task.get_name(), CANCEL_S)
+        for task in waiting - late:
+            if not task.cancelled():
+                task.exception()
+        with suppress(Exception):
+            await jobs.aclose()
+
+    # Attempts
+
+    async def _dispatch(self, jobs: AsyncGenerator[Job, None]) -> None:
+        slots = asyncio.Semaphore(self._settings.concurrency)
+        while True:
+            await slots.acquire()
+            job = await self._next(jobs)
+            if job is None:
+                break
+            await self._pace.enter()
+            if self._stopping:
+                slots.release()
+                continue
+            attempt = asyncio.create_task(self._run(job), name=f"batch-{job.task.id}")
+            self._running.add(attempt)
+            attempt.add_done_callback(lambda task: self._ended(task, slots))
+        if self._fatal is not None:
+            raise self._fatal
+        if self.gate.spent is not None:
+            self.ended = "budget"
+        else:
+            self.ended = "stopped" if self._stopping else "complete"
+
+    def _ended(self, attempt: asyncio.Task[None], slots: asyncio.Semaphore) -> None:
+        self._running.discard(attempt)
+        slots.release()
+        self._changed.set()
+        if not attempt.cancelled() and (error := attempt.exception()) is not None:
+            self._fatal = self._fatal or error
+            self._stopping = True
+
+    async def _next(self, jobs: AsyncGenerator[Job, None]) -> Job | None:
+        """Return what begins next: an attempt that is due, or else the next task; None at the end."""
+        while True:
+            self._changed.clear()
+            if self._stopping:
+                if not self._running:
+                    return None
+            elif len(self._unread) < MAX_UNREAD:
+                if self._due and self._due[0][0] <= time.monotonic():
+                    return heapq.heappop(self._due)[2]
+                if (job := self._read_one(jobs)) is not None:
+                    return job
+                if self._all_read and not self._due and not self._running:
+                    return None
+            await self._wait()
+
+    def _read_one(self, jobs: AsyncGenerator[Job, None]) -> Job | None:
+        if self._reading is None and not self._all_read:
+            self._reading = asyncio.create_task(_next_of(jobs), name="batch-reading")
+            self._reading.add_done_callback(lambda _: self._changed.set())
+        if self._reading is None or not self._reading.done():
+            return None
+        reading, self._reading = self._reading, None
+        job = reading.result()
+        self._all_read = job is None
+        return job
+
+    async def _wait(self) -> None:
+        timer = None
+        if self._due and not self._stopping and len(self._unread) < MAX_UNREAD:
+            left = max(0.0, self._due[0][0] - time.monotonic())
+            timer = asyncio.get_running_loop().call_later(left, self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _run(self, job: Job) -> None:
+        job.attempts += 1
+        job.tried += 1
+        self._on_event(TaskStarted(job.task.id, job.repeat, job.attempts, job.log.exists()))
+        began = datetime.now(UTC)
+        work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)
+        job.count_log = False
+        try:
+            result = await self._backend.run(work)
+        except BatchBudgetError:
+            return
+        except BatchError:
+            raise  # ends the batch
+        except AttemptError as error:
+            await self._failed(job, error, began)
+        except Exception as error:
+            logger.exception("the backend failed")
+            await self._failed(
+                job, AttemptError(type(error).__name__, str(error), retryable=is_retryable(error)), began
+            )
+        else:
+            await self._add(job, self._row(job, result))
+
+    async def _failed(self, job: Job, error: AttemptError, began: datetime) -> None:
+        if self.gate.spent is not None:
+            return  # what fails then, fails because of that
+        record = AttemptRecord(
+            started=began,
+            seconds=max(0.0, (datetime.now(UTC) - began).total_seconds()),
+            error_class=error.error_class,
+            error=error.error,
+            engine=error.engine,
+        )
+        again = (error.retryable or error.unusable_log) and job.tried < self._settings.attempts
+        delay = None
+        if again:
+            delay = 0.0 if error.unusable_log else backoff(self._settings.backoff_s, job.tried, error.retry_after)
+        self._on_event(
+            AttemptFailed(job.task.id, job.repeat, job.attempts, error.error_class, error.error, delay, error.engine)
+        )
+        if delay is None:
+            row = self._new_row(job, "failed", error.usage)
+            row.error_class, row.error, row.run, row.engine = error.error_class, error.error, error.run, error.engine
+            row.started, row.seconds = record.started, record.seconds
+            await self._add(job, row)
+            return
+        job.failures.append(record)
+        if error.unusable_log:
+            assert self._folder is not None
+            job.log = self._folder.run_folder(job.task, job.repeat, new=True)
+        self._order += 1
+        heapq.heappush(self._due, (time.monotonic() + delay, self._order, job))
+
+    def _row(self, job: Job, result: AttemptResult) -> Row:
+        job.resumed += result.resumed
+        row = self._new_row(job, result.outcome, result.usage)
+        row.answer, row.error_class, row.error = result.answer, result.error_class, result.error
+        row.checks = result.checks
+        passed = [check.passed for check in result.checks]
+        row.passed = None if not passed or None in passed else all(passed)
+        row.run, row.engine, row.started, row.seconds = result.run, result.engine, result.started, result.seconds
+        if result.log_stopped is not None:
+            self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {result.log_stopped}"))
+        return row
+
+    def _new_row(self, job: Job, outcome: Any, usage: Mapping[str, int]) -> Row:
+        assert self._folder is not None
+        row = Row(id=job.task.id, repeat=job.repeat, outcome=outcome, metadata=dict(job.task.metadata))
+        row.steps, row.model_calls = usage.get("steps", 0), usage.get("model_calls", 0)
+        row.prompt_tokens, row.completion_tokens = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+        row.attempts, row.failures, row.resumed = job.attempts, job.failures, job.resumed
+        row.log = str(job.log.relative_to(self._folder.path.absolute()))
+        prices = self._settings.prices
+        row.cost = prices.cost(row.prompt_tokens, row.completion_tokens) if prices is not None else None
+        return row
+
+    async def _add(self, job: Job | None, row: Row) -> None:
+        folder = self._folder
+        assert folder is not None
+        await in_thread(lambda: folder.add(row, job.task if job is not None else None))
+        self._ends.append(time.monotonic())
+        self._on_event(TaskFinished(row))
+        self._unread.append(row)
+        self._taken.set()
+
+    def _on_spent(self, reason: str) -> None:
+        self._on_event(Notice(f"{reason}: no further task begins"))
+        self.stop()
+
+    def _out_of_time(self, seconds: float) -> None:
+        self.gate.end(f"the budget of {seconds:g} s is used up")
+        for attempt in self._running:
+            attempt.cancel()
+
+    # Tasks
+
+    async def _read_jobs(self, source: TaskSource, folder: BatchFolder) -> AsyncGenerator[Job, None]:
+        """Yield what is to be run, in order: all tasks once, then again for each repetition."""
+        repeats = self._settings.repeat
+        if source.is_repeatable and folder.has_tasks:
+            await self._compare(source, folder)
+        for repeat in range(1, repeats + 1):
+            seen = 0
+            async for task in source.read(again=repeat < repeats):
+                seen += 1
+                if repeat == 1:
+                    await in_thread(folder.see_task, task, repeats)
+                if folder.is_done(task.id, repeat):
+                    folder.remove_left(task, repeat)
+                    continue
+                yield await in_thread(self._job, task, repeat, folder)
+            self._total = seen * repeats
+            if repeat == 1 and (gone := folder.unseen):
+                text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
+                self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
+
+    async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:
+        """Find out before anything runs whether a task has changed, and how many there are."""
+        count, some = 0, list[Task]()
+        async with aclosing(source.read(again=True)) as tasks:
+            async for task in tasks:
+                count += 1
+                some.append(task)
+                if len(some) == COMPARED_AT_ONCE:
+                    await in_thread(folder.compare_tasks, some)
+                    some = []
+        await in_thread(folder.compare_tasks, some)
+        self._total = count * self._settings.repeat
+
+    @staticmethod
+    def _job(task: Task, repeat: int, folder: BatchFolder) -> Job:
+        job = Job(task, repeat, folder.run_folder(task, repeat), folder.work_folder(task, repeat))
+        if (before := folder.failed_row(task.id, repeat)) is not None:
+            job.attempts, job.resumed, job.count_log = before.attempts, before.resumed, False
+            job.failures = before.failures
+            if before.started is not None:
+                last = AttemptRecord(
+                    started=before.started,
+                    seconds=before.seconds,
+                    error_class=before.error_class or "",
+                    error=before.error or "",
+                    engine=before.engine,
+                )
+                job.failures = [*job.failures, last]
+        return job
+
+
+async def _next_of(jobs: AsyncGenerator[Job, None]) -> Job | None:
+    return await anext(jobs, None)

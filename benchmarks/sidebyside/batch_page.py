@@ -1,0 +1,209 @@
+"""The page of `batch.py`, from the figures of its last run and of those of the programs beside it."""
+
+import json
+import random
+import statistics
+
+from .batch_variants import AUTOGEN, ECHO, ECHO_FRESH, OURS, PEERS, SMOLAGENTS, VARIANTS
+
+BOOTSTRAPS = 2000
+GROWTH_MB = 20
+SETTLED = 500
+HEAD = """# Benchmarks of batches
+
+`python benchmarks/batch.py` writes this page{machine}.
+
+{sessions} recorded sessions ({blocks} blocks) as agent runs, with a scripted model that answers at once.
+
+- Ours: `run_batch` with `CodeActAgent` and a pool, rows and run logs included, and a new sandbox for each task.
+- AutoGen: `CodeExecutorAgent` with a new executor for each task. With one executor for all, which is also measured, tasks see
+  each other's files and processes. The command line executor keeps no variables, so its model writes the earlier blocks again.
+  The agent reflects after each block.
+- smolagents: `CodeAgent` with a new Docker executor for each task. It ends with one more block, which calls `final_answer`.
+
+The outputs of all blocks are compared with the recording. A variant that gives a wrong output has no time. All variants in
+Docker run the same image's Python, and all may use every processor. The other libraries run random samples of the sessions,
+between ours, in random order. Tasks a minute are those of all samples together; the 95 % interval is a bootstrap over the tasks.
+
+Processor time is that of the machine (client, engine, containers, kernel), in seconds for each task. Its parts: the containers'
+control groups; the client's process and its children; the rest: the engine, its shims, starting and ending containers, and what
+bubblewrap's sandboxes use, which are in no control group of Docker.
+"""
+
+
+def _load(folder, name):
+    path = folder / name
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def page(folder):
+    """Return the page.
+
+    Args:
+        folder: Where the programs keep their figures.
+    """
+    figures, parts = _load(folder, "batch.json"), []
+    many = [found for kind in ("docker", "bubblewrap") if (found := _load(folder, f"batch-many-{kind}.json"))]
+    machine = f": {figures['machine']}; {_versions(figures)}" if figures else ""
+    head = HEAD.format(
+        machine=machine,
+        sessions=figures["sessions"] if figures else 300,
+        blocks=figures["blocks"] if figures else "?",
+    )
+    parts.append(head)
+    if figures:
+        if figures["note"]:
+            parts.append(figures["note"] + "\n")
+        parts += ["## Targets\n", targets(figures, many), "## Tasks a minute and processor time\n", rates(figures)]
+        parts += [f"Not measured: {name}: {reason}\n" for name, reason in figures["absent"].items()]
+        busy = ", ".join(f"{100 * share:.0f} %" for share in figures["background"].values())
+        parts.append(f"Use of one processor by other processes, measured before each part: {busy}.\n")
+    if many:
+        parts += ["## Many tasks\n", many_table(many)]
+    return "\n".join(parts)
+
+
+def _versions(figures):
+    return ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+
+
+def rate(chunks, seed=0):
+    """Return tasks a minute with the 95 % interval of a bootstrap over tasks."""
+    seconds = [task["seconds"] for chunk in chunks for task in chunk["tasks"]]
+    found = 60 * len(seconds) / sum(chunk["seconds"] for chunk in chunks)
+    chance, mean = random.Random(seed), statistics.fmean(seconds)
+    drawn = sorted(found * mean / statistics.fmean(chance.choices(seconds, k=len(seconds))) for _ in range(BOOTSTRAPS))
+    return found, drawn[int(0.025 * BOOTSTRAPS)], drawn[int(0.975 * BOOTSTRAPS)]
+
+
+def ratio(chunks, base, seed=0):
+    """Return how many times as many tasks a minute as the base, with the 95 % interval of a bootstrap over tasks."""
+    found = rate(chunks)[0] / rate(base)[0]
+    chance = random.Random(seed)
+    ours, theirs = ([task["seconds"] for chunk in each for task in chunk["tasks"]] for each in (chunks, base))
+    means = statistics.fmean(ours), statistics.fmean(theirs)
+
+    def drawn():
+        drawn_ours = statistics.fmean(chance.choices(ours, k=len(ours))) / means[0]
+        return found / drawn_ours * statistics.fmean(chance.choices(theirs, k=len(theirs))) / means[1]
+
+    many = sorted(drawn() for _ in range(BOOTSTRAPS))
+    return found, many[int(0.025 * BOOTSTRAPS)], many[int(0.975 * BOOTSTRAPS)]
+
+
+def processor(chunks):
+    """Return the seconds of processor time for each task: all, containers, client, and the rest."""
+    tasks = sum(len(chunk["tasks"]) for chunk in chunks)
+    sums = {
+        name: sum(chunk["processor"][name] or 0.0 for chunk in chunks) / tasks
+        for name in ("machine", "containers", "client")
+    }
+    return {**sums, "rest": sums["machine"] - sums["containers"] - sums["client"]}
+
+
+def rates(figures):
+    """Return the tables of tasks a minute, one for each concurrency."""
+    lines = []
+    for concurrency, variants in figures["chunks"].items():
+        lines += [
+            f"### {concurrency} at once\n" if concurrency != "1" else "### One after the other\n",
+            "| | tasks | tasks a minute (95 %) | ours, Docker: times as many | processor s a task | containers | client | rest "
+            "| failed attempts |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        ours = variants.get(OURS)
+        for variant in VARIANTS:
+            if variant not in variants:
+                continue
+            chunks = variants[variant]
+            middle, low, high = rate(chunks)
+            against = "-" if variant == OURS or not ours else _times(ratio(ours, chunks))
+            used = processor(chunks)
+            count = sum(len(chunk["tasks"]) for chunk in chunks)
+            failed = sum(len(task["errors"]) for chunk in chunks for task in chunk["tasks"])
+            lines.append(
+                f"| {variant} | {count} | {middle:,.1f} ({low:,.1f} to {high:,.1f}) | {against} | {used['machine']:.3f} | "
+                f"{used['containers']:.3f} | {used['client']:.3f} | {used['rest']:.3f} | {failed} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _times(found):
+    return f"**{found[0]:.3g}×** ({found[1]:.3g} to {found[2]:.3g})"
+
+
+def targets(figures, many):
+    """Return the table of targets."""
+    rows = ["| target | measured (95 %) | |", "|---|---|---|"]
+    eight, wide = figures["chunks"].get("8", {}), figures["chunks"].get("32", {})
+    for peer, least in ((AUTOGEN, 15), (SMOLAGENTS, 8)):
+        if OURS in eight and peer in eight:
+            found = ratio(eight[OURS], eight[peer])
+            rows.append(_row(f"tasks a minute at 8: ≥ {least}× {peer}", _times(found), found[0] >= least))
+    used = {variant: processor(eight[variant])["machine"] for variant in (OURS, *PEERS) if variant in eight}
+    peers = {variant: value for variant, value in used.items() if variant != OURS}
+    if OURS in used and peers:
+        best = min(peers, key=peers.__getitem__)
+        share = used[OURS] / peers[best]
+        text = f"**{share:.2f}** ({used[OURS]:.3f} s, {best}: {peers[best]:.3f} s)"
+        rows.append(_row("processor time a task at 8: ≤ 1/5 of the best other", text, share <= 0.2))
+    for echo in (ECHO, ECHO_FRESH):
+        if OURS in wide and echo in wide:
+            found = ratio(wide[OURS], wide[echo])
+            met = found[0] >= 0.5 if echo == ECHO else None
+            wanted = "≥ 0.5×" if echo == ECHO else "beside"
+            rows.append(_row(f"tasks a minute at 32: {wanted} {echo}", _times(found), met))
+    for found in many:
+        grown = growth(found)
+        rows.append(
+            _row(
+                f"{found['tasks']:,} tasks, {found['sandbox']}: resident memory ± {GROWTH_MB} MB after the first {SETTLED}",
+                f"**{grown['low_mb']:+.1f} to {grown['high_mb']:+.1f} MB**",
+                max(grown["high_mb"], -grown["low_mb"]) <= GROWTH_MB,
+            )
+        )
+        rows.append(
+            _row(
+                f"{found['tasks']:,} tasks, {found['sandbox']}: no more descriptors at the end than while it ran",
+                f"**{grown['descriptors_first']} after {SETTLED}, {grown['descriptors_last']} at the end**",
+                grown["descriptors_last"] <= grown["descriptors_first"] + found["concurrency"],
+            )
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _row(target, measured, met):
+    return f"| {target} | {measured} | {'' if met is None else 'reached' if met else '**missed**'} |"
+
+
+def growth(found):
+    """Return how resident memory and descriptors have changed since the first 500 tasks."""
+    settled = [sample for sample in found["samples"] if sample["done"] >= min(SETTLED, found["tasks"] // 2)]
+    first = settled[0]
+    changes = [(sample["rss"] - first["rss"]) / 1e6 for sample in settled]
+    return {
+        "low_mb": min(changes),
+        "high_mb": max(changes),
+        "descriptors_first": first["descriptors"],
+        "descriptors_last": settled[-1]["descriptors"],
+    }
+
+
+def many_table(many):
+    """Return the memory and descriptors of the driver while it runs many tasks."""
+    lines = [
+        "The process of `run_batch`, with rows and run logs (`python benchmarks/batch_many.py`):\n",
+        "| | tasks done | tasks a minute | resident MB | descriptors | threads |",
+        "|---|---|---|---|---|---|",
+    ]
+    for found in many:
+        samples = found["samples"]
+        shown = [sample for sample in samples if sample["done"] in found["shown"]] or samples[-1:]
+        for sample in shown:
+            pace = 60 * sample["done"] / sample["seconds"]
+            lines.append(
+                f"| {found['sandbox']}, {found['concurrency']} at once | {sample['done']:,} | {pace:,.0f} | "
+                f"{sample['rss'] / 1e6:.1f} | {sample['descriptors']} | {sample['threads']} |"
+            )
+    return "\n".join(lines) + "\n"

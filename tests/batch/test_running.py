@@ -1,0 +1,308 @@
+"""`run_batch` with real sandboxes, AutoGen's own client and a scripted server."""
+
+import asyncio
+import json
+import os
+from collections import Counter
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core.code_executor import CodeExecutor
+
+from autogen_codeact.agents import CodeActAgent
+from autogen_codeact.batch import (
+    AttemptFailed,
+    BatchBudgetError,
+    BatchChangedError,
+    BatchEvent,
+    BatchFolderError,
+    Row,
+    Task,
+    TaskFinished,
+    TaskStarted,
+)
+from autogen_codeact.runs import load_run
+from tests.agents.support import scripted
+from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
+from tests.openai_server import OpenAIServer, Reply
+
+
+async def test_row_has_everything_about_its_run(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    (row,) = await rows_of(make, [double(4)], tmp_path / "out")
+
+    started = load_run(tmp_path / "out" / str(row.log)).started
+    assert row.started is not None
+    assert row.seconds > 0
+    assert row == Row(
+        id="double/4",
+        outcome="completed",
+        answer="8",
+        steps=2,
+        model_calls=2,
+        prompt_tokens=14,
+        completion_tokens=6,
+        seconds=row.seconds,
+        run=started.run,
+        log=row.log,
+        started=row.started,
+        metadata={"number": 4},
+    )
+    assert lines(tmp_path / "out") == [row.model_dump(mode="json")]
+    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
+        "batch.json", "lock", "results.jsonl", "runs", "tasks.jsonl",
+    ]  # fmt: skip
+
+
+async def test_second_call_runs_what_is_new(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    await rows_of(make, [double(1), double(2)], tmp_path)
+    rows = await rows_of(make, [double(1), double(2), double(3)], tmp_path)
+
+    assert [row.id for row in rows] == ["double/3"]
+    assert asked(server) == once(1, 2, 3)
+    assert [line["id"] for line in lines(tmp_path)] == ["double/1", "double/2", "double/3"]
+
+
+async def test_all_tasks_are_done_once_before_they_are_repeated(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path
+) -> None:
+    def tasks() -> Any:
+        yield from (double(1), double(2))
+
+    events: list[BatchEvent] = []
+    rows = await rows_of(make, tasks(), tmp_path, repeat=2, concurrency=1, on_event=events.append)
+
+    assert [(row.id, row.repeat, row.answer) for row in rows] == [
+        ("double/1", 1, "2"), ("double/1", 2, "2"), ("double/2", 1, "4"), ("double/2", 2, "4"),
+    ]  # fmt: skip
+    assert [(event.id, event.repeat) for event in events if isinstance(event, TaskStarted)] == [
+        ("double/1", 1), ("double/2", 1), ("double/1", 2), ("double/2", 2),
+    ]  # fmt: skip
+    assert len({row.log for row in rows}) == 4
+
+
+async def test_attempt_that_failed_goes_on_from_its_log(bubblewrap: None, tmp_path: Path) -> None:
+    replies = ["```python\nx = 3\n```", Reply(status=503, content="busy"), "```python\nfinal_answer(x * 2)\n```"]
+    async with OpenAIServer(replies) as server:
+        events: list[BatchEvent] = []
+        (row,) = await rows_of(MakeAgent(server.client()), [double(3)], tmp_path, on_event=events.append)
+
+        assert asked(server) == {(3, 0): 1, (3, 1): 2}
+    assert (row.outcome, row.answer, row.steps, row.model_calls) == ("completed", "6", 2, 2)
+    assert (row.prompt_tokens, row.completion_tokens) == (14, 6)
+    assert (row.attempts, row.resumed, [each.error_class for each in row.failures]) == (2, 1, ["InternalServerError"])
+    failed = next(event for event in events if isinstance(event, AttemptFailed))
+    assert [type(event) for event in events] == [TaskStarted, AttemptFailed, TaskStarted, TaskFinished]
+    assert failed.retry_in is not None
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+async def test_last_attempt_becomes_a_failed_row_and_another_call_tries_again(bubblewrap: None, tmp_path: Path) -> None:
+    refused = Reply(status=500, content="broken")
+    async with OpenAIServer([refused, refused, "```python\nfinal_answer(2)\n```"]) as server:
+        make = MakeAgent(server.client())
+        (failed,) = await rows_of(make, [double(1)], tmp_path, attempts=2)
+        (row,) = await rows_of(make, [double(1)], tmp_path, attempts=2)
+
+    assert (failed.outcome, failed.error_class, failed.attempts) == ("failed", "InternalServerError", 2)
+    assert "broken" in str(failed.error)
+    assert (row.outcome, row.answer, row.attempts) == ("completed", "2", 3)
+    assert [each.error_class for each in row.failures] == ["InternalServerError", "InternalServerError"]
+    assert [line["outcome"] for line in lines(tmp_path)] == ["completed"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+async def test_error_that_stays_is_not_tried_again(bubblewrap: None, tmp_path: Path, status: int) -> None:
+    async with OpenAIServer([Reply(status=status, content="no")]) as server:
+        (row,) = await rows_of(MakeAgent(server.client()), [double(1)], tmp_path)
+        assert len(server.requests) == 1
+    assert (row.outcome, row.attempts) == ("failed", 1)
+
+
+async def test_server_says_how_long_to_wait(bubblewrap: None, tmp_path: Path) -> None:
+    busy = Reply(status=429, content="slow down", headers={"Retry-After": "0.3"})
+    async with OpenAIServer([busy, "```python\nfinal_answer(2)\n```"]) as server:
+        events: list[BatchEvent] = []
+        (row,) = await rows_of(MakeAgent(server.client()), [double(1)], tmp_path, on_event=events.append)
+    assert row.answer == "2"
+    (delay,) = [event.retry_in for event in events if isinstance(event, AttemptFailed)]
+    assert delay == 0.3
+
+
+# What the caller's function can do wrong
+
+
+async def fails(executor: CodeExecutor) -> CodeActAgent:
+    raise KeyError("no such thing")
+
+
+def makes_no_agent(executor: CodeExecutor) -> str:
+    return "agent"
+
+
+@pytest.mark.parametrize(
+    ("make", "error_class", "error"),
+    [
+        (fails, "KeyError", "'no such thing'"),
+        (makes_no_agent, "UnusableAgentError", "make_agent has to return an agent or a team, not a str"),
+    ],
+)
+async def test_function_that_fails_gives_a_failed_row(
+    bubblewrap: None, make: Any, error_class: str, error: str
+) -> None:
+    (row,) = await rows_of(make, [double(1)])
+    assert (row.outcome, row.error_class, row.error, row.attempts) == ("failed", error_class, error, 1)
+
+
+async def test_agent_that_two_tasks_share_is_refused(server: OpenAIServer, make: MakeAgent) -> None:
+    agents: list[CodeActAgent] = []
+
+    def same(executor: CodeExecutor) -> CodeActAgent:
+        agents.append(make(executor))
+        return agents[0]
+
+    rows = await rows_of(same, [double(1), double(2)], concurrency=2)
+    assert sorted(row.outcome for row in rows) == ["completed", "failed"]
+    (failed,) = [row for row in rows if row.outcome == "failed"]
+    assert failed.error_class == "UnusableAgentError"
+
+
+async def test_agent_without_an_answer_is_stopped(bubblewrap: None) -> None:
+    (row,) = await rows_of(lambda executor: CodeActAgent(
+        "coder", executor, model_client=scripted("```python\n1\n```", "I have no idea."), max_steps=1
+    ), [double(1)])  # fmt: skip
+    assert (row.outcome, row.answer, row.error_class) == ("stopped", "I have no idea.", "max_steps")
+
+
+# The folder
+
+
+async def test_changed_task_is_named_and_run_anew_if_accepted(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path
+) -> None:
+    await rows_of(make, [double(1), double(2)], tmp_path)
+    changed = double(2).model_copy(update={"task": "Double 5."})
+
+    with pytest.raises(BatchChangedError, match="another task 'double/2'"):
+        await rows_of(make, [double(1), changed], tmp_path)
+    rows = await rows_of(make, [double(1), changed], tmp_path, accept_changes=True)
+
+    assert [(row.id, row.answer) for row in rows] == [("double/2", "10")]
+    assert asked(server) == once(1, 2, 5)
+    assert [line["answer"] for line in lines(tmp_path)] == ["2", "10"]
+
+
+async def test_changed_configuration_is_named(make: MakeAgent, tmp_path: Path) -> None:
+    await rows_of(make, [], tmp_path, configuration={"model": "a", "steps": 5})
+    with pytest.raises(BatchChangedError, match="another configuration: model changed"):
+        await rows_of(make, [], tmp_path, configuration={"model": "b", "steps": 5})
+    await rows_of(make, [], tmp_path, configuration={"model": "b", "steps": 5}, accept_changes=True)
+    assert json.loads((tmp_path / "batch.json").read_text())["configuration"] == {"model": "b", "steps": 5}
+
+
+async def test_folder_with_other_things_is_refused(make: MakeAgent, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("…")
+    with pytest.raises(BatchFolderError, match="has other things in it and no batch"):
+        await rows_of(make, [double(1)], tmp_path)
+    assert os.listdir(tmp_path) == ["thesis.txt"]
+
+
+async def test_folder_is_written_by_one_batch_at_a_time(make: MakeAgent, tmp_path: Path) -> None:
+    async with aclosing(batch(make, [double(1)], tmp_path)) as first:
+        await anext(first)
+        with pytest.raises(BatchFolderError, match="another process is working on"):
+            await rows_of(make, [double(1)], tmp_path)
+
+
+# Limits
+
+
+async def test_budget_ends_the_batch_and_the_next_call_goes_on(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path
+) -> None:
+    tasks = [double(number) for number in range(4)]
+    running = batch(make, tasks, tmp_path, concurrency=1, max_tokens=30)
+    assert (await anext(running)).id == "double/0"
+    with pytest.raises(BatchBudgetError, match="the budget of 30 tokens is used up"):
+        await anext(running)
+    assert running.ended == "budget"
+    assert asked(server) == once(0, 1) - Counter([(1, 1)])
+    more = await rows_of(make, tasks, tmp_path)
+    assert [(row.id, row.answer) for row in more] == [("double/1", "2"), ("double/2", "4"), ("double/3", "6")]
+    assert asked(server) == once(0, 1, 2, 3)
+
+
+async def test_attempt_that_takes_too_long_is_ended(bubblewrap: None) -> None:
+    async with OpenAIServer([Reply(silent=True)]) as server:
+        (row,) = await rows_of(MakeAgent(server.client()), [double(1)], task_timeout=0.5)
+    assert (row.outcome, row.error_class, row.attempts) == ("failed", "TaskTimeoutError", 1)
+    assert row.error == "the attempt took longer than 0.5 s (task_timeout)"
+
+
+async def test_stop_lets_running_tasks_end(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    running = batch(make, [double(number) for number in range(9)], tmp_path, concurrency=2)
+    rows = []
+    async for row in running:
+        rows.append(row.id)
+        running.stop()
+    begun = {number for number, _ in asked(server)}
+    assert len(rows) == len(begun) <= 4
+    assert asked(server) == once(*begun)
+    assert running.ended == "stopped"
+
+
+@pytest.mark.parametrize("how", ["close", "cancel", "leave"])
+async def test_batch_that_is_left_can_be_continued(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path, how: str
+) -> None:
+    tasks = [double(number) for number in range(4)]
+    before = asyncio.all_tasks()
+
+    async def take(count: int) -> None:
+        taken = 0
+        async with aclosing(batch(make, tasks, tmp_path, concurrency=2)) as running:
+            async for _ in running:
+                taken += 1
+                if taken == count:
+                    break
+            if how == "cancel":
+                await asyncio.sleep(60)
+
+    work = asyncio.create_task(take(1))
+    if how == "cancel":
+        await server.requested(5)
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    await asyncio.wait({work})
+    assert asyncio.all_tasks() == before
+    done = {line["id"] for line in lines(tmp_path)}
+    rows = await rows_of(make, tasks, tmp_path)
+    assert {row.id for row in rows} == {task.id for task in tasks} - done
+    assert sorted(line["answer"] for line in lines(tmp_path)) == ["0", "2", "4", "6"]
+
+
+async def test_tasks_are_read_when_they_are_needed(server: OpenAIServer, make: MakeAgent) -> None:
+    read = 0
+
+    def tasks() -> Any:
+        nonlocal read
+        while True:
+            read += 1
+            yield double(read)
+
+    async with aclosing(batch(make, tasks(), concurrency=1)) as running:
+        await anext(running)
+        assert read <= 4
+
+
+async def test_task_with_files_finds_them_in_its_workspace(bubblewrap: None, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,2\n")
+
+    def reads(executor: CodeExecutor) -> CodeActAgent:
+        code = "```python\nfinal_answer(open('in/numbers.csv').read())\n```"
+        return CodeActAgent("coder", executor, model_client=scripted(code))
+
+    (row,) = await rows_of(reads, [Task(id="a", task="Read.", files={"in/numbers.csv": str(tmp_path / "a.csv")})])
+    assert (row.outcome, row.answer) == ("completed", "1,2\n")

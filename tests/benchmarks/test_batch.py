@@ -1,0 +1,164 @@
+"""The comparison of batches: its tasks, its check of outputs, its measurement of processor time, and its page."""
+
+import asyncio
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Imports a module of the benchmark."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+def chunk(task_seconds, seconds, processor_s, **task):
+    """Return a chunk of tasks as a worker reports it."""
+    tasks = [
+        {"id": str(number), "seconds": each, "errors": [], "wrong": None, "failed": False, **task}
+        for number, each in enumerate(task_seconds)
+    ]
+    used = {"machine": processor_s, "containers": processor_s / 2, "client": processor_s / 4}
+    return {"seconds": seconds, "processor": used, "tasks": tasks}
+
+
+def test_output_that_differs_from_the_recording_is_wrong(load):
+    recorded = load("sidebyside.recorded")
+    blocks = [
+        {"code": "x = 1", "kind": "empty", "expect": ""},
+        {"code": "print(x)", "kind": "value", "expect": "1"},
+        {"code": "1 / 0", "kind": "error", "expect": "ZeroDivisionError"},
+    ]
+    right = ["", "1\n", "ZeroDivisionError: division by zero"]
+    recorded.check(blocks, right)
+    recorded.check(blocks, ["", "1\r\n", "1\nZeroDivisionError"], repeats=True)
+    with pytest.raises(recorded.WrongOutput, match="block 2: '2' instead of '1'"):
+        recorded.check(blocks, ["", "2\n", right[2]])
+    with pytest.raises(recorded.WrongOutput, match="block 1: '0' instead of ''"):
+        recorded.check(blocks, ["0", *right[1:]])
+    with pytest.raises(recorded.WrongOutput, match="block 3: 'NameError' instead of 'ZeroDivisionError'"):
+        recorded.check(blocks, [*right[:2], "NameError"])
+    with pytest.raises(recorded.WrongOutput, match="2 blocks ran instead of 3"):
+        recorded.check(blocks, right[:2])
+
+
+def test_code_for_an_executor_without_variables_runs_earlier_blocks_again_up_to_their_errors(load):
+    recorded = load("sidebyside.recorded")
+    codes = recorded.scripts(
+        [
+            {"code": "x = 41", "kind": "empty"},
+            {"code": "x += 1\nassert x == 0", "kind": "error"},
+            {"code": "found = x", "kind": "value"},
+        ]
+    )
+    names = {}
+    exec(codes[2], names)
+    assert names["found"] == 42
+    with pytest.raises(AssertionError):
+        exec(codes[1], {})
+
+
+async def test_failed_attempt_is_repeated_and_counted_and_a_wrong_output_is_not(load):
+    recorded = load("sidebyside.recorded")
+    calls = []
+
+    async def run(task):
+        calls.append(task["id"])
+        if task["id"] == "wrong":
+            raise recorded.WrongOutput("block 1")
+        if task["id"] == "breaks" or (task["id"] == "flaky" and calls.count("flaky") == 1):
+            raise OSError("connection closed")
+
+    async with asyncio.timeout(30):
+        found = await recorded.run_all(run, [{"id": name} for name in ("good", "flaky", "breaks", "wrong")], 1)
+    assert [(task["id"], len(task["errors"]), task["wrong"], task["failed"]) for task in found["tasks"]] == [
+        ("good", 0, None, False),
+        ("flaky", 1, None, False),
+        ("breaks", 3, None, True),
+        ("wrong", 0, "wrong: block 1", False),
+    ]
+    assert found["seconds"] > 0
+    assert found["processor"].keys() == {"machine", "containers", "client"}
+
+
+def test_processor_time_of_this_process_is_part_of_that_of_the_machine(load):
+    processor_time = load("sidebyside.processor_time")
+    before = processor_time.read()
+    while processor_time.since(before)["client"] < 0.1:
+        sum(range(10_000))
+    used = processor_time.since(before)
+    # The machine's figure may be counted in ticks of 10 ms.
+    assert used["machine"] > used["client"] - 0.05
+
+
+def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
+    page, variants = load("sidebyside.batch_page"), load("sidebyside.batch_variants")
+    figures = {
+        "chunks": {
+            "8": {
+                variants.OURS: [chunk([1.0] * 80, 10, 8)] * 2,
+                variants.AUTOGEN: [chunk([10.0] * 8, 10, 4)],
+                variants.SMOLAGENTS: [chunk([7.0] * 8, 7, 8, errors=["OSError: closed"])],
+            },
+            "32": {variants.OURS: [chunk([1.0] * 64, 2, 8)], variants.ECHO: [chunk([0.1] * 100, 1, 1)]},
+        }
+    }
+    lines = page.targets(figures, []).splitlines()[2:]
+    assert lines == [
+        f"| tasks a minute at 8: ≥ 15× {variants.AUTOGEN} | **10×** (10 to 10) | **missed** |",
+        f"| tasks a minute at 8: ≥ 8× {variants.SMOLAGENTS} | **7×** (7 to 7) | **missed** |",
+        f"| processor time a task at 8: ≤ 1/5 of the best other | **0.20** (0.100 s, {variants.AUTOGEN}: 0.500 s) | reached |",
+        f"| tasks a minute at 32: ≥ 0.5× {variants.ECHO} | **0.32×** (0.32 to 0.32) | **missed** |",
+    ]
+    table = page.rates(figures)
+    assert (
+        "| smolagents, Docker | 8 | 68.6 (68.6 to 68.6) | **7×** (7 to 7) | 1.000 | 0.500 | 0.250 | 0.250 | 8 |"
+        in table
+    )
+
+
+def test_growth_counts_from_the_first_500_tasks(load):
+    page = load("sidebyside.batch_page")
+    samples = [
+        {"done": done, "rss": int(rss * 1e6), "descriptors": descriptors, "threads": 4, "seconds": done / 10}
+        for done, rss, descriptors in ((100, 50, 10), (500, 80, 20), (1000, 85, 24), (10000, 79, 20))
+    ]
+    found = {"tasks": 10000, "sandbox": "docker", "concurrency": 8, "samples": samples, "shown": [500, 10000]}
+    assert page.growth(found) == {
+        "low_mb": -1.0,
+        "high_mb": 5.0,
+        "descriptors_first": 20,
+        "descriptors_last": 20,
+    }
+    assert [line.rsplit("|", 2)[1].strip() for line in page.targets({"chunks": {}}, [found]).splitlines()[2:]] == [
+        "reached",
+        "reached",
+    ]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_recorded_sessions_run_as_a_batch_and_their_logs_contain_the_recorded_outputs(load, shared_data):
+    recorded, ours = load("sidebyside.recorded"), load("sidebyside.batch_ours")
+    tasks = recorded.tasks(4)
+    async with asyncio.timeout(50):
+        found = await ours.batch(tasks, 2, "bubblewrap")
+        tasks[0]["blocks"][0] |= {"kind": "value", "expect": "another output"}
+        changed = await ours.batch(tasks[:1], 1, "bubblewrap")
+    assert sorted(task["id"] for task in found["tasks"]) == sorted(task["id"] for task in tasks)
+    assert [task for task in found["tasks"] if task["errors"] or task["wrong"] or task["failed"]] == []
+    assert "instead of 'another output'" in changed["tasks"][0]["wrong"]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_batch_of_many_tasks_is_sampled(load, tmp_path):
+    many = load("batch_many")
+    async with asyncio.timeout(50):
+        found = await many.measure(4, 2, "bubblewrap", tmp_path)
+    assert found["outcomes"] == {"completed": 4}
+    assert [sample["done"] for sample in found["samples"]] == [1, 2, 3, 4]
+    assert json.dumps(found)
