@@ -18,7 +18,7 @@ from typing import Any, Literal
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.ending import finish
-from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
+from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import LocalGate, Pace
 from autogen_codeact.batch.progress import (
@@ -286,6 +286,8 @@ class Scheduler:
             result = await self._backend.run(work)
         except BatchBudgetError:
             return
+        except BatchError:
+            raise  # ends the batch
         except AttemptError as error:
             await self._failed(job, error, began)
         except Exception as error:
