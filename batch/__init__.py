@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         BatchChangedError,
         BatchError,
         BatchFolderError,
+        BatchTasksError,
     )
     from autogen_codeact.batch.progress import (
         AttemptFailed,
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
         TaskStarted,
         Waiting,
     )
+    from autogen_codeact.batch.reading import read_tasks
     from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
     from autogen_codeact.batch.running import Batch, run_batch
     from autogen_codeact.batch.settings import BatchSettings, Prices
-    from autogen_codeact.batch.tasks import Check, Task
+    from autogen_codeact.batch.tasks import BadTask, Check, Task
 
 _HOME = {
     "AttemptError": "errors",
@@ -36,6 +38,7 @@ _HOME = {
     "AttemptResult": "attempt",
     "AttemptWork": "attempt",
     "Backend": "backend",
+    "BadTask": "tasks",
     "Batch": "running",
     "BatchBudgetError": "errors",
     "BatchChangedError": "errors",
@@ -45,6 +48,7 @@ _HOME = {
     "BatchEvent": "progress",
     "BatchFolderError": "errors",
     "BatchSettings": "settings",
+    "BatchTasksError": "errors",
     "Check": "tasks",
     "CheckResult": "rows",
     "LocalBackend": "backend",
@@ -56,6 +60,7 @@ _HOME = {
     "TaskStarted": "progress",
     "Waiting": "progress",
     "WorkerContext": "attempt",
+    "read_tasks": "reading",
     "run_attempt": "attempt",
     "run_batch": "running",
 }
@@ -67,6 +72,7 @@ __all__ = [
     "AttemptResult",
     "AttemptWork",
     "Backend",
+    "BadTask",
     "Batch",
     "BatchBudgetError",
     "BatchChangedError",
@@ -76,6 +82,7 @@ __all__ = [
     "BatchEvent",
     "BatchFolderError",
     "BatchSettings",
+    "BatchTasksError",
     "Check",
     "CheckResult",
     "LocalBackend",
@@ -87,6 +94,7 @@ __all__ = [
     "TaskStarted",
     "Waiting",
     "WorkerContext",
+    "read_tasks",
     "run_attempt",
     "run_batch",
 ]
