@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
     from autogen_codeact.batch.errors import (
         AttemptError,
+        BatchBackendError,
         BatchBudgetError,
         BatchChangedError,
         BatchError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         TaskStarted,
         Waiting,
     )
+    from autogen_codeact.batch.ray_backend import Ray
     from autogen_codeact.batch.reading import read_tasks
     from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
     from autogen_codeact.batch.running import Batch, run_batch
@@ -40,6 +42,7 @@ _HOME = {
     "Backend": "backend",
     "BadTask": "tasks",
     "Batch": "running",
+    "BatchBackendError": "errors",
     "BatchBudgetError": "errors",
     "BatchChangedError": "errors",
     "BatchContext": "backend",
@@ -54,6 +57,7 @@ _HOME = {
     "LocalBackend": "backend",
     "Notice": "progress",
     "Prices": "settings",
+    "Ray": "ray_backend",
     "Row": "rows",
     "Task": "tasks",
     "TaskFinished": "progress",
@@ -74,6 +78,7 @@ __all__ = [
     "Backend",
     "BadTask",
     "Batch",
+    "BatchBackendError",
     "BatchBudgetError",
     "BatchChangedError",
     "BatchContext",
@@ -88,6 +93,7 @@ __all__ = [
     "LocalBackend",
     "Notice",
     "Prices",
+    "Ray",
     "Row",
     "Task",
     "TaskFinished",
