@@ -4,6 +4,7 @@ import json
 import random
 import statistics
 
+from . import paused_page
 from .batch_variants import AUTOGEN, ECHO, ECHO_FRESH, OURS, PEERS, SMOLAGENTS, VARIANTS
 
 BOOTSTRAPS = 2000
@@ -44,6 +45,7 @@ def page(folder):
     """
     figures, parts = _load(folder, "batch.json"), []
     many = [found for kind in ("docker", "bubblewrap") if (found := _load(folder, f"batch-many-{kind}.json"))]
+    paused = _load(folder, "paused.json")
     machine = f": {figures['machine']}; {_versions(figures)}" if figures else ""
     head = HEAD.format(
         machine=machine,
@@ -54,10 +56,17 @@ def page(folder):
     if figures:
         if figures["note"]:
             parts.append(figures["note"] + "\n")
-        parts += ["## Targets\n", targets(figures, many), "## Tasks a minute and processor time\n", rates(figures)]
+        parts += [
+            "## Targets\n",
+            targets(figures, many, paused),
+            "## Tasks a minute and processor time\n",
+            rates(figures),
+        ]
         parts += [f"Not measured: {name}: {reason}\n" for name, reason in figures["absent"].items()]
         busy = ", ".join(f"{100 * share:.0f} %" for share in figures["background"].values())
         parts.append(f"Use of one processor by other processes, measured before each part: {busy}.\n")
+    if paused:
+        parts += ["## Blocks after a pause\n", paused_page.section(paused)]
     if many:
         parts += ["## Many tasks\n", many_table(many)]
     return "\n".join(parts)
@@ -133,7 +142,7 @@ def _times(found):
     return f"**{found[0]:.3g}×** ({found[1]:.3g} to {found[2]:.3g})"
 
 
-def targets(figures, many):
+def targets(figures, many, paused=None):
     """Return the table of targets."""
     rows = ["| target | measured (95 %) | |", "|---|---|---|"]
     eight, wide = figures["chunks"].get("8", {}), figures["chunks"].get("32", {})
@@ -154,6 +163,7 @@ def targets(figures, many):
             met = found[0] >= 0.5 if echo == ECHO else None
             wanted = "≥ 0.5×" if echo == ECHO else "beside"
             rows.append(_row(f"tasks a minute at 32: {wanted} {echo}", _times(found), met))
+    rows += [_row(*row) for row in paused_page.targets(paused or {"blocks": {}})]
     for found in many:
         grown = growth(found)
         rows.append(
