@@ -97,6 +97,7 @@ class BatchFolder:
         self._index: dict[int, int] = {}
         self._failed: dict[int, _Counted] = {}
         self._known: dict[int, int] = {}
+        self._left: set[str] = set()
         self._lock = -1
         self._results = -1
         self._tasks = -1
@@ -139,6 +140,8 @@ class BatchFolder:
         else:
             self._write_manifest(configuration)
         (self.path / RUNS).mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            self._left = set(os.listdir(self.path / WORK))
         for name in (TASKS, RESULTS):
             os.close(self._open_lines(name))
         compact(self.path)
@@ -313,8 +316,13 @@ class BatchFolder:
 
     # Rows
 
+    def remove_left(self, task: Task, repeat: int) -> None:
+        """Remove what a killed process has left of the workspace of a task that has a row."""
+        if run_name(task, repeat) in self._left:
+            shutil.rmtree(self.work_folder(task, repeat), ignore_errors=True)
+
     def add(self, row: Row, task: Task | None = None) -> None:
-        """Append a row, wait until it is on the disk, and remove the files of the task's workspace.
+        """Append a row, wait until it is on the disk, and remove the files of the workspace, unless the task has failed.
 
         Args:
             row: The row.
@@ -325,8 +333,9 @@ class BatchFolder:
         """
         line = row.model_dump_json().encode("utf-8", "replace") + b"\n"
         with self._writing:
-            self._append(self._results, line, sync=True)
-        if task is not None:
+            offset = self._append(self._results, line, sync=True)
+            self._replace(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
+        if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)
 

@@ -18,11 +18,11 @@ from autogen_codeact.agents import CodeActAgent
 from autogen_codeact.agents.base_agent import BaseCodeAgent
 from autogen_codeact.agents.forwarding_client import unwrapped
 from autogen_codeact.agents.reliable_client import ReliableClient
+from autogen_codeact.cli.agents import DEFAULT_STEPS, LANGUAGES
 from autogen_codeact.cli.exit import CommandError, say
 from autogen_codeact.cli.model_choice import ModelChoice
 from autogen_codeact.cli.models import describe_error, key_for, open_model
 from autogen_codeact.cli.recording import RecordedModel
-from autogen_codeact.cli.run import DEFAULT_STEPS, LANGUAGES
 from autogen_codeact.cli.sandbox import started
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.executors import SandboxCodeExecutor

@@ -57,41 +57,68 @@ def clean_exit() -> Iterator[None]:
         raise typer.Exit(EXIT_ERROR) from None
 
 
-def run_until_interrupted(work: Coroutine[Any, Any, int], on_leave: Callable[[int], None] | None = None) -> int:
+def run_until_interrupted(
+    work: Coroutine[Any, Any, int],
+    on_leave: Callable[[int], None] | None = None,
+    *,
+    finish: Callable[[], bool] | None = None,
+) -> int:
     """Run a command's coroutine. The first SIGINT or SIGTERM cancels it and waits for its clean-up; the second exits at once.
 
     Args:
         work: Returns the exit status.
-        on_leave: Called with the number of the second signal.
+        on_leave: Called with the number of the signal that exits at once.
+        finish: Called at the first SIGINT; returns whether `work` ends by itself, and is only cancelled by the next signal. Then
+            SIGHUP cancels it, too, unless the process ignores it.
 
     Returns:
-        The exit status; 130 after Ctrl-C and 143 after SIGTERM.
+        The exit status; 130 after Ctrl-C and 143 after SIGTERM, if they have cancelled `work`.
     """
     import asyncio  # noqa: PLC0415 - `codeact --help` must not wait for it
 
     async def supervise() -> int:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
-        received: list[int] = []
-
-        def stop(number: int) -> None:
-            received.append(number)
-            if len(received) > 1:
-                if on_leave is not None:
-                    on_leave(number)
-                with clear_status(sys.stderr):
-                    os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
-            say("stopping (again to leave at once)")
-            task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
+        signals = _Signals(task.cancel, on_leave, finish)
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if finish is not None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
             with suppress(NotImplementedError):  # Windows, where KeyboardInterrupt is raised instead
-                loop.add_signal_handler(number, stop, int(number))
+                loop.add_signal_handler(number, signals.receive, int(number))
         try:
             status = await task
         except asyncio.CancelledError:
-            if not received:
+            if signals.cancelled_by is None:
                 raise
-        return 128 + received[0] if received else status
+        return 128 + signals.cancelled_by if signals.cancelled_by is not None else status
 
     return asyncio.run(supervise())
+
+
+class _Signals:
+    """What the signals of a command do, one after the other: let it finish, cancel it, exit at once."""
+
+    def __init__(
+        self,
+        cancel: Callable[[], object],
+        on_leave: Callable[[int], None] | None,
+        finish: Callable[[], bool] | None,
+    ) -> None:
+        self._cancel, self._on_leave, self._finish = cancel, on_leave, finish
+        self.cancelled_by: int | None = None
+        """The signal that has cancelled it."""
+
+    def receive(self, number: int) -> None:
+        """Handle a signal."""
+        if self.cancelled_by is not None:
+            if self._on_leave is not None:
+                self._on_leave(number)
+            with clear_status(sys.stderr):
+                os._exit(128 + number)  # the sandbox reads the end of its stream, and ends by itself
+        finish, self._finish = self._finish, None
+        if finish is not None and number == signal.SIGINT and finish():
+            return
+        self.cancelled_by = number
+        say("stopping (again to leave at once)")
+        self._cancel()

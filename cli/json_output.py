@@ -42,10 +42,14 @@ class JsonEnd:
 
     Args:
         enabled: Whether JSON is wanted. Otherwise it does nothing.
+        command: The command, whose help lists the options.
     """
 
-    def __init__(self, enabled: bool) -> None:
+    def __init__(self, enabled: bool, command: str = "run") -> None:
         self.enabled = enabled
+        self.command = command
+        self.advice: str | None = None
+        """What to do after an error or a signal, if the run's folder does not say it."""
         self.run: Path | None = None
         """The run's folder."""
         self._result: dict[str, Any] | None = None
@@ -69,11 +73,15 @@ class JsonEnd:
         elif error is None or isinstance(error, KeyboardInterrupt):
             self.cancelled(signal.SIGINT)
         else:
-            self._print(error_object(error, self.run))
+            self._print(error_object(error, self.run, self.command, self.advice))
 
     def finish(self, result: TaskResult) -> None:
         """Keep the result of a run, to be printed at last."""
-        self._result = result_object(result.stop_reason, self.run)
+        self.end_with(result_object(result.stop_reason, self.run))
+
+    def end_with(self, value: dict[str, Any]) -> None:
+        """Keep an object, to be printed at last."""
+        self._result = value
 
     def cancelled(self, number: int) -> None:
         """Print that the run was ended by a signal.
@@ -82,7 +90,11 @@ class JsonEnd:
             number: The signal.
         """
         name = signal.Signals(number).name
-        error = {"class": "Interrupted", "message": f"stopped by {name}", "advice": _resume_advice(self.run)}
+        error = {
+            "class": "Interrupted",
+            "message": f"stopped by {name}",
+            "advice": self.advice or _resume_advice(self.run),
+        }
         self._print({"type": "error", "outcome": "cancelled", "error": error, "run": _absolute(self.run)})
 
     def _print(self, value: dict[str, Any]) -> None:
@@ -101,16 +113,24 @@ def result_object(stop_reason: str | None, run: Path | None) -> dict[str, Any]:
     return {"type": "TaskResult", "stop_reason": stop_reason, "outcome": "completed", "run": _absolute(run)}
 
 
-def error_object(error: BaseException, run: Path | None = None) -> dict[str, Any]:
+def error_object(
+    error: BaseException, run: Path | None = None, command: str = "run", advice: str | None = None
+) -> dict[str, Any]:
     """Return the last line of a command that has failed.
 
     Args:
         error: Why.
         run: The run's folder, if it has one.
+        command: The command.
+        advice: What to do, if the error and the run's folder do not say it.
     """
     cause = error.__cause__ if _of_model(error) and error.__cause__ is not None else error
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    told = {"class": type(cause).__name__, "message": message, "advice": _resume_advice(run) or _advice(error)}
+    told = {
+        "class": type(cause).__name__,
+        "message": message,
+        "advice": _resume_advice(run) or _advice(error, command) or advice,
+    }
     return {"type": "error", "outcome": "failed", "error": told, "run": _absolute(run)}
 
 
@@ -118,12 +138,12 @@ def _of_model(error: BaseException) -> bool:
     return type(error).__name__ == "CommandError" and str(error).startswith("The run failed.")
 
 
-def _advice(error: BaseException) -> str | None:
+def _advice(error: BaseException, command: str) -> str | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if "SandboxError" in names:
         return "`codeact doctor` checks this machine"
     if hasattr(error, "format_message") or ("CommandError" in names and not _of_model(error)):
-        return "`codeact run --help` lists the options"
+        return f"`codeact {command} --help` lists the options"
     return None
 
 

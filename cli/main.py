@@ -7,31 +7,19 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.core import TyperCommand
 
+from autogen_codeact.cli.agent_options import AgentChoice, Mode, agent_option, mode_option, takes_agent
 from autogen_codeact.cli.chat_options import chat
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, clean_exit, say
+from autogen_codeact.cli.json_command import JsonCommand
 from autogen_codeact.cli.model_choice import DEFAULT_TIMEOUT_S, ModelChoice
 from autogen_codeact.cli.model_options import ModelTimeoutOption, takes_model
 from autogen_codeact.cli.sandbox_choice import SandboxChoice
-from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, sandbox_option, takes_sandbox
-
-MODE_HELP = "process: a new process for each block. session: one interpreter, so that variables persist."
-
-# Options by panel of the help page.
-_agent_option = partial(typer.Option, rich_help_panel="Agent")
-
-
-class Mode(StrEnum):
-    """How blocks run."""
-
-    PROCESS = "process"
-    SESSION = "session"
+from autogen_codeact.cli.sandbox_options import ImageOption, SandboxKind, SandboxOption, takes_sandbox
 
 
 class ImageVariant(StrEnum):
@@ -45,23 +33,6 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other p
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's folder; or its name in `codeact runs`; or last, for the latest.")
 ]
-
-
-class JsonCommand(TyperCommand):
-    """A command that ends its output with an error object if its options are wrong and `--json` is one of them."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Read the options."""
-        wanted = "--json" in args
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except Exception as error:
-            if wanted and hasattr(error, "format_message"):  # of click, which typer has under a name of its own
-                from autogen_codeact.cli.json_output import error_object
-                from autogen_codeact.cli.output import print_json
-
-                print_json(error_object(error))
-            raise
 
 
 app = typer.Typer(
@@ -135,9 +106,7 @@ def _exec(
     ],
     *,
     choice: SandboxChoice,
-    mode: Annotated[
-        Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; for a notebook, session")
-    ] = None,
+    mode: Annotated[Mode | None, mode_option("process; for a notebook, session")] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Run the blocks after one that fails, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -156,34 +125,13 @@ def _exec(
 
 @app.command("run", cls=JsonCommand)
 @takes_sandbox()
+@takes_agent()
 @takes_model()
 def _run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task, as text.")],
     *,
     model_choice: ModelChoice,
-    retries: Annotated[
-        int | None,
-        _agent_option(min=0, metavar="N", help="How often the agent may repair failed code.", show_default="3"),
-    ] = None,
-    team: Annotated[
-        bool, _agent_option("--team", help="Two agents: one writes code, the other runs it, until the task is done.")
-    ] = False,
-    act: Annotated[
-        bool,
-        _agent_option(
-            "--act", help="One agent that works in steps: each step's code sees the variables of the earlier ones."
-        ),
-    ] = False,
-    steps: Annotated[
-        int | None, _agent_option(min=1, metavar="N", help="Maximum number of steps with --act.", show_default="20")
-    ] = None,
-    describe_environment: Annotated[
-        bool,
-        _agent_option(
-            "--describe-environment/--no-describe-environment",
-            help="Whether the model is told what is in the sandbox: versions, network, limits, files.",
-        ),
-    ] = True,
+    agent_choice: AgentChoice,
     stream: Annotated[bool, typer.Option("--stream", help="Show the model's answer while it is generated.")] = False,
     save: Annotated[
         Path | None,
@@ -199,11 +147,9 @@ def _run(
         bool, typer.Option("--view", help="Show the run live in a browser, with buttons to stop it.")
     ] = False,
     approve: Annotated[
-        bool, _agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
+        bool, agent_option("--approve", help="Ask before code runs, in the terminal and on the page of --view.")
     ] = False,
-    mode: Annotated[
-        Mode | None, sandbox_option(metavar="MODE", help=MODE_HELP, show_default="process; with --act, session")
-    ] = None,
+    mode: Annotated[Mode | None, mode_option("process; with --act, session")] = None,
     choice: SandboxChoice,
     as_json: JsonOption = False,
 ) -> None:
@@ -220,17 +166,12 @@ def _run(
         progress.set("starting")
         from autogen_codeact.cli.run import Job, run_task
 
-        mode_used = mode or (Mode.SESSION if act else Mode.PROCESS)
         job = Job(
             task=task,
             model=model_choice,
-            sandbox=replace(choice, mode=mode_used.value),
-            retries=retries,
-            team=team,
+            sandbox=replace(choice, mode=agent_choice.mode(mode)),
+            agent=agent_choice,
             stream=stream,
-            act=act,
-            steps=steps,
-            describe_environment=describe_environment,
             save=save,
             no_save=no_save,
             stream_output=stream or not as_json,

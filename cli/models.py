@@ -96,9 +96,21 @@ def describe_error(error: BaseException, choice: ModelChoice) -> str:
         if said and said not in parts[0]:
             parts[1:] = [f"({said})"]
         cause = cause.__cause__ or cause.__context__
-    parts += [advice.format(choice.key_variable) for name, advice in _ADVICE.items() if type(error).__name__ == name]
+    if advice := advice_for(type(error).__name__, choice):
+        parts.append(advice)
     line = " ".join(without_secrets(" ".join(parts), choice).split())
     return line if len(line) <= _MAX_ERROR_CHARS else line[: _MAX_ERROR_CHARS - 1] + "…"
+
+
+def advice_for(error_class: str, choice: ModelChoice) -> str | None:
+    """Return what to check after an error of a model's server, if there is something.
+
+    Args:
+        error_class: Name of the error's class.
+        choice: The model.
+    """
+    advice = _ADVICE.get(error_class)
+    return advice.format(choice.key_variable) if advice is not None else None
 
 
 def without_secrets(text: str, choice: ModelChoice) -> str:

@@ -42,7 +42,7 @@ class Progress:
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
-        self._stream = _terminal() if enabled else None
+        self._stream = find_terminal() if enabled else None
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -193,7 +193,7 @@ def format_seconds(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else f"{seconds // 60} min {seconds % 60:02} s"
 
 
-def _terminal() -> TextIO | None:
+def find_terminal() -> TextIO | None:
     """Return standard error or standard output if it is a terminal that can erase a line."""
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
         return None

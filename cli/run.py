@@ -21,9 +21,10 @@ from autogen_agentchat.messages import CodeExecutionEvent, TextMessage
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 
-from autogen_codeact.agents import CodeActAgent, CodeExecutorAgent
 from autogen_codeact.agents.found_code import is_cut_off
 from autogen_codeact.agents.not_run import COULD_RUN
+from autogen_codeact.cli.agent_options import AgentChoice
+from autogen_codeact.cli.agents import LANGUAGES, make_agent
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.json_output import JsonEnd
 from autogen_codeact.cli.keeping import choose_folder, has_log, hint_of, largest_size, name_of, remove_old, say_where
@@ -36,15 +37,11 @@ from autogen_codeact.cli.sandbox_choice import SandboxChoice
 from autogen_codeact.cli.transcript import Message
 from autogen_codeact.executors import SandboxError, ToolExecutor
 from autogen_codeact.sandbox.files.filenames import printable
-from autogen_codeact.teams import FinalWordTermination, Team, coder_executor_team
+from autogen_codeact.teams import FinalWordTermination
 
 if TYPE_CHECKING:
     from autogen_codeact.cli.live_page import LivePage
 
-DEFAULT_RETRIES = 3
-DEFAULT_STEPS = 20
-LANGUAGES = ("python", "sh", "bash")
-"""Run by default, with and without --act."""
 _NOISE = ("Pydantic serializer warnings", "Resolved model mismatch", "Missing required field")
 """Beginnings of warnings of AutoGen's OpenAI client that need no action."""
 
@@ -57,13 +54,9 @@ class Job:
         task: The task, as text.
         model: The model.
         sandbox: The sandbox of the code.
-        retries: How often the agent may repair failed code; None for the default. Not for a team.
-        team: Whether to use a coder and an executor instead of one agent.
+        agent: The agent or team.
         stream: Whether to show the model's answer while it is generated.
         stream_output: Whether what code writes is shown while it runs.
-        act: Whether the agent works in steps in one session, instead of writing and repairing one program.
-        steps: Maximum number of steps; None for the default.
-        describe_environment: Whether the model is told what is in the sandbox. Not for a team.
         save: Folder for the log of the run; None for a new one in the folder of all runs.
         no_save: Whether there is to be no log.
         view: Whether the run is shown live in a browser.
@@ -73,12 +66,8 @@ class Job:
     task: str
     model: ModelChoice
     sandbox: SandboxChoice
-    retries: int | None
-    team: bool
+    agent: AgentChoice
     stream: bool
-    act: bool = False
-    steps: int | None = None
-    describe_environment: bool = True
     save: Path | None = None
     no_save: bool = False
     stream_output: bool = True
@@ -132,18 +121,7 @@ def _check_options(job: Job) -> None:
         raise CommandError("--view and --no-save can't be combined: the page shows the log of the run.")
     if job.save is not None and job.no_save:
         raise CommandError("--save and --no-save can't be combined: choose one.")
-    if job.team and job.retries is not None:
-        raise CommandError("--retries is not for --team: there the coder continues until it says that it is done.")
-    if job.act and job.team:
-        raise CommandError("--act and --team can't be combined: choose one.")
-    if job.act and job.retries is not None:
-        raise CommandError("--retries is not for --act: there --steps limits the run.")
-    if job.act and job.sandbox.kind == "none":
-        raise CommandError("--act needs --mode session, which --sandbox none does not have.")
-    if job.act and job.sandbox.mode != "session":
-        raise CommandError("--act needs --mode session: leave --mode process out.")
-    if job.steps is not None and not job.act:
-        raise CommandError("--steps is only for --act.")
+    job.agent.check(job.sandbox)
 
 
 def check_folder(folder: Path) -> None:
@@ -175,10 +153,14 @@ class _Run:
         self, job: Job, client: ChatCompletionClient, folder: Path | None, end: JsonEnd, progress: Progress
     ) -> None:
         self._job, self._client, self._folder, self._end, self._progress = job, client, folder, end, progress
-        self._outcome = RunOutcome(job.team)
+        self._outcome = RunOutcome(job.agent.team)
         self._page: LivePage | None = None
         self._printer = MessagePrinter(
-            progress, folder if end.enabled else None, as_json=end.enabled, team=job.team, files_stay=_files_stay(job)
+            progress,
+            folder if end.enabled else None,
+            as_json=end.enabled,
+            team=job.agent.team,
+            files_stay=_files_stay(job),
         )
 
     async def run(self) -> int:
@@ -245,7 +227,13 @@ class _Run:
         """Print the messages, and return the result."""
         result = None
         self._progress.set(THINKING)
-        agent_or_team = _make(self._job, self._client, executor)
+        agent_or_team = make_agent(
+            self._job.agent,
+            self._client,
+            executor,
+            stream=self._job.stream,
+            stream_output=self._job.stream_output,
+        )
         self._ask_first(agent_or_team)
         async with aclosing(_events(self._job, agent_or_team, self._folder)) as events:
             async for event in events:
@@ -302,39 +290,6 @@ def _events(
         return recorded(agent_or_team, task=job.task, path=folder)
     events: AsyncGenerator[Message | TaskResult, None] = agent_or_team.run_stream(task=job.task)
     return events
-
-
-def _make(job: Job, client: ChatCompletionClient, executor: CodeExecutor) -> CodeActAgent | CodeExecutorAgent | Team:
-    if job.team:
-        return coder_executor_team(
-            client,
-            executor,
-            model_client_stream=job.stream,
-            stream_output=job.stream_output,
-            supported_languages=list(LANGUAGES),
-        )
-    if job.act:
-        steps = DEFAULT_STEPS if job.steps is None else job.steps
-        return CodeActAgent(
-            "coder",
-            executor,
-            model_client=client,
-            model_client_stream=job.stream,
-            stream_output=job.stream_output,
-            max_steps=steps,
-            describe_environment=job.describe_environment,
-        )
-    retries = DEFAULT_RETRIES if job.retries is None else job.retries
-    return CodeExecutorAgent(
-        "coder",
-        executor,
-        model_client=client,
-        model_client_stream=job.stream,
-        stream_output=job.stream_output,
-        max_retries_on_error=retries,
-        supported_languages=list(LANGUAGES),
-        describe_environment=job.describe_environment,
-    )
 
 
 class RunOutcome:

@@ -31,6 +31,8 @@ class SandboxChoice:
         disk: Size of the workspace; None for the default one.
         network: Docker network; None for the default one.
         environment: Variables for the code: `NAME` of this process, or `NAME=VALUE`.
+        hosts: Addresses of Docker engines.
+        hosts_file: JSON file with more of them; None for none.
     """
 
     kind: str = "auto"
@@ -47,6 +49,8 @@ class SandboxChoice:
     disk: str | None = None
     network: str | None = None
     environment: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    hosts_file: Path | None = None
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of the executor.
@@ -68,11 +72,18 @@ class SandboxChoice:
                 options[name] = [*options.get(name, ()), *given]
         if self.allow_pip:
             options["allow_pip"] = True
+        if self.hosts_file is not None or self.hosts:
+            options["hosts"] = [*options.get("hosts", ()), *self._hosts()]
         if self.memory is not None or self.disk is not None:
             options["limits"] = self._limits(options.get("limits"))
         if self.environment:
             options["environment"] = {**_as_mapping(options.get("environment")), **_as_mapping(self.environment)}
         return options
+
+    def _hosts(self) -> list[Any]:
+        from autogen_codeact.sandbox.backends.docker.hosts import read_hosts
+
+        return [*self.hosts, *(read_hosts(self.hosts_file) if self.hosts_file is not None else ())]
 
     def _limits(self, others: Any) -> Any:
         from autogen_codeact.sandbox.limits import Limits, parse_size

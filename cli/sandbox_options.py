@@ -112,6 +112,19 @@ def _options(
             "Can be repeated.",
         ),
     ] = None,
+    host: Annotated[
+        list[str] | None,
+        sandbox_option(
+            metavar="URL",
+            help="Docker engine, such as tcp://a:2375; can be repeated: each sandbox starts on the one with the least load.",
+        ),
+    ] = None,
+    hosts: Annotated[
+        Path | None,
+        sandbox_option(
+            metavar="FILE", help="JSON file with a list of Docker engines, also with TLS files (docs/engines.md)."
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None,
         sandbox_option(
@@ -133,6 +146,8 @@ def _options(
         allow_domains=tuple(allow_domain or ()),
         allow_pip=allow_pip,
         environment=tuple(env or ()),
+        hosts=tuple(host or ()),
+        hosts_file=hosts,
         others=tuple(option or ()),
     )
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autogen_codeact.executors.tools.host_tools import ToolLike, dump_tools
     from autogen_codeact.executors.tools.omitted import omitting_functions, refuse_functions
     from autogen_codeact.executors.tools.policies import AllowTools, AskModel, AskPerson, ToolPolicy, loaded
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
     from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
     from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
@@ -93,6 +94,8 @@ _HOME = {
     "Display": "autogen_codeact.sandbox.displays",
     "DockerCommandLineCodeExecutor": "autogen_codeact.executors.docker",
     "DockerCommandLineCodeExecutorConfig": "autogen_codeact.executors.docker",
+    "DockerHost": "autogen_codeact.sandbox.backends.docker.hosts",
+    "DockerTLS": "autogen_codeact.sandbox.backends.docker.hosts",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "ExecutionResult": "autogen_codeact.executors.result",
     "ExternalEffectsError": "autogen_codeact.sandbox.replay",
@@ -177,6 +180,8 @@ __all__ = [
     "Display",
     "DockerCommandLineCodeExecutor",
     "DockerCommandLineCodeExecutorConfig",
+    "DockerHost",
+    "DockerTLS",
     "ErrorInfo",
     "ExecutionResult",
     "ExternalEffectsError",

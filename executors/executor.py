@@ -60,6 +60,11 @@ class SandboxCodeExecutor(CodeExecutor):
         return self.sandbox.options.mode
 
     @property
+    def engine(self) -> str | None:
+        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
+        return self.sandbox.engine
+
+    @property
     def starts(self) -> int:
         """Number of sandboxes started. If it has changed, what the last one contained is gone."""
         return self.sandbox.starts

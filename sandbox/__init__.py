@@ -8,6 +8,7 @@ from autogen_codeact.sandbox.lazy import lazy_names
 
 if TYPE_CHECKING:
     from autogen_codeact.sandbox.async_sandbox import AsyncSandbox
+    from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
     from autogen_codeact.sandbox.displays import Display
     from autogen_codeact.sandbox.errors import (
         SandboxDied,
@@ -63,7 +64,9 @@ _HOME = {
     "CallIntent": "autogen_codeact.sandbox.observers",
     "CallOutcome": "autogen_codeact.sandbox.result",
     "Display": "autogen_codeact.sandbox.displays",
+    "DockerHost": "autogen_codeact.sandbox.backends.docker.hosts",
     "DockerOptions": "autogen_codeact.sandbox.options",
+    "DockerTLS": "autogen_codeact.sandbox.backends.docker.hosts",
     "ErrorInfo": "autogen_codeact.sandbox.result",
     "HostTool": "autogen_codeact.sandbox.tools.host_tool",
     "HostToolProtocol": "autogen_codeact.sandbox.tools.tool",
@@ -108,7 +111,9 @@ __all__ = [
     "CallIntent",
     "CallOutcome",
     "Display",
+    "DockerHost",
     "DockerOptions",
+    "DockerTLS",
     "ErrorInfo",
     "HostTool",
     "HostToolProtocol",

@@ -56,7 +56,8 @@ class SandboxLifecycle:
             options = {**pool.options.given(), **options}
             backend = pool.options.backend
         self.options = _parse(backend, options)
-        self._undecided = options if backend == "auto" and isinstance(self.options, DockerOptions) else None
+        decided = backend != "auto" or not isinstance(self.options, DockerOptions) or select.names_engine(options)
+        self._undecided = None if decided else options
         self.timeout = self.options.timeout
         """Wall-clock seconds that a block may take."""
         self.starts = 0
@@ -159,6 +160,11 @@ class SandboxLifecycle:
         if self._temporary is None:
             raise SandboxNotStarted("Working directory not properly initialized: pass work_dir=, or call start() first")
         return self._temporary.path
+
+    @property
+    def engine(self) -> str | None:
+        """Name of the Docker engine that runs the sandbox, if one was chosen with `hosts` or `docker_host`; else None."""
+        return self.client.engine if self.client is not None else None
 
     async def list_tools(self) -> tuple[Any, ...]:
         """List the host tools; starts their sources, not the sandbox."""

@@ -26,6 +26,7 @@ from pydantic import (
 
 from autogen_codeact.sandbox.backends import DATA
 from autogen_codeact.sandbox.backends.bubblewrap.mounts import check_readable
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, SerializedHosts, parse_hosts
 from autogen_codeact.sandbox.backends.docker.image import DEFAULT_IMAGE
 from autogen_codeact.sandbox.egress.policy import Policy
 from autogen_codeact.sandbox.files.data import parse_data
@@ -330,6 +331,15 @@ class DockerOptions(SandboxOptions):
             description="Address of the engine. By default DOCKER_HOST, else the current Docker context.", repr=False
         ),
     ] = None
+    hosts: Annotated[
+        Sequence[DockerHost | str],
+        PlainValidator(parse_hosts),
+        SerializedHosts,
+        Field(
+            description="Several engines instead of `docker_host`: addresses, or `DockerHost(...)` with TLS files, capacity and "
+            "weight. Each sandbox starts on the one with the least load (docs/engines.md)."
+        ),
+    ] = ()
     lease: Annotated[
         float,
         BeforeValidator(lambda value: parse_seconds("lease", value)),
@@ -352,11 +362,24 @@ class DockerOptions(SandboxOptions):
         return self
 
     @model_validator(mode="after")
+    def _one_choice_of_engine(self) -> Self:
+        if self.hosts and self.docker_host is not None:
+            raise ValueError("docker_host= is one engine and hosts= are several: give one of the two")
+        if len(self.hosts) > 1 and self.bind_dir is not None:
+            raise ValueError("bind_dir= is a folder of one engine's machine: with several hosts= use work_dir=")
+        return self
+
+    @model_validator(mode="after")
     def _data_has_its_folder(self) -> Self:
         for mount in (self.extra_volumes or {}).values():
             if self.data and Path(mount.get("bind", "")).is_relative_to(DATA):
                 raise ValueError(f"extra_volumes= mounts {mount['bind']}, and {DATA} is for data=: use another path")
         return self
+
+    @property
+    def engines(self) -> tuple[DockerHost, ...]:
+        """Return the parsed engines of `hosts`."""
+        return cast(tuple[DockerHost, ...], self.hosts)
 
     @property
     def all_packages(self) -> list[str]:

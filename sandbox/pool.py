@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -83,6 +84,8 @@ class SandboxPool:
         self._keeper: Keeper | None = None
         self._process = os.getpid()
         self._starting = threading.Lock()
+        self._engines = contextlib.ExitStack()
+        self._starts: set[RunnerClient] = set()
 
     def check(self, options: SandboxOptions, tools: Toolset) -> None:
         """Check that these sandboxes can be used with some options.
@@ -112,19 +115,31 @@ class SandboxPool:
         with self._starting:
             if self._own_keeper() is None:
                 self._process = os.getpid()
+                self._engines.enter_context(select.engines_in_use(self.options))
                 self._keeper = Keeper(self._start_one, self._limits)
                 self._keeper.start()
 
     async def _start_one(self) -> RunnerClient:
         client = select.make_client(self.options, self._tools.settings(), self._progress)
-        await client.start()
+        self._starts.add(client)
+        try:
+            await client.start()
+        finally:
+            self._starts.discard(client)
         return client
 
     async def stop(self) -> None:
         """Stop all sandboxes, those in use included; repeated calls, also before `start`, are harmless."""
         keeper, self._keeper = self._own_keeper(), None
         if keeper is not None:
-            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(keeper.stop)))
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(self._stop, keeper)))
+
+    def _stop(self, keeper: Keeper) -> None:
+        keeper.begin_stopping()
+        for client in list(self._starts):
+            client.cancel_start()
+        keeper.stop()
+        self._engines.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -210,7 +225,8 @@ class SandboxPool:
         except BaseException as error:
             keeper.withdraw(future)
             if isinstance(error, TimeoutError) and not isinstance(error, SandboxError):
-                raise SandboxTimeout(f"{message}: {keeper.state()}") from None
+                engines = select.describe_engines(self.options)
+                raise SandboxTimeout(". ".join(filter(None, (f"{message}: {keeper.state()}", engines)))) from None
             raise
 
 

@@ -96,8 +96,8 @@ class Keeper:
         """Begin."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop all sandboxes; blocks until they are gone, or for a minute."""
+    def begin_stopping(self) -> None:
+        """Start nothing any more, and let requests fail; those that are being started are ended when they have started."""
         with self._changed:
             self._stopping = True
             failed = [*self._waiting, *self._wait_full]
@@ -106,6 +106,10 @@ class Keeper:
             self._changed.notify_all()
         for request in failed:
             _fail(request, SandboxNotStarted("the pool has been stopped"))
+
+    def stop(self) -> None:
+        """Stop all sandboxes; blocks until they are gone, or for a minute."""
+        self.begin_stopping()
         self._thread.join(STOP_TIMEOUT_S)
         if self._thread.is_alive():
             logger.warning(

@@ -130,6 +130,7 @@ REASONS = {
     "extra_volumes": "mounts folders of this machine",
     "functions_packages": "installs packages",
     "functions_source": "carries source code that no approval covers",
+    "hosts": "names engines",
     "image": "names an image, which can carry code and may be pulled",
     "init_command": "carries a command that no approval covers",
     "languages": "carries commands that no approval covers",

@@ -70,10 +70,33 @@ def external_effects(options: SandboxOptions) -> str | None:
     )
 
 
+def engines_in_use(options: SandboxOptions) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which the engines of `hosts` are watched, so that one that fails is known before it is needed."""
+    if not isinstance(options, DockerOptions) or not options.hosts:
+        return contextlib.nullcontext()
+    from autogen_codeact.sandbox.backends.docker.placement import placement
+
+    return placement().in_use(options.engines)
+
+
+def describe_engines(options: SandboxOptions) -> str | None:
+    """Return a sentence on each engine of `hosts`, or None without any."""
+    if not isinstance(options, DockerOptions) or not options.hosts:
+        return None
+    from autogen_codeact.sandbox.backends.docker.placement import placement
+
+    return placement().describe(options.engines)
+
+
 def only_for_docker(names: Iterable[str]) -> str | None:
     """Return the first of some options that only Docker has, or None."""
     only = DockerOptions.model_fields.keys() - BubblewrapOptions.model_fields.keys()
     return next((name for name in names if name in only), None)
+
+
+def names_engine(options: Iterable[str]) -> bool:
+    """Return whether some options name the Docker engine, so that none has to be looked for."""
+    return not {"docker_host", "hosts"}.isdisjoint(options)
 
 
 def find_backend(docker_option: str | None = None) -> Literal["docker", "bubblewrap"]:

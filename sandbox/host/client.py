@@ -15,7 +15,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from autogen_codeact.sandbox.egress.gateway import Gateway
-from autogen_codeact.sandbox.errors import SandboxError, SandboxFileError, SandboxStartError, SandboxTimeout
+from autogen_codeact.sandbox.errors import (
+    SandboxError,
+    SandboxFileError,
+    SandboxStartError,
+    SandboxTimeout,
+    SandboxUnavailable,
+)
 from autogen_codeact.sandbox.files.temporary_folder import remove_abandoned_in_background
 from autogen_codeact.sandbox.host import bootstrap, protocol
 from autogen_codeact.sandbox.host.connection import Connection, OutputCallback, Reply, State
@@ -138,6 +144,11 @@ class RunnerClient:
         self._calls: dict[int, Calls] = {}
 
     @property
+    def engine(self) -> str | None:
+        """Name of the engine that runs it, if the user has chosen one."""
+        return self._launcher.host_name
+
+    @property
     def alive(self) -> bool:
         """Whether it can run blocks."""
         return self._connection is not None and self._connection.state is State.READY
@@ -161,8 +172,13 @@ class RunnerClient:
             SandboxError: It did not start; nothing is left of it.
             asyncio.CancelledError: The start was cancelled. Nothing is left of it, or will be when an engine that hangs answers.
         """
-        async with _starts[self._launcher.engine]:
+        engine = self._launcher.engine
+        async with _starts[engine] if engine is not None else contextlib.nullcontext():
             return await self._start()
+
+    def cancel_start(self) -> None:
+        """Let a start that runs fail early where it takes long."""
+        self._launcher.cancel()
 
     async def _start(self) -> Hello:
         launched: Future[ByteStream] = new_future()
@@ -226,6 +242,8 @@ class RunnerClient:
         except SandboxTimeout:
             raise
         except SandboxError as error:
+            if stream.lost is not None:
+                raise SandboxUnavailable(f"the sandbox did not start: {stream.lost}") from error
             raise SandboxStartError(f"the sandbox did not start: {error}") from error
         hello = self.hello = Hello.parse(message)
         hello.check()

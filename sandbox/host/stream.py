@@ -42,6 +42,11 @@ class ByteStream(Protocol):
         """
         ...
 
+    @property
+    def lost(self) -> str | None:
+        """Why this side has ended the stream because the engine is lost, or None."""
+        ...
+
     def wait_exit(self, timeout_s: float) -> str:
         """Return how the runner ended and what it wrote to its standard error, as a sentence; after the end of the stream."""
         ...
@@ -66,8 +71,13 @@ class Launcher(Protocol):
     """A way to start a runner; its methods block and are called in threads."""
 
     @property
-    def engine(self) -> str:
-        """Name of what starts the sandbox; sandboxes with the same one share it."""
+    def engine(self) -> str | None:
+        """Name of what starts the sandbox; sandboxes with the same one share it. None if `launch` waits for its turn itself."""
+        ...
+
+    @property
+    def host_name(self) -> str | None:
+        """Name of the engine that runs the sandbox, if the user has chosen one."""
         ...
 
     def launch(self, boot: str) -> ByteStream:

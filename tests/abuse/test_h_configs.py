@@ -63,6 +63,8 @@ def refusals(config: Any, **options: Any) -> tuple[str, ...]:
         ("work_dir", "/root/.ssh", "names a folder of this machine; pass work_dir= when you load it"),
         ("work_dir", "", "names a folder of this machine; pass work_dir= when you load it"),
         ("docker_host", "tcp://198.51.100.1:2375", "names an engine"),
+        ("hosts", ["tcp://198.51.100.1:2375"], "names engines"),
+        ("hosts", [{"url": "tcp://198.51.100.1:2376", "tls": "/root/.docker"}], "names engines"),
         ("network", "host", "gives the code a network"),
         ("network", "container:other", "gives the code a network"),
         ("allow_domains", ["evil.example"], "lets the code reach hosts"),

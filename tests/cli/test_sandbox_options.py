@@ -21,6 +21,10 @@ GIB = 1024**3
             SandboxChoice(data=(Path("a.csv"),), packages=("polars",), others=("packages=six", "data=b.csv")),
             {"data": ["b.csv", Path("a.csv")], "packages": ["six", "polars"]},
         ),
+        (
+            SandboxChoice(hosts=("tcp://a:1", "tcp://b:1"), others=('hosts=["tcp://c:1"]',)),
+            {"hosts": ["tcp://c:1", "tcp://a:1", "tcp://b:1"]},
+        ),
         (SandboxChoice(memory="2g"), {"limits": Limits(memory="2g")}),
         (SandboxChoice(disk="2g"), {"limits": Limits(memory=3 * GIB, workspace="2g")}),
         (SandboxChoice(disk="2g", memory="5g"), {"limits": Limits(memory="5g", workspace="2g")}),
@@ -55,6 +59,20 @@ def test_options_become_arguments(choice, expected):
         ),
         (["--package", "six", "--sandbox", "bubblewrap"], "packages= is not for sandbox='bubblewrap'"),
         (["--data", ".", "--sandbox", "none"], "data= is not for sandbox='none'"),
+        (
+            ["--host", "tcp://a:1", "--host", "tcp://a:1"],
+            "two engines of hosts have the name 'tcp://a:1': each needs its own",
+        ),
+        (
+            ["--host", "a:2375"],
+            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
+        ),
+        (
+            ["--host", "tcp://a:1", "--option", "docker_host=tcp://b:1"],
+            "docker_host= is one engine and hosts= are several",
+        ),
+        (["--host", "tcp://a:1", "--sandbox", "bubblewrap"], "hosts= is not for sandbox='bubblewrap'"),
+        (["--hosts", "none.json"], "the file of engines none.json can't be read: No such file or directory"),
         (["--option", "limits=3", "--memory", "1g"], "limits must be Limits(memory='512m', ...), not 3"),
     ],
 )

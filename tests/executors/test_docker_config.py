@@ -17,6 +17,8 @@ from pydantic import ValidationError
 from autogen_codeact.executors import (
     DEFAULT_IMAGE,
     DockerCommandLineCodeExecutor,
+    DockerHost,
+    DockerTLS,
     Limits,
     SandboxNameInUse,
     SandboxStartError,
@@ -65,6 +67,12 @@ ARGUMENTS: dict[str, Any] = {
     "checkpoint": False,
     "allow_domains": ["api.example.com", "*.example.org:443"],
     "docker_host": "tcp://127.0.0.1:1",
+    "hosts": [
+        DockerHost(
+            url="tcp://127.0.0.1:1", tls=DockerTLS(ca="/c/ca", cert="/c/cert", key="/c/key"), capacity=3, weight=2
+        ),
+        DockerHost(url="unix:///a", name="a"),
+    ],
     "lease": 5.5,
     "write_back": [".git", ".vs*"],
     "tool_limits": ToolLimits(calls=9, in_flight=3, call_bytes="9k", bytes_in="1m", seconds=1.5),
@@ -100,7 +108,9 @@ class TestTheConfig:
 
     def test_carries_all_together(self) -> None:
         # A way out to named hosts is for a sandbox without a network.
-        round_trip(DockerCommandLineCodeExecutor(**{**ARGUMENTS, "network": "none"}, functions=[add]))
+        # Of the choices of an engine, the single one goes with a mounted folder.
+        together = {**ARGUMENTS, "network": "none", "hosts": ()}
+        round_trip(DockerCommandLineCodeExecutor(**together, functions=[add]))
 
     def test_names_the_class_where_it_can_be_imported_from(self) -> None:
         assert DockerCommandLineCodeExecutor().dump_component().provider == (

@@ -48,6 +48,8 @@ class PipeStream:
         diagnostics: Its standard error.
     """
 
+    lost = None
+
     def __init__(self, process: subprocess.Popen[bytes], diagnostics: Diagnostics) -> None:
         assert process.stdin is not None
         assert process.stdout is not None

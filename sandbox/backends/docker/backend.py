@@ -7,12 +7,16 @@ import sys
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image import Progress, resolve_image
+from autogen_codeact.sandbox.backends.docker.image_copies import ImageCopies
 from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
+from autogen_codeact.sandbox.backends.docker.placed import PlacedLauncher
 from autogen_codeact.sandbox.backends.seccomp import docker_profile
 from autogen_codeact.sandbox.egress.gateway import Gateway
 from autogen_codeact.sandbox.files.filenames import printable
@@ -40,27 +44,8 @@ def make_client(
         gateway: Its proxy, or None without network and package index.
         progress: Called with a line for each step that takes long. None to write it to standard error.
     """
-    # Imported late: it takes a tenth of a second, and only GPUs need it.
-    devices = [_device(request) for request in options.device_requests or ()]
     name = options.container_name or f"codeact-{uuid.uuid4().hex[:12]}"
-    volumes = options.extra_volumes or {}
-    container = ContainerOptions(
-        image=options.image,
-        name=name,
-        limits=options.limits,
-        user=_user(options),
-        network=options.network,
-        read_only=options.read_only,
-        seccomp=docker_profile(options.seccomp),
-        bind_dir=str(Path(options.bind_dir).resolve()) if options.bind_dir is not None else None,
-        write_back=ProtectedNames(options.write_back),
-        data=tuple(options.data),
-        volumes=volumes,
-        extra_hosts=options.extra_hosts or {},
-        device_requests=devices,
-        auto_remove=options.auto_remove,
-        docker_host=options.docker_host,
-    )
+    container = _container(options, name)
     settings = RunnerSettings(
         mode=options.mode,
         workspace=WORKSPACE,
@@ -74,16 +59,51 @@ def make_client(
         rlimits={"NOFILE": options.limits.nofile},
         concurrency=min(MAX_CONCURRENT_BLOCKS, max(1, options.limits.pids // PIDS_PER_BLOCK)),
         lease_s=options.lease,
-        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in volumes.values()),
+        own_shm=not any(_covers_shm(mount.get("bind", "")) for mount in container.volumes.values()),
         environment=environment.resolve(options.variables),
     )
     say = progress or _print_progress
 
-    def resolve(engine: APIClient, cancelled: Future[None]) -> str:
-        packages, host = options.all_packages, options.docker_host
-        return resolve_image(engine, options.image, packages, progress=say, docker_host=host, cancelled=cancelled)
+    def launcher(engine: EngineAddress) -> DockerLauncher:
+        def resolve(client: APIClient, cancelled: Future[None]) -> str:
+            copies = ImageCopies(client, engine, options.engines, say, cancelled)
+            packages = options.all_packages
+            return resolve_image(
+                client,
+                options.image,
+                packages,
+                progress=say,
+                engine=engine,
+                fetch=copies.fetch,
+                cancelled=cancelled,
+            )
 
-    return RunnerClient(DockerLauncher(container, say, resolve), settings, name, gateway=gateway)
+        return DockerLauncher(replace(container, engine=engine), say, resolve)
+
+    hosts = options.engines
+    chosen = PlacedLauncher(hosts, launcher) if hosts else launcher(options.docker_host)
+    return RunnerClient(chosen, settings, name, gateway=gateway)
+
+
+def _container(options: DockerOptions, name: str) -> ContainerOptions:
+    return ContainerOptions(
+        image=options.image,
+        name=name,
+        limits=options.limits,
+        user=_user(options),
+        network=options.network,
+        read_only=options.read_only,
+        seccomp=docker_profile(options.seccomp),
+        bind_dir=str(Path(options.bind_dir).resolve()) if options.bind_dir is not None else None,
+        write_back=ProtectedNames(options.write_back),
+        data=tuple(options.data),
+        volumes=options.extra_volumes or {},
+        extra_hosts=options.extra_hosts or {},
+        # Imported late: it takes a tenth of a second, and only GPUs need it.
+        device_requests=[_device(request) for request in options.device_requests or ()],
+        auto_remove=options.auto_remove,
+        engine=options.docker_host,
+    )
 
 
 def external_effects(options: DockerOptions) -> str | None:

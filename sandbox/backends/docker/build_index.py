@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends import WORKSPACE
+from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.launcher import NOBODY, ContainerOptions, DockerLauncher
 from autogen_codeact.sandbox.egress.connection_log import ConnectionLog
 from autogen_codeact.sandbox.egress.gateway import Gateway
@@ -63,13 +64,13 @@ class _IndexLauncher(DockerLauncher):
 
 @contextlib.contextmanager
 def serve_index(
-    image: str, docker_host: str | None, network: Literal["none", "bridge"], cancelled: Future[None]
+    image: str, engine: EngineAddress, network: Literal["none", "bridge"], cancelled: Future[None]
 ) -> Iterator[BuildIndex]:
     """Serve packages to a build, in a container of its own that is removed afterwards.
 
     Args:
         image: An image with Python.
-        docker_host: Address of the engine, or None.
+        engine: The engine.
         network: What the steps of the build can reach besides.
         cancelled: Completed to end the index early, so that a build that waits for it fails.
 
@@ -83,7 +84,7 @@ def serve_index(
     if not (config.indexes or config.find_links or config.no_index):
         yield BuildIndex({})
         return
-    client = _client(image, docker_host, network, config)
+    client = _client(image, engine, network, config)
     asyncio.run(client.start())
     try:
         cancelled.add_done_callback(lambda _: threading.Thread(target=client.stop_blocking).start())
@@ -99,7 +100,7 @@ def serve_index(
         client.stop_blocking()
 
 
-def _client(image: str, docker_host: str | None, network: str, config: PipConfig) -> RunnerClient:
+def _client(image: str, engine: EngineAddress, network: str, config: PipConfig) -> RunnerClient:
     gateway = Gateway(None, PackageIndex(TOTAL_LIMIT, config, total_limit=TOTAL_LIMIT))
     limits, name = Limits(), f"codeact-index-{uuid.uuid4().hex[:12]}"
     container = ContainerOptions(
@@ -118,7 +119,7 @@ def _client(image: str, docker_host: str | None, network: str, config: PipConfig
         extra_hosts={},
         device_requests=(),
         auto_remove=True,
-        docker_host=docker_host,
+        engine=engine,
     )
     settings = RunnerSettings(
         mode="process",

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import errno
 import os
@@ -12,16 +13,21 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS, EngineAddress
 from autogen_codeact.sandbox.errors import SandboxStartError, SandboxUnavailable
 
 if TYPE_CHECKING:
     import docker
 
+T = TypeVar("T")
+
 REQUEST_TIMEOUT = 60
 """Seconds for one request of a connected client: creating a container on a busy machine takes long."""
+MINIMUM_API_VERSION = "1.30"
+"""The first one that tells how a container with `auto_remove` has ended; engines have it since Docker 17.06."""
 
 
 class EngineFailure(enum.Enum):
@@ -34,17 +40,22 @@ class EngineFailure(enum.Enum):
     UNREACHABLE = "unreachable"
     NO_ANSWER = "no answer"
     TLS = "TLS"
+    OLD_VERSION = "old version"
     NOT_DOCKER = "not Docker"
     OTHER = "other"
 
 
-def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.APIClient:
-    """Connect to the Docker engine and check that it answers.
+class OldApiError(Exception):
+    """The engine's API version is below `MINIMUM_API_VERSION`."""
+
+
+def connect(engine: EngineAddress = None, *, timeout: float = 5.0) -> docker.APIClient:
+    """Connect to a Docker engine and check that it answers.
 
     Args:
-        docker_host: Address of the engine, such as `unix:///var/run/docker.sock` or `tcp://host:2376`. By default what
-            the `docker` command would use: DOCKER_HOST, else the current Docker context, else the platform's socket.
-            DOCKER_TLS_VERIFY and DOCKER_CERT_PATH apply to an address that is given here or in DOCKER_HOST.
+        engine: The engine. A `DockerHost` is reached as it says. An address, such as `unix:///var/run/docker.sock` or
+            `tcp://host:2376`, has the TLS files of DOCKER_TLS_VERIFY and DOCKER_CERT_PATH. By default what the `docker`
+            command would use: DOCKER_HOST with these, else the current Docker context, else the platform's socket.
         timeout: Seconds within which the engine answers or this function raises (default 5).
 
     Returns:
@@ -53,13 +64,62 @@ def connect(docker_host: str | None = None, *, timeout: float = 5.0) -> docker.A
     Raises:
         SandboxUnavailable: No engine answers; the message says why and what to do.
     """
-    where = _endpoint(docker_host)
-    host = where.get("base_url") or "the default socket"
+    where = _endpoint(engine)
     try:
-        version = _in_time(lambda: _api_version(where, timeout * 0.8), timeout * 0.9)
+        version = in_time(lambda: _api_version(where, timeout * 0.8), timeout * 0.9)
     except Exception as error:
+        if isinstance(engine, DockerHost):
+            raise SandboxUnavailable(host_advice(classify(error), engine.label, error)) from error
+        host = where.get("base_url") or "the default socket"
         raise SandboxUnavailable(advice(classify(error), host, error)) from error
     return _client(**where, version=version, timeout=REQUEST_TIMEOUT)
+
+
+def ping(engine: DockerHost, client: docker.APIClient | None, timeout: float) -> docker.APIClient:
+    """Check that an engine answers the request that costs it the least.
+
+    Args:
+        engine: The engine.
+        client: What the last call has returned, or None for a new connection; it is closed if the check fails.
+        timeout: Seconds within which the engine answers or this function raises.
+
+    Returns:
+        A client for the next call.
+
+    Raises:
+        SandboxUnavailable: It does not answer; the message says why.
+    """
+    import docker.constants
+
+    try:
+        if client is None:
+            version = docker.constants.MINIMUM_DOCKER_API_VERSION
+            client = _client(**_endpoint(engine), version=version, timeout=timeout)
+        in_time(partial(_check_ping, client, timeout), timeout)
+    except Exception as error:
+        if client is not None:
+            client.close()
+        if isinstance(error, SandboxUnavailable):
+            raise
+        raise SandboxUnavailable(host_advice(classify(error), engine.label, error)) from error
+    return client
+
+
+def _check_ping(client: docker.APIClient, timeout: float) -> None:
+    check_socket(client)
+    with contextlib.closing(client.get(f"{client.base_url}/_ping", timeout=timeout, stream=True)) as answer:
+        answer.raise_for_status()
+        if not answer.content:
+            raise ConnectionResetError("it answers nothing")
+        _check_version(answer.headers.get("Api-Version", MINIMUM_API_VERSION))
+
+
+def _check_version(version: str) -> str:
+    import docker.utils
+
+    if docker.utils.version_lt(version, MINIMUM_API_VERSION):
+        raise OldApiError(f"it has version {version} of Docker's API, and at least {MINIMUM_API_VERSION} is needed")
+    return version
 
 
 def check_socket(client: docker.APIClient) -> None:
@@ -87,7 +147,7 @@ def is_local(client: docker.APIClient) -> bool:
     return client.base_url == "http+docker://localhost"
 
 
-@contextmanager
+@contextlib.contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
     """Convert exceptions of the Docker SDK to those of this package.
 
@@ -156,14 +216,72 @@ def advice(failure: EngineFailure, host: str, error: BaseException, *, platform:
         "restart it (`sudo systemctl restart docker`, or restart Docker Desktop).",
         EngineFailure.TLS: f"No TLS connection to the Docker engine at {host} ({error}). Check DOCKER_TLS_VERIFY and "
         "that DOCKER_CERT_PATH holds ca.pem, cert.pem and key.pem.",
+        EngineFailure.OLD_VERSION: f"The Docker engine at {host} is too old: {error}. Upgrade Docker there, or "
+        "use another one with DOCKER_HOST.",
         EngineFailure.NOT_DOCKER: f"What answers at {host} does not speak as a Docker engine ({error}). "
         "Is Docker still starting? Else check DOCKER_HOST; a port with TLS needs DOCKER_TLS_VERIFY=1.",
         EngineFailure.OTHER: f"The Docker engine at {host} can't be used: {error}. Does `docker version` work?",
     }[failure]
 
 
-def _endpoint(docker_host: str | None) -> dict[str, Any]:
-    """Return the keyword arguments of `APIClient` for the engine's address."""
+def host_advice(failure: EngineFailure, name: str, error: BaseException) -> str:
+    """Return what is wrong with an engine that was given as a `DockerHost`, and what to do about it.
+
+    Args:
+        failure: The result of `classify`.
+        name: The engine's name.
+        error: The exception, whose text is quoted where it helps.
+
+    Returns:
+        The text for a `SandboxUnavailable`; no environment variable plays a part in it.
+    """
+    return {
+        EngineFailure.NO_SOCKET: f"No Docker engine at {name}: there is no such socket. Start it, or correct its url.",
+        EngineFailure.REFUSED: f"No Docker engine at {name}: nothing listens there. Start it, or correct its url.",
+        EngineFailure.NO_PERMISSION: f"No permission to use the Docker engine at {name}: its socket is for its group.",
+        EngineFailure.BAD_ADDRESS: f"The Docker engine {name} has an address that can't be used ({error}). Correct its url.",
+        EngineFailure.UNREACHABLE: f"The machine of the Docker engine {name} can't be reached ({error}). Check the network.",
+        EngineFailure.NO_ANSWER: f"The Docker engine {name} does not answer in time. It may hang: restart it.",
+        EngineFailure.TLS: f"No TLS connection to the Docker engine {name} ({error}). Check its tls: ca, cert and key.",
+        EngineFailure.OLD_VERSION: f"The Docker engine {name} is too old: {error}. Upgrade Docker there.",
+        EngineFailure.NOT_DOCKER: f"What answers at {name} does not speak as a Docker engine ({error}). If its port is for TLS, "
+        "give its tls files.",
+        EngineFailure.OTHER: f"The Docker engine {name} can't be used: {error}.",
+    }[failure]
+
+
+def _endpoint(engine: EngineAddress) -> dict[str, Any]:
+    """Return the keyword arguments of `APIClient` for an engine's address."""
+    if not isinstance(engine, DockerHost):
+        return _endpoint_of_environment(engine)
+    try:
+        where: dict[str, Any] = {"base_url": engine.url}
+        if engine.tls is not None:
+            where["tls"] = _tls_config(engine.tls)
+        _sdk_address(where)
+    except Exception as error:  # of the SDK
+        failure = classify(error)
+        known = failure if failure is EngineFailure.TLS else EngineFailure.BAD_ADDRESS
+        raise SandboxUnavailable(host_advice(known, engine.label, error)) from error
+    if engine.url.startswith("ssh://"):
+        where["use_ssh_client"] = True
+    return where
+
+
+def _tls_config(tls: DockerTLS) -> Any:
+    from docker.errors import TLSParameterError
+    from docker.tls import TLSConfig
+
+    for field in ("ca", "cert", "key"):
+        path = getattr(tls, field)
+        if path is not None and not os.access(path, os.R_OK):
+            raise TLSParameterError(f"its {field} file {path} does not exist or can't be read")
+    certificate = (tls.cert, tls.key) if tls.cert is not None and tls.key is not None else None
+    return TLSConfig(client_cert=certificate, ca_cert=tls.ca, verify=tls.verify)
+
+
+def _endpoint_of_environment(docker_host: str | None) -> dict[str, Any]:
+    """Return the keyword arguments of `APIClient` for an address, or for what the `docker` command would use."""
     import docker.utils
 
     named = docker_host or os.environ.get("DOCKER_HOST")
@@ -232,30 +350,42 @@ def _api_version(where: dict[str, Any], timeout: float) -> str:
     client = _client(**options)
     try:
         answer: dict[str, Any] = client.version(api_version=False)
-        return str(answer["ApiVersion"])
+        return _check_version(str(answer["ApiVersion"]))
     finally:
         client.close()
 
 
-def _in_time(work: Callable[[], str], seconds: float) -> str:
-    """Run `work` in a thread; a name server, or an engine that sends byte after byte, exceeds no timeout of a socket."""
+def in_time(work: Callable[[], T], seconds: float) -> T:
+    """Run `work` in a thread; a name server, or an engine that sends byte after byte, exceeds no timeout of a socket.
+
+    Args:
+        work: The function.
+        seconds: How long to wait for it.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        TimeoutError: It takes longer; its thread goes on.
+        Exception: What it raised.
+    """
     # Not a Future, which would keep the error, and with it the SDK's sockets, in a reference cycle.
-    outcomes: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
         try:
-            outcomes.put((work(), None))
+            outcomes.put(([work()], None))
         except BaseException as error:  # noqa: BLE001 - passed to the caller, whatever it is
-            outcomes.put(("", error))
+            outcomes.put(([], error))
 
     threading.Thread(target=run, name="docker-probe", daemon=True).start()
     try:
-        version, error = outcomes.get(timeout=seconds)
+        results, error = outcomes.get(timeout=seconds)
     except queue.Empty:
         raise TimeoutError(f"no answer in {seconds:.1f} s") from None
     if error is not None:
         raise error
-    return version
+    return results[0]
 
 
 def _unwrap(error: BaseException) -> Iterator[BaseException]:
@@ -279,6 +409,7 @@ _SIGNS: tuple[tuple[EngineFailure, set[int], set[str]], ...] = (
     (EngineFailure.UNREACHABLE, {errno.EHOSTUNREACH, errno.ENETUNREACH}, {"gaierror"}),
     (EngineFailure.NO_ANSWER, set(), {"TimeoutError", "Timeout"}),
     (EngineFailure.BAD_ADDRESS, set(), {"InvalidURL", "InvalidSchema"}),
+    (EngineFailure.OLD_VERSION, set(), {"OldApiError"}),
     (
         EngineFailure.NOT_DOCKER,
         {errno.ECONNRESET, errno.EPIPE},

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.default_image import DEFAULT_IMAGE, SLIM_IMAGE, build_default_image
 from autogen_codeact.sandbox.backends.docker.engine import engine_errors
+from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.image_requests import (
     Progress,
     Reporter,
@@ -98,13 +99,18 @@ Serve = Callable[[str, Packages], AbstractContextManager["BuildIndex | None"]]
 """Serves packages to a build on an image; None where only local wheels are installed."""
 
 
+def _no_other_engine(_image: str) -> bool:
+    return False
+
+
 def resolve_image(
     client: docker.APIClient,
     image: str,
     packages: Sequence[str] = (),
     *,
     progress: Progress,
-    docker_host: str | None = None,
+    engine: EngineAddress = None,
+    fetch: Callable[[str], bool] = _no_other_engine,
     cancelled: Future[None] | None = None,
 ) -> str:
     """Return an image with these packages; pull or build it if it does not exist.
@@ -116,7 +122,9 @@ def resolve_image(
             installed without any index (default none). The others come from what the host's pip is configured for: the host
             fetches them and passes them on to the build.
         progress: Called with a line for each step that takes long.
-        docker_host: Address of the same engine, as the user gave it (default None).
+        engine: The same engine, as the user gave it (default None).
+        fetch: Called with an image that is missing; brings it from another engine, and returns whether it has (default: it
+            does not).
         cancelled: Completed to let the installation fail early (default None: never).
 
     Returns:
@@ -128,7 +136,7 @@ def resolve_image(
         SandboxStartError: The packages could not be installed; the message has the log's end and what to do.
     """
     wanted = parse_packages(packages)
-    found = _find(client, image, progress)
+    found = _find(client, image, progress, fetch)
     if not wanted:
         return found
 
@@ -139,9 +147,9 @@ def resolve_image(
         from autogen_codeact.sandbox.backends.docker.build_index import serve_index  # noqa: PLC0415
 
         network: Literal["none", "bridge"] = "bridge" if packages.have_url else "none"
-        return serve_index(base, docker_host, network, cancelled or new_future())
+        return serve_index(base, engine, network, cancelled or new_future())
 
-    return _derive(client, found, wanted, progress, serve)
+    return _derive(client, found, wanted, progress, serve=serve, fetch=fetch)
 
 
 def parse_packages(packages: Sequence[str]) -> Packages:
@@ -245,8 +253,8 @@ def _names(entry: dict[str, Any]) -> list[str]:
     return [name for name in names if name.startswith("autogen-codeact/")] if names else [entry["Id"]]
 
 
-def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
-    if find_image(client, image):
+def _find(client: docker.APIClient, image: str, progress: Progress, fetch: Callable[[str], bool]) -> str:
+    if find_image(client, image) or fetch(image):
         return image
     if image == SLIM_IMAGE:
         raise SandboxUnavailable(
@@ -265,7 +273,7 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
         f"{image} not found; using {FALLBACK_IMAGE} instead: no numpy, pandas, scipy, sympy, matplotlib. "
         "Run `codeact image build` for the full image"
     )
-    if not find_image(client, FALLBACK_IMAGE):
+    if not find_image(client, FALLBACK_IMAGE) and not fetch(FALLBACK_IMAGE):
         try:
             pull(client, FALLBACK_IMAGE, progress=progress)
         except SandboxUnavailable as error:
@@ -276,7 +284,15 @@ def _find(client: docker.APIClient, image: str, progress: Progress) -> str:
     return FALLBACK_IMAGE
 
 
-def _derive(client: docker.APIClient, base: str, packages: Packages, progress: Progress, serve: Serve) -> str:
+def _derive(
+    client: docker.APIClient,
+    base: str,
+    packages: Packages,
+    progress: Progress,
+    *,
+    serve: Serve,
+    fetch: Callable[[str], bool],
+) -> str:
     found = find_image(client, base)
     if found is None:
         raise SandboxUnavailable(f"The image {base} was removed by another program. Try again.")
@@ -284,7 +300,7 @@ def _derive(client: docker.APIClient, base: str, packages: Packages, progress: P
     with _locks_guard:
         lock = _locks.setdefault(tag, threading.Lock())
     with lock:
-        if not find_image(client, tag):
+        if not find_image(client, tag) and not fetch(tag):
             reporter = Reporter(progress)
             reporter.say(f"building {tag} with {', '.join(packages.names)} (once) …")
             with serve(found["Id"], packages) as index:

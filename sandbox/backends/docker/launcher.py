@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from autogen_codeact.sandbox.backends import DATA, ENVIRONMENT, PACKAGES, WORKSPACE
 from autogen_codeact.sandbox.backends.docker.data_mounts import bind_mounts, upload
 from autogen_codeact.sandbox.backends.docker.engine import EngineFailure, check_socket, classify, connect, is_local
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, EngineAddress, name_of
 from autogen_codeact.sandbox.backends.docker.image_requests import Progress
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, owner_labels
 from autogen_codeact.sandbox.backends.docker.leftovers import created_as, remove_later, remove_orphans_in_background
+from autogen_codeact.sandbox.backends.docker.placement import placement
 from autogen_codeact.sandbox.backends.docker.stream import DockerStream
 from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxStartError, SandboxUnavailable
 from autogen_codeact.sandbox.files.data import data_sources
@@ -62,7 +64,7 @@ class ContainerOptions:
         extra_hosts: Names for its /etc/hosts.
         device_requests: GPUs and the like.
         auto_remove: Whether Docker removes it when it ends.
-        docker_host: Address of the engine, or None.
+        engine: The engine.
     """
 
     image: str
@@ -79,7 +81,7 @@ class ContainerOptions:
     extra_hosts: Mapping[str, str]
     device_requests: Sequence[DeviceRequest]
     auto_remove: bool
-    docker_host: str | None
+    engine: EngineAddress
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -99,6 +101,8 @@ class DockerLauncher:
         self._options = options
         self._progress = progress
         self._resolve = resolve
+        self.image_failed = False
+        """Whether the last `launch` failed because it has no image to run."""
         self._client: APIClient | None = None
         self._container: str | None = None
         self._creation = uuid.uuid4().hex
@@ -108,8 +112,13 @@ class DockerLauncher:
 
     @property
     def engine(self) -> str:
-        """The engine's address, as the user gave it."""
-        return f"docker {self._options.docker_host or ''}"
+        """The engine's address."""
+        return f"docker {name_of(self._options.engine) or ''}"
+
+    @property
+    def host_name(self) -> str | None:
+        """Name of the engine, or None for the one that the `docker` command uses."""
+        return name_of(self._options.engine)
 
     def launch(self, boot: str) -> DockerStream:
         """Create the container, attach to it, start it.
@@ -125,14 +134,18 @@ class DockerLauncher:
         """
         import docker.errors
 
-        client = self._client = connect(self._options.docker_host)
+        client = self._client = connect(self._options.engine)
         sources = data_sources(self._options.data)
-        image = self._resolve(client, self._cancelled)
+        try:
+            image = self._resolve(client, self._cancelled)
+        except SandboxError:
+            self.image_failed = True
+            raise
         stream = None
         try:
             with self._data(client, image, sources) as data:
                 self._container = self._create(client, image, boot, data)
-            stream = DockerStream(client, self._container)
+            stream = DockerStream(client, self._container, self.host_name)
             client.start(self._container)
             self._started = True
         except (docker.errors.DockerException, OSError) as error:  # OSError: the engine ended meanwhile
@@ -146,7 +159,7 @@ class DockerLauncher:
             raise SandboxUnavailable(
                 f"the Docker engine stopped answering while the sandbox was started: {error}"
             ) from error
-        remove_orphans_in_background(self._options.docker_host)
+        remove_orphans_in_background(self._options.engine)
         return stream
 
     def _created_without_reply(self, client: APIClient) -> str | None:
@@ -156,7 +169,7 @@ class DockerLauncher:
             found = created_as(client, self._creation)
         except (SandboxError, OSError):
             # The engine has ended. When it is back, it may have the container.
-            remove_later(self._options.docker_host, self._creation)
+            remove_later(self._options.engine, self._creation)
             return None
         return found[0] if found else None
 
@@ -179,7 +192,7 @@ class DockerLauncher:
                     client.remove_container(sent, force=True, v=True)  # the volume stays if the sandbox has it
                 except Exception as error:  # noqa: BLE001 - whatever the SDK raises: the sandbox does not depend on it
                     logger.warning("a container with the files of data= could not be removed: %s", str(error))
-                    remove_later(self._options.docker_host, creation)
+                    remove_later(self._options.engine, creation)
 
     def cancel(self) -> None:
         """Let a running `launch` end early where it takes long."""
@@ -270,12 +283,16 @@ class DockerLauncher:
             client, container, self._container = self._client, self._container, None
         if client is None or container is None:
             return
+        if isinstance(self._options.engine, DockerHost) and placement().why_out(self._options.engine) is not None:
+            # It would take every request without an answer. It removes the container when it answers again.
+            remove_later(self._options.engine, self._creation)
+            return
         if self._started and self._ends_by_itself(client, container):
             return
         until = time.monotonic() + REMOVE_TIMEOUT_S
         while (problem := self._end(client, container, until)) is not None:
             if time.monotonic() + REMOVE_PAUSE_S > until or classify(problem) in NO_ENGINE:
-                remove_later(self._options.docker_host, self._creation)
+                remove_later(self._options.engine, self._creation)
                 logger.warning(
                     "the container %s could not be removed: %s. The next start tries again; `codeact clean` or "
                     "`docker rm -f %s` removes it by hand.",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_codeact.sandbox.backends.docker.engine import connect, engine_errors
+from autogen_codeact.sandbox.backends.docker.hosts import EngineAddress
 from autogen_codeact.sandbox.backends.docker.labels import CREATION, KEEP, KIND, OWNER, SANDBOX, owner_state
 from autogen_codeact.sandbox.backends.owner import OwnerState
 from autogen_codeact.sandbox.errors import SandboxError
@@ -25,8 +26,8 @@ logger = logging.getLogger("autogen_codeact")
 REMOVE_OWN_TIMEOUT_S = 20.0
 REMOVE_OWN_PAUSE_S = 0.2
 
-_checked: set[tuple[int, str | None]] = set()
-_to_remove: dict[str | None, set[str]] = {}
+_checked: set[tuple[int, EngineAddress]] = set()
+_to_remove: dict[EngineAddress, set[str]] = {}
 _lock = threading.Lock()
 
 
@@ -158,37 +159,37 @@ def created_as(client: APIClient, creation: str) -> list[str]:
     return [str(found["Id"]) for found in _containers(client, f"{CREATION}={creation}")]
 
 
-def remove_later(docker_host: str | None, creation: str) -> None:
+def remove_later(engine: EngineAddress, creation: str) -> None:
     """Note a container of this process that could not be removed; the next start on the same engine tries again.
 
     Args:
-        docker_host: Address of the engine, as the user gave it.
+        engine: The engine, as the user gave it.
         creation: Value of the container's label `CREATION`. Its id is unknown if the engine ended while it created it.
     """
     with _lock:
-        _to_remove.setdefault(docker_host, set()).add(creation)
+        _to_remove.setdefault(engine, set()).add(creation)
 
 
-def remove_orphans_in_background(docker_host: str | None) -> None:
+def remove_orphans_in_background(engine: EngineAddress) -> None:
     """Remove orphans in a thread, once per process and engine, and what this process could not remove before.
 
     Failures are logged.
 
     Args:
-        docker_host: Address of the engine, as the user gave it.
+        engine: The engine, as the user gave it.
     """
     with _lock:
-        own = _to_remove.pop(docker_host, set())
-        first = (os.getpid(), docker_host) not in _checked
-        _checked.add((os.getpid(), docker_host))
+        own = _to_remove.pop(engine, set())
+        first = (os.getpid(), engine) not in _checked
+        _checked.add((os.getpid(), engine))
     if first or own:
-        arguments = (docker_host, own, first)
+        arguments = (engine, own, first)
         threading.Thread(target=_in_background, args=arguments, name="codeact-orphans", daemon=True).start()
 
 
-def _in_background(docker_host: str | None, own: set[str], orphans: bool) -> None:
+def _in_background(engine: EngineAddress, own: set[str], orphans: bool) -> None:
     try:
-        with contextlib.closing(connect(docker_host)) as client:
+        with contextlib.closing(connect(engine)) as client:
             _remove_own(client, own)
             removed = remove_orphans(client) if orphans else []
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not disturb the sandbox that is starting
@@ -196,7 +197,7 @@ def _in_background(docker_host: str | None, own: set[str], orphans: bool) -> Non
         return
     finally:
         for creation in own:
-            remove_later(docker_host, creation)
+            remove_later(engine, creation)
     if removed:
         logger.info("removed %d orphaned sandboxes: %s", len(removed), ", ".join(item.name for item in removed))
 

@@ -7,6 +7,8 @@ import json
 import socket
 import ssl
 import struct
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,9 +41,16 @@ class DockerStream:
     Args:
         client: Connection to the engine.
         container: Id of a container that has been created but not started.
+        engine: Name of the engine, for messages; None for the only one.
     """
 
-    def __init__(self, client: APIClient, container: str) -> None:
+    def __init__(self, client: APIClient, container: str, engine: str | None = None) -> None:
+        self.when_closed: Callable[[], None] = lambda: None
+        """Called at the end of `close`."""
+        self.lost: str | None = None
+        """Why this side has ended the stream without waiting for the engine, or None."""
+        self._engine = engine
+        self._ending = threading.Lock()
         attached = _attach(client, container)
         self._attached = attached
         self._socket: socket.socket = getattr(attached, "_sock", attached)
@@ -118,11 +127,15 @@ class DockerStream:
 
     def wait_exit(self, timeout_s: float) -> str:
         """Return the container's exit code and what the runner wrote to its standard error."""
+        if self.lost is not None:
+            return self.lost
         stderr = self._diagnostics.decode("utf-8", "replace").strip()
         code = self._exit_code(timeout_s)
         text = f"its exit code is {code}" if code is not None else "its exit code is not known"
         if code == 137:
             text += " (killed: from outside, or out of memory)"
+        if self._engine is not None:
+            text += f"; it ran on the Docker engine {self._engine}"
         return f"{text}; it said: {stderr}" if stderr else text
 
     def _exit_code(self, timeout_s: float) -> int | None:
@@ -136,14 +149,29 @@ class DockerStream:
         """Return what the user chose for a network, and far more on this machine, where a debugger may stop this process."""
         return requested_s if self._over_network else max(requested_s, LOCAL_LEASE_S)
 
+    def abandon(self, reason: str) -> None:
+        """End the stream because its engine is lost: whoever reads it gets its end. From any thread.
+
+        Args:
+            reason: Why, for `wait_exit`.
+        """
+        with self._ending:
+            self.lost = reason
+            if self._socket.fileno() >= 0:
+                with contextlib.suppress(OSError):
+                    # Not the method of a TLS socket, which would also drop the state that the reading thread uses.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close the stream; the runner reads its end and exits."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
-            if item is not None:
-                with contextlib.suppress(OSError):
-                    item.close()
+        with self._ending:
+            for item in (self._exit, getattr(self._attached, "_response", None), self._attached, self._socket):
+                if item is not None:
+                    with contextlib.suppress(OSError):
+                        item.close()
+        self.when_closed()
 
 
 def _socket_of(answer: Any) -> Any:

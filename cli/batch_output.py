@@ -1,0 +1,57 @@
+"""Printing rows while a batch runs, so that whoever reads them slowly does not stop it."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from typing import Any, Self
+
+from autogen_codeact.cli.output import print_json
+
+MAX_WAITING = 1000
+"""Rows that wait to be printed, before the batch waits."""
+_PAUSE_S = 0.05
+_END_S = 2.0
+
+
+class OutputClosed(Exception):
+    """Nobody reads the output any more."""
+
+
+class RowWriter:
+    """Prints rows in a thread of its own; a context manager. At its end it waits until all have been printed."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="rows", daemon=True)
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._waiting.put(None)
+        # After an interruption, a reader that stands still must not keep the command.
+        self._thread.join(_END_S if kind is not None else None)
+
+    async def write(self, row: dict[str, Any]) -> None:
+        """Print a row soon; wait while too many wait.
+
+        Raises:
+            OutputClosed: Nobody reads the output any more.
+        """
+        while self._waiting.qsize() >= MAX_WAITING and not self._closed:  # noqa: ASYNC110 - the printing thread has no loop
+            await asyncio.sleep(_PAUSE_S)
+        if self._closed:
+            raise OutputClosed
+        self._waiting.put(row)
+
+    def _work(self) -> None:
+        while (row := self._waiting.get()) is not None:
+            try:
+                print_json(row)
+            except (OSError, ValueError):
+                self._closed = True
+                return

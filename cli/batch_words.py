@@ -1,0 +1,57 @@
+"""How the command for batches writes numbers, times and counts."""
+
+from __future__ import annotations
+
+from autogen_codeact.batch.progress import BatchCounts
+
+
+def format_count(number: int) -> str:
+    """Format a number of things: "12", "1,234"."""
+    return f"{number:,}"
+
+
+def format_tokens(number: int) -> str:
+    """Format a number of tokens: "950", "12.3 k", "4.56 M"."""
+    if number < 1000:
+        return str(number)
+    return f"{number / 1e3:.1f} k" if number < 1e6 else f"{number / 1e6:.2f} M"
+
+
+def format_left(seconds: float) -> str:
+    """Format a time: "8 s", "12 min", "3 h 05 min", "2 days 4 h"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} days {hours % 24} h"
+
+
+def format_rate(per_minute: float) -> str:
+    """Format a rate: "0.4 tasks/min", "12 tasks/min"."""
+    number = f"{per_minute:.1f}" if per_minute < 10 else f"{per_minute:,.0f}"
+    return f"{number} tasks/min"
+
+
+def progress_words(counts: BatchCounts) -> list[str]:
+    """Return what there is to say of a batch that goes on, the most important first."""
+    total = f" of {format_count(counts.total)}" if counts.total is not None else ""
+    words = [f"{format_count(counts.done)}{total} done", f"{format_count(counts.failed)} failed"]
+    words.append(f"{format_count(counts.running)} running")
+    if counts.waiting:
+        words.append(f"{format_count(counts.waiting)} to try again")
+    if counts.checked:
+        words.append(f"{format_count(counts.passed)} of {format_count(counts.checked)} passed")
+    if counts.tasks_per_minute:
+        words.append(format_rate(counts.tasks_per_minute))
+    if counts.tokens:
+        words.append(f"{format_tokens(counts.tokens)} tokens")
+    if counts.cost is not None:
+        words.append(f"cost {counts.cost:,.2f}")
+    if counts.seconds_left is not None:
+        words.append(f"about {format_left(counts.seconds_left)} left")
+    return words

@@ -1,0 +1,153 @@
+"""Starting a runner on one of several Docker engines."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
+from typing import Any
+
+from autogen_codeact.sandbox.backends.docker.engine import connect
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost
+from autogen_codeact.sandbox.backends.docker.launcher import DockerLauncher
+from autogen_codeact.sandbox.backends.docker.placement import WAIT_S, Address, Slot, placement
+from autogen_codeact.sandbox.backends.docker.stream import DockerStream
+from autogen_codeact.sandbox.errors import SandboxError, SandboxNameInUse, SandboxUnavailable
+from autogen_codeact.sandbox.host.waiting import new_future
+
+
+class PlacedLauncher:
+    """Starts one container on the engine with the least load; if it does not start there, on another one.
+
+    Args:
+        hosts: The engines.
+        make: Makes the launcher for one of them.
+    """
+
+    engine = None
+    """The number of starts at the same time is limited for each engine by its placement."""
+
+    def __init__(self, hosts: Sequence[DockerHost], make: Callable[[DockerHost], DockerLauncher]) -> None:
+        self._hosts = hosts
+        self._make = make
+        self._cancelled: Future[None] = new_future()
+        self._lock = threading.Lock()
+        self._launcher: DockerLauncher | None = None
+        self._slot: Slot | None = None
+
+    @property
+    def host_name(self) -> str | None:
+        """Name of the engine in use, or of the last one."""
+        slot = self._slot
+        return slot.host.label if slot is not None else None
+
+    def launch(self, boot: str) -> DockerStream:
+        """Start the container; the arguments and errors are those of `DockerLauncher.launch`."""
+        tried: dict[Address, SandboxError] = {}
+        unreachable: set[Address] = set()
+        until = time.monotonic() + WAIT_S
+        while True:
+            slot = self._slot = placement().take(self._hosts, tried, until, self._cancelled)
+            launcher = self._make(slot.host)
+            with self._lock:
+                self._launcher = launcher
+                if self._cancelled.done():
+                    launcher.cancel()
+            try:
+                stream = _launch(launcher, slot, boot)
+            except (SandboxNameInUse, ValueError):
+                slot.release()
+                raise
+            except SandboxError as error:
+                launcher.close()
+                if self._cancelled.done() or (launcher.image_failed and _answers(slot.host)):
+                    # Another engine would build or pull the same image in vain: what the others have has been looked at.
+                    slot.release()
+                    raise
+                if isinstance(error, SandboxUnavailable) and slot.host.address not in unreachable:
+                    unreachable.add(slot.host.address)
+                    slot.unreachable(error)
+                else:
+                    tried[slot.host.address] = error
+                    slot.refused(error)
+                continue
+            except BaseException:
+                slot.release()
+                raise
+            stream.when_closed = slot.release
+            slot.started(partial(_abandon, stream, slot.host))
+            return stream
+
+    def cancel(self) -> None:
+        """Let a running `launch` end early where it takes long."""
+        with self._lock:
+            if not self._cancelled.done():
+                self._cancelled.set_result(None)
+            launcher = self._launcher
+        if launcher is not None:
+            launcher.cancel()
+        placement().wake()
+
+    def kill(self) -> None:
+        """End the container now."""
+        if self._launcher is not None:
+            self._launcher.kill()
+
+    def close(self) -> None:
+        """Close the connections to the engine, and give up the place there."""
+        launcher, slot = self._launcher, self._slot
+        if launcher is not None:
+            launcher.close()
+        if slot is not None:
+            slot.release()
+
+
+def _abandon(stream: DockerStream, host: DockerHost, reason: str) -> None:
+    stream.abandon(_lost(host, reason))
+
+
+def _lost(host: DockerHost, reason: str) -> str:
+    return f"its Docker engine {host.label} is out: {reason}"
+
+
+def _answers(host: DockerHost) -> bool:
+    try:
+        connect(host).close()
+    except SandboxUnavailable:
+        return False
+    return True
+
+
+def _launch(launcher: DockerLauncher, slot: Slot, boot: str) -> DockerStream:
+    """Launch in another thread: if the engine goes out, its answer is not awaited, and what it has started is removed later."""
+    launched: Future[DockerStream] = new_future()
+
+    arguments = (launched, launcher, boot)
+    threading.Thread(target=_run, args=arguments, name=f"codeact-start-on-{slot.host.label}", daemon=True).start()
+    ends: tuple[Future[Any], ...] = (launched, slot.lost)
+    wait(ends, return_when=FIRST_COMPLETED)
+    if not launched.done():
+        launcher.cancel()
+        launched.add_done_callback(lambda done: _undo(launcher, done))
+        raise SandboxUnavailable(f"while the sandbox was started, {_lost(slot.host, slot.lost.result())}")
+    try:
+        return launched.result()
+    finally:
+        # Its exception refers to this function's variables: together they would keep sockets open.
+        del launched, arguments, ends
+
+
+def _run(launched: Future[DockerStream], launcher: DockerLauncher, boot: str) -> None:
+    try:
+        launched.set_result(launcher.launch(boot))
+    except BaseException as error:  # noqa: BLE001 - it is raised where the launch is awaited
+        launched.set_exception(error)
+
+
+def _undo(launcher: DockerLauncher, launched: Future[DockerStream]) -> None:
+    if launched.exception() is None:
+        launched.result().close()
+        launcher.kill()
+    launcher.close()

@@ -1,0 +1,400 @@
+"""Choosing an engine for each sandbox, and watching the engines: one state for each engine in this process.
+
+A sandbox is placed on the engine with the least load for its weight that has room. While engines are in use, a thread for each
+pings it. The rule: an engine is *out* when `FAILURES` pings in a row have failed. A ping is made every `PING_EVERY_S` seconds,
+and `PING_AGAIN_S` after one that has failed. It fails at once if nothing accepts the connection, and after `PING_TIMEOUT_S`
+without an answer. So a killed engine is out within 4 s, and one that hangs within 20 s; one slow answer never takes one out.
+An engine that is out gets no sandboxes, and those that it has are ended from this side. The first answer brings it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autogen_codeact.sandbox.backends.docker.engine import ping
+from autogen_codeact.sandbox.backends.docker.hosts import DockerHost, DockerTLS
+from autogen_codeact.sandbox.backends.docker.leftovers import remove_orphans_in_background
+from autogen_codeact.sandbox.errors import SandboxError, SandboxUnavailable
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+logger = logging.getLogger("autogen_codeact")
+
+PING_EVERY_S = 2.0
+PING_AGAIN_S = 1.0
+PING_TIMEOUT_S = 8.0
+FAILURES = 2
+STARTS_AT_ONCE = 8
+"""An engine that starts dozens of containers at once answers none of them in time."""
+WAIT_S = 60.0
+"""Seconds that a start waits for an engine with room."""
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 60.0
+LONGEST_REASON = 500
+
+Address = tuple[str, DockerTLS | None]
+
+
+@dataclass(eq=False)
+class _Engine:
+    """What this process knows of an engine."""
+
+    host: DockerHost
+    slots: set[Slot] = field(default_factory=set)
+    users: int = 0
+    failures: int = 0
+    out: str | None = None
+    """Why it is out, or None."""
+    suspect: str | None = None
+    """Why a connection has just failed, until a ping decides; or None."""
+    since: float = 0.0
+    """When it went out."""
+    paused_until: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+    problem: str | None = None
+    """Why the last start failed although it answers, or None."""
+    last_used: float = 0.0
+    ping_now: bool = False
+    monitored: bool = False
+
+    @property
+    def starting(self) -> int:
+        return sum(slot.end is None for slot in self.slots)
+
+    @property
+    def usable(self) -> bool:
+        return self.out is None and self.suspect is None
+
+    def describe(self, host: DockerHost, failed: SandboxError | None) -> str:
+        """Say why a sandbox can't be started there, or how many it has."""
+        if self.out is not None:
+            return f"out for {time.monotonic() - self.since:.0f} s: {self.out}"
+        reason = str(failed)[:LONGEST_REASON] if failed is not None else self.suspect or self.problem
+        if reason is not None:
+            return reason
+        return (
+            f"{len(self.slots)} of at most {host.capacity} sandboxes"
+            if host.capacity
+            else f"{len(self.slots)} sandboxes"
+        )
+
+
+@dataclass(eq=False)
+class Slot:
+    """The place of a sandbox on an engine, until `release`.
+
+    Args:
+        host: The engine.
+    """
+
+    host: DockerHost
+    _placement: Placement
+    _engine: _Engine
+    _hosts: Sequence[DockerHost]
+    end: Callable[[str], None] | None = None
+    lost: Future[str] = field(default_factory=Future)
+    """Completed with the reason when the engine goes out while the sandbox starts or runs."""
+
+    def started(self, end: Callable[[str], None]) -> None:
+        """Note that the sandbox has started.
+
+        Args:
+            end: Ends its connection, with a reason, when the engine goes out; from any thread. Called at once if it has.
+        """
+        self._placement.started(self, end)
+
+    def unreachable(self, error: SandboxError) -> None:
+        """Release it, because no connection could be made: the engine gets no sandboxes until it has answered a ping."""
+        self._placement.suspect(self._engine, str(error)[:LONGEST_REASON])
+        self.release()
+
+    def refused(self, error: SandboxError) -> None:
+        """Release it, because the engine answers and could not start the sandbox: for a while, others are preferred."""
+        self._placement.pause(self._engine, str(error)[:LONGEST_REASON])
+        self.release()
+
+    def release(self) -> None:
+        """Give it up; repeated calls are harmless."""
+        self._placement.release(self, self._engine, self._hosts)
+
+
+class Placement:
+    """The engines of this process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._engines: dict[Address, _Engine] = {}
+
+    @contextlib.contextmanager
+    def in_use(self, hosts: Sequence[DockerHost]) -> Iterator[None]:
+        """Have engines watched.
+
+        Args:
+            hosts: The engines.
+        """
+        with self._changed:
+            self._use(hosts)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._disuse(hosts)
+
+    def take(
+        self,
+        hosts: Sequence[DockerHost],
+        tried: Mapping[Address, SandboxError],
+        until: float,
+        cancelled: Future[Any],
+    ) -> Slot:
+        """Wait for an engine with room; blocks.
+
+        Args:
+            hosts: The engines to choose from.
+            tried: Those that have refused this sandbox, with their errors.
+            until: How long to wait, as `time.monotonic` counts.
+            cancelled: Completed to give up; call `wake` then.
+
+        Returns:
+            A place on one of them, which is in use until its `release`.
+
+        Raises:
+            SandboxUnavailable: There is none, or not in time; the message says why for each engine.
+        """
+        with self._changed:
+            self._use(hosts)
+            try:
+                return self._wait(hosts, tried, until, cancelled)
+            except BaseException:
+                self._disuse(hosts)
+                raise
+
+    def _wait(
+        self,
+        hosts: Sequence[DockerHost],
+        tried: Mapping[Address, SandboxError],
+        until: float,
+        cancelled: Future[Any],
+    ) -> Slot:
+        began = time.monotonic()
+        while not cancelled.done():
+            usable = [host for host in hosts if self._engine(host).usable]
+            untried = [host for host in usable if host.address not in tried]
+            if usable and not untried:
+                raise SandboxUnavailable(f"No Docker engine could start the sandbox. {self._why(hosts, tried)}")
+            if (host := self._least_loaded(untried)) is not None:
+                engine = self._engine(host)
+                slot = Slot(host, self, engine, hosts)
+                engine.slots.add(slot)
+                engine.last_used = time.monotonic()
+                return slot
+            left = until - time.monotonic()
+            if left <= 0:
+                waited = f"within {time.monotonic() - began:.0f} s"
+                problem = f"had room {waited}" if usable else f"answered {waited}"
+                raise SandboxUnavailable(f"No Docker engine {problem}. {self._why(hosts, tried)}")
+            self._changed.wait(min(left, PING_AGAIN_S))
+        raise SandboxUnavailable("the start of the sandbox was cancelled")
+
+    def _least_loaded(self, hosts: Iterable[DockerHost]) -> DockerHost | None:
+        now = time.monotonic()
+        engines = [(host, self._engine(host)) for host in hosts]
+        # One that has just failed to start a sandbox has the least load, and would get all of them.
+        working = [each for each in engines if each[1].paused_until <= now]
+        with_room = [
+            (len(engine.slots) / host.weight, engine.last_used, number, host)
+            for number, (host, engine) in enumerate(working or engines)
+            if engine.starting < STARTS_AT_ONCE and (host.capacity is None or len(engine.slots) < host.capacity)
+        ]
+        return min(with_room)[-1] if with_room else None
+
+    def wake(self) -> None:
+        """Let those who wait in `take` look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def describe(self, hosts: Sequence[DockerHost]) -> str:
+        """Return a sentence on each engine.
+
+        Args:
+            hosts: The engines.
+        """
+        with self._changed:
+            return self._why(hosts, {})
+
+    def _why(self, hosts: Sequence[DockerHost], tried: Mapping[Address, SandboxError]) -> str:
+        parts = [f"{host.label}: {self._engine(host).describe(host, tried.get(host.address))}" for host in hosts]
+        return f"The engines: {'; '.join(part.rstrip('.') for part in parts)}."
+
+    def why_out(self, host: DockerHost) -> str | None:
+        """Return why an engine is out, or None.
+
+        Args:
+            host: The engine.
+        """
+        with self._changed:
+            engine = self._engines.get(host.address)
+            return engine.out if engine is not None else None
+
+    def usable(self, hosts: Sequence[DockerHost]) -> list[DockerHost]:
+        """Return those of some engines that are not out.
+
+        Args:
+            hosts: The engines.
+        """
+        with self._changed:
+            return [host for host in hosts if self._engine(host).usable]
+
+    # For slots
+
+    def started(self, slot: Slot, end: Callable[[str], None]) -> None:
+        """See `Slot.started`."""
+        with self._changed:
+            slot.end = end
+            engine = slot._engine
+            engine.problem, engine.paused_until, engine.pause_s = None, 0.0, FIRST_PAUSE_S
+            lost = slot.lost.done()
+            self._changed.notify_all()
+        if lost:
+            end(slot.lost.result())
+
+    def suspect(self, engine: _Engine, reason: str) -> None:
+        """See `Slot.unreachable`."""
+        with self._changed:
+            if engine.out is None:
+                engine.suspect = reason
+            engine.ping_now = True
+            self._changed.notify_all()
+
+    def pause(self, engine: _Engine, reason: str) -> None:
+        """See `Slot.refused`."""
+        with self._changed:
+            known, engine.problem = engine.problem == reason, reason
+            pause_s, engine.pause_s = engine.pause_s, min(2 * engine.pause_s, LONGEST_PAUSE_S)
+            engine.paused_until = time.monotonic() + pause_s
+            engine.ping_now = True
+            self._changed.notify_all()
+        level = logging.INFO if known else logging.WARNING
+        message = "the Docker engine %s could not start a sandbox, and others are preferred for %.0f s: %s"
+        logger.log(level, message, engine.host.label, pause_s, reason)
+
+    def release(self, slot: Slot, engine: _Engine, hosts: Sequence[DockerHost]) -> None:
+        """See `Slot.release`."""
+        with self._changed:
+            if slot in engine.slots:
+                engine.slots.discard(slot)
+                self._disuse(hosts)
+                self._changed.notify_all()
+
+    # Watching engines
+
+    def _engine(self, host: DockerHost) -> _Engine:
+        engine = self._engines.get(host.address)
+        if engine is None:
+            engine = self._engines[host.address] = _Engine(host)
+        return engine
+
+    def _use(self, hosts: Sequence[DockerHost]) -> None:
+        for host in hosts:
+            engine = self._engine(host)
+            engine.users += 1
+            if not engine.monitored:
+                engine.host, engine.monitored = host, True
+                name = f"codeact-engine-{host.label}"
+                try:
+                    threading.Thread(target=self._monitor, args=(engine,), name=name, daemon=True).start()
+                except RuntimeError:  # no more threads, or the program is ending
+                    engine.monitored = False
+
+    def _disuse(self, hosts: Sequence[DockerHost]) -> None:
+        for host in hosts:
+            self._engine(host).users -= 1
+        self._changed.notify_all()
+
+    def _monitor(self, engine: _Engine) -> None:
+        """Ping an engine for as long as it is used; a thread."""
+        client: APIClient | None = None
+        # A connection that is being made says as much; only one that is out or suspect must answer before it gets a sandbox.
+        with self._changed:
+            due = 0.0 if not engine.usable else time.monotonic() + PING_EVERY_S
+        while self._used(engine, due):
+            try:
+                client = ping(engine.host, client, PING_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the engine has not answered
+                client = None
+                self._has_failed(engine, str(error)[:LONGEST_REASON])
+            else:
+                self._has_answered(engine)
+            due = time.monotonic() + (PING_AGAIN_S if engine.failures == 1 else PING_EVERY_S)
+        if client is not None:
+            client.close()
+
+    def _used(self, engine: _Engine, due: float) -> bool:
+        """Wait for the next ping; return False when nobody uses the engine any more."""
+        with self._changed:
+            while engine.users and not engine.ping_now and (left := due - time.monotonic()) > 0:
+                self._changed.wait(left)
+            engine.ping_now = False
+            engine.monitored = engine.users > 0
+            return engine.monitored
+
+    def _has_failed(self, engine: _Engine, reason: str) -> None:
+        with self._changed:
+            engine.failures += 1
+            if engine.out is not None or engine.failures < FAILURES:
+                return
+            engine.out, engine.since, engine.suspect = reason, time.monotonic(), None
+            slots = list(engine.slots)
+            for slot in slots:
+                if not slot.lost.done():
+                    slot.lost.set_result(reason)
+            self._changed.notify_all()
+        logger.warning(
+            "the Docker engine %s is out, its sandboxes (%d) are ended: %s", engine.host.label, len(slots), reason
+        )
+        for slot in slots:
+            if slot.end is not None:
+                slot.end(reason)
+
+    def _has_answered(self, engine: _Engine) -> None:
+        with self._changed:
+            engine.failures, engine.suspect = 0, None
+            was_out, engine.out = engine.out, None
+            self._changed.notify_all()
+        if was_out is not None:
+            logger.warning(
+                "the Docker engine %s answers again after %.0f s", engine.host.label, time.monotonic() - engine.since
+            )
+            remove_orphans_in_background(engine.host)
+
+
+_current: tuple[int, Placement] | None = None
+_current_lock = threading.Lock()
+
+
+def placement() -> Placement:
+    """Return the state of this process's engines; that of a forked process begins anew."""
+    global _current  # noqa: PLW0603 - one for each process
+    with _current_lock:
+        if _current is None or _current[0] != os.getpid():
+            _current = os.getpid(), Placement()
+        return _current[1]
+
+
+def _new_lock() -> None:
+    # Another thread of the parent may have held it.
+    global _current_lock  # noqa: PLW0603 - one for each process
+    _current_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)

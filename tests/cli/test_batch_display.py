@@ -1,0 +1,283 @@
+"""What `codeact batch` shows while it runs: lines at the bottom of a real terminal, or plain lines."""
+
+import os
+import pty
+import re
+import select
+import termios
+import threading
+import time
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
+
+import pytest
+
+from autogen_codeact.batch.progress import AttemptFailed, BatchCounts, Notice, TaskFinished, TaskStarted, Waiting
+from autogen_codeact.batch.rows import Row
+from autogen_codeact.cli import batch_progress
+from autogen_codeact.cli.batch_progress import BURST, BatchDisplay
+from autogen_codeact.cli.batch_words import format_left, format_rate, format_tokens, progress_words
+from tests.cli.support import wait_until
+
+COUNTS = BatchCounts(
+    total=200,
+    done=50,
+    failed=3,
+    running=8,
+    waiting=2,
+    passed=40,
+    checked=47,
+    tokens=12_345,
+    cost=1.5,
+    tasks_per_minute=400.0,
+    seconds_left=22.5,
+    seconds=7.5,
+)
+WORDS = [
+    *("50 of 200 done", "3 failed", "8 running", "2 to try again", "40 of 47 passed", "400 tasks/min"),
+    *("12.3 k tokens", "cost 1.50", "about 22 s left"),
+]
+
+
+class Screen:
+    """A pseudo-terminal that standard error is connected to."""
+
+    def __init__(self, width, height=24):
+        self.ours, self.theirs = pty.openpty()
+        self.resize(width, height)
+        self.stream = os.fdopen(self.theirs, "w", encoding="utf-8")
+        self.written = ""
+
+    def resize(self, width, height=24):
+        termios.tcsetwinsize(self.theirs, (height, width))
+
+    def read(self):
+        """Return what was written since the last time."""
+        text = b""
+        while select.select([self.ours], [], [], 0)[0]:
+            text += os.read(self.ours, 65536)
+        new = text.decode().replace("\r\n", "\n")
+        self.written += new
+        return new
+
+    def close(self):
+        self.stream.close()
+        os.close(self.ours)
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    made = Screen(100)
+    for name in ("NO_COLOR", "COLUMNS", "LINES", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    yield made
+    made.close()
+
+
+@contextmanager
+def display_on(screen, **options):
+    # Not in a fixture: pytest sets standard error for each phase of a test.
+    with redirect_stderr(screen.stream), BatchDisplay(**options) as display:
+        yield display
+
+
+@contextmanager
+def shown(screen, counts=lambda: COUNTS):
+    with display_on(screen) as display:
+        display.follow(counts)
+        wait_until(lambda: screen.read() or "done" in screen.written, "a drawing")
+        yield display
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def last_block(text):
+    """Return the lines that were drawn last."""
+    return plain(re.split(r"\x1b\[K|\r", text)[-1]).splitlines()
+
+
+def row(number, outcome="failed", **fields):
+    error = {"error_class": "AuthenticationError", "error": "Error code: 401"} if outcome == "failed" else {}
+    return Row(id=f"task-{number}", outcome=outcome, **{**error, **fields})
+
+
+def test_words_of_a_batch_begin_with_the_most_important():
+    assert progress_words(COUNTS) == WORDS
+    unknown = BatchCounts(done=3, running=1)
+    assert progress_words(unknown) == ["3 done", "0 failed", "1 running"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (3_570, "1 h 00 min"),
+        (11_100, "3 h 05 min"),
+        (187_300, "2 days 4 h"),
+    ],
+)
+def test_time_left_is_rounded(seconds, text):
+    assert format_left(seconds) == text
+
+
+def test_numbers_are_short():
+    assert [format_tokens(each) for each in (950, 12_345, 4_560_000)] == ["950", "12.3 k", "4.56 M"]
+    assert [format_rate(each) for each in (0.44, 12.4, 10_000)] == ["0.4 tasks/min", "12 tasks/min", "10,000 tasks/min"]
+
+
+def test_terminal_shows_a_bar_and_all_counts(screen):
+    with shown(screen):
+        block = last_block(screen.written)
+    assert re.fullmatch(r"━{10,40}[╸━]*\s25 %", block[0].replace("╺", "━"))
+    assert " · ".join(block[1:]).split(" · ") == WORDS
+    assert max(map(len, block)) < 100
+
+
+@pytest.mark.parametrize("width", [20, 37, 60])
+def test_lines_fit_a_narrow_terminal(screen, width):
+    screen.resize(width)
+    with shown(screen):
+        block = last_block(screen.written)
+    assert max(map(len, block)) < width
+    assert " · ".join(block[1:]).split(" · ") == WORDS
+
+
+def test_low_terminal_gets_the_first_lines_only(screen):
+    screen.resize(20, 4)
+    with shown(screen):
+        assert len(last_block(screen.written)) == 3
+
+
+def test_narrower_terminal_has_its_wrapped_lines_erased(screen):
+    with shown(screen):
+        before = last_block(screen.written)
+        screen.resize(30)
+        wait_until(lambda: "\x1b[1A" in screen.read(), "another drawing")
+        rows = sum(-(-len(line) // 30) for line in before)
+        assert rows > len(before)
+        assert (
+            "\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1) + "\x1b[" in screen.written
+            or ("\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1)) in screen.written
+        )
+        assert max(map(len, last_block(screen.written))) < 30
+
+
+def test_lines_are_gone_at_the_end(screen):
+    with shown(screen):
+        rows = len(last_block(screen.written))
+    assert screen.read().endswith("\r\x1b[K" + "\x1b[1A\x1b[K" * (rows - 1))
+
+
+def test_number_of_drawings_does_not_follow_the_number_of_tasks(screen):
+    done = 0
+
+    def counts():
+        return replace(COUNTS, total=100_000, done=done)
+
+    began = time.monotonic()
+    with shown(screen, counts) as display:
+        for number in range(20_000):
+            done = number
+            display.on_event(TaskStarted(f"task-{number}", 1, 1, False))
+            display.on_event(TaskFinished(row(number, "completed")))
+    screen.read()
+    drawings = screen.written.count(" done")
+    assert 1 <= drawings <= (time.monotonic() - began) / batch_progress.INTERVAL_S + 3
+
+
+def test_failed_tasks_are_named_until_there_are_many(screen):
+    with shown(screen) as display:
+        for number in range(500):
+            display.on_event(TaskFinished(row(number)))
+    screen.read()
+    lines = [line.rpartition("codeact: ")[2] for line in plain(screen.written).splitlines() if "codeact: " in line]
+    assert lines[:BURST] == [f"failed: task-{number}: AuthenticationError: Error code: 401" for number in range(BURST)]
+    named = sum(line.startswith("failed:") for line in lines)
+    left_out = sum(int(line.split()[2]) for line in lines if line.startswith("… and"))
+    assert named + left_out == 500
+    assert named < 100
+
+
+def test_invalid_task_and_repeat_are_named(screen):
+    with shown(screen) as display:
+        display.on_event(TaskFinished(row(1, "invalid", error="no task", error_class=None)))
+        display.on_event(TaskFinished(row(2, repeat=3)))
+        display.on_event(TaskFinished(row(3, "completed")))
+        display.on_event(Notice("2 tasks are gone"))
+    screen.read()
+    lines = [line.rpartition("codeact: ")[2] for line in plain(screen.written).splitlines() if "codeact: " in line]
+    assert lines == [
+        "can not be used: task-1: no task",
+        "failed: task-2 (repeat 3): AuthenticationError: Error code: 401",
+        "2 tasks are gone",
+    ]
+
+
+def test_what_is_waited_for_is_shown_until_a_task_begins(screen):
+    with shown(screen) as display:
+        display.on_event(Waiting("model calls per minute"))
+        wait_until(lambda: screen.read() and "waiting: model calls per minute" in screen.written, "the reason")
+        display.on_event(TaskStarted("task-1", 1, 1, False))
+        wait_until(lambda: screen.read() and "waiting" not in last_block(screen.written)[-1], "its end")
+
+
+def test_attempt_that_is_made_again_is_told(screen):
+    with shown(screen) as display:
+        display.on_event(AttemptFailed("task-1", 1, 1, "RateLimitError", "429", 8.0))
+        text = "task-1 failed (RateLimitError) and is tried again in 8 s"
+        wait_until(lambda: screen.read() and text in screen.written, "the reason")
+
+
+def test_escapes_in_texts_do_not_reach_the_terminal(screen):
+    with shown(screen) as display:
+        display.on_event(TaskFinished(row("\x1b]0;title\x07", error="\x1b[2J\u202egnp")))
+        display.on_event(Waiting("\x1b]0;title\x07"))
+        display.note("\x1b[2J")
+        wait_until(lambda: screen.read() and "waiting" in screen.written, "the reason")
+    assert not re.search(r"\x1b\]|\x1b\[2J|\u202e|\x07", screen.written + screen.read())
+
+
+def test_no_color_draws_without_colours(screen, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    with shown(screen):
+        assert not re.search(r"\x1b\[[0-9;]*[1-9][0-9;]*m", screen.written.replace("\x1b[2m", ""))
+        assert "25 %" in screen.written
+
+
+def test_dumb_terminal_gets_plain_lines(screen, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(batch_progress, "SHORTEST_S", 0.0)
+    done = iter(range(0, 200, 10))
+    with display_on(screen) as display:
+        display.follow(lambda: replace(COUNTS, done=next(done, 190)))
+        wait_until(lambda: screen.read() or screen.written.count("\n") >= 2, "two lines")
+    assert "\x1b" not in screen.written + screen.read()
+    assert screen.written.splitlines()[0] == f"codeact: {', '.join(['20 of 200 done', *WORDS[1:]])}"
+
+
+def test_nothing_is_written_for_json(screen):
+    with display_on(screen, live=False, plain=False) as display:
+        display.follow(lambda: COUNTS)
+        display.on_event(Notice("told in any case"))
+    assert screen.read() == "codeact: told in any case\n"
+
+
+def test_terminal_that_stands_still_does_not_stop_the_batch(screen, monkeypatch):
+    monkeypatch.setattr(batch_progress, "_END_S", 0.2)
+    with shown(screen) as display:
+        (writer,) = (each for each in threading.enumerate() if each.name == "batch progress")
+        termios.tcflow(screen.theirs, termios.TCOOFF)  # as Ctrl-S does
+        display.on_event(Notice("x" * 100))
+        display.note("a new reason")
+        time.sleep(2 * batch_progress.INTERVAL_S)
+        for number in range(1000):
+            display.on_event(TaskFinished(row(number, "completed")))
+    assert writer.is_alive()
+    termios.tcflow(screen.theirs, termios.TCOON)
+    wait_until(lambda: screen.read() or not writer.is_alive(), "the end of the thread")
+    writer.join(20)

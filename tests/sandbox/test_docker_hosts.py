@@ -1,0 +1,168 @@
+"""Engines of `hosts`: what their models accept, what they show, and files of them. No engine is needed."""
+
+import json
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.cli.sandbox_choice import SandboxChoice
+from autogen_codeact.sandbox import AsyncSandbox, DockerHost, DockerOptions, DockerTLS, SandboxPool
+from autogen_codeact.sandbox.backends.docker.hosts import parse_hosts
+
+TLS = DockerTLS(ca="/c/ca.pem", cert="/c/cert.pem", key="/c/key.pem")
+
+
+def test_addresses_and_hosts_are_accepted_together() -> None:
+    options = DockerOptions(hosts=["unix:///run/a", DockerHost(url="tcp://b:2376", tls=TLS, weight=2)])
+    assert options.engines == (DockerHost(url="unix:///run/a"), DockerHost(url="tcp://b:2376", tls=TLS, weight=2))
+    assert [host.label for host in options.engines] == ["unix:///run/a", "tcp://b:2376"]
+
+
+def test_a_dumped_config_has_paths_only_and_is_loaded_again() -> None:
+    options = DockerOptions(hosts=["unix:///run/a", DockerHost(url="tcp://b:2376", tls=TLS, capacity=9, name="b")])
+    dumped = options.model_dump_json()
+    assert json.loads(dumped)["hosts"] == [
+        {"url": "unix:///run/a"},
+        {
+            "url": "tcp://b:2376",
+            "tls": {"ca": "/c/ca.pem", "cert": "/c/cert.pem", "key": "/c/key.pem"},
+            "capacity": 9,
+            "name": "b",
+        },
+    ]
+    assert DockerOptions.model_validate_json(dumped) == options
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_tls_can_be_a_folder(tmp_path: Path) -> None:
+    expected = DockerTLS(ca=tmp_path / "ca.pem", cert=tmp_path / "cert.pem", key=tmp_path / "key.pem")
+    assert DockerHost(url="tcp://a:1", tls=tmp_path).tls == expected
+    assert DockerHost(url="tcp://a:1", tls=str(tmp_path)).tls == expected
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    host = DockerHost(url="ssh://user:s3cr3t@machine")
+    assert host.label == "ssh://machine"
+    assert "s3cr3t" not in f"{host!r} {DockerOptions(hosts=[host])!r}"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "complaint"),
+    [
+        ("tcp://a:1", "hosts must be a list of addresses or DockerHost(...)"),
+        ({"url": "tcp://a:1"}, "hosts must be a list of addresses or DockerHost(...)"),
+        ([7], "an engine of hosts is an address or DockerHost(...), not int"),
+    ],
+)
+def test_a_wrong_type_is_refused(hosts: Any, complaint: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(complaint)}"):
+        parse_hosts(hosts)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "complaint"),
+    [
+        ([""], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+        (["a:2376"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+        (["ftp://a:1"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+        (["unix://"], "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376"),
+        (
+            ["tcp://a:1\n"],
+            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
+        ),
+        (
+            ["tcp://a:99999"],
+            "the address of a Docker engine must look like unix:///var/run/docker.sock or tcp://host:2376",
+        ),
+        (["tcp://a"], "the address of the Docker engine at a has no port: give tcp://host:2376"),
+        (["tcp://a:1", "tcp://b:1", "tcp://a:1"], "two engines of hosts have the name 'tcp://a:1': each needs its own"),
+        (
+            [DockerHost(url="tcp://a:1", name="x"), DockerHost(url="tcp://a:1", name="y")],
+            "two engines of hosts have the address 'tcp://a:1': each needs its own",
+        ),
+        ([{"url": "tcp://a:1", "capacity": 0}], "hosts: capacity: Input should be greater than or equal to 1"),
+        ([{"url": "tcp://a:1", "weight": 0}], "hosts: weight: Input should be greater than 0"),
+        ([{"url": "tcp://a:1", "weight": float("nan")}], "hosts: weight: Input should be a finite number"),
+        ([{"url": "tcp://a:1", "colour": "red"}], "hosts: colour: Extra inputs are not permitted"),
+        ([{"name": "a"}], "hosts: url: Field required"),
+        ([{"url": "tcp://a:1", "name": "a\x1b[31m"}], "the name of an engine must be printable"),
+        (
+            [{"url": "unix:///a", "tls": {"ca": "/ca"}}],
+            "the engine unix:///a has TLS files, and only tcp:// addresses have TLS",
+        ),
+        (
+            [{"url": "tcp://a:1", "tls": {"cert": "/cert"}}],
+            "the TLS files of an engine are cert and key together, with or without ca",
+        ),
+    ],
+)
+def test_engines_that_can_not_be_right_are_refused(hosts: Any, complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+        parse_hosts(hosts)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"docker_host": "tcp://a:1"}, "docker_host= is one engine and hosts= are several: give one of the two"),
+        (
+            {"bind_dir": "/tmp"},
+            "bind_dir= is a folder of one engine's machine: with several hosts= use work_dir=",
+        ),
+    ],
+)
+def test_options_that_do_not_go_with_hosts_are_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+        AsyncSandbox(hosts=["unix:///a", "unix:///b"], **options)
+
+
+def test_hosts_mean_docker_without_looking_for_a_backend() -> None:
+    box = AsyncSandbox(hosts=["unix:///nowhere"])
+    assert box.options.backend == "docker"
+    assert box._undecided is None
+    assert box.engine is None
+
+
+def test_a_pool_of_other_engines_is_refused() -> None:
+    pool = SandboxPool(1, hosts=["unix:///a"])
+    with pytest.raises(ValueError, match="differ in hosts"):
+        AsyncSandbox(pool=pool, hosts=["unix:///b"])
+    assert AsyncSandbox(pool=pool).options.hosts == (DockerHost(url="unix:///a"),)
+
+
+class TestAFileOfEngines:
+    def read(self, folder: Path, text: str) -> Any:
+        path = folder / "hosts.json"
+        path.write_text(text)
+        return SandboxChoice(hosts_file=path).options()["hosts"]
+
+    def test_has_addresses_and_objects_with_paths_relative_to_it(self, tmp_path: Path) -> None:
+        entries = [
+            "unix:///run/a",
+            {"url": "tcp://b:1", "tls": "b"},
+            {"url": "tcp://c:1", "tls": {"ca": "c/ca.pem", "verify": False}, "weight": 2},
+        ]
+        hosts = parse_hosts(self.read(tmp_path, json.dumps(entries)))
+        assert hosts == (
+            DockerHost(url="unix:///run/a"),
+            DockerHost(url="tcp://b:1", tls=tmp_path / "b"),
+            DockerHost(url="tcp://c:1", tls=DockerTLS(ca=tmp_path / "c/ca.pem", verify=False), weight=2),
+        )
+
+    @pytest.mark.parametrize(
+        ("text", "complaint"),
+        [
+            ("", "is not JSON"),
+            ("[" * 100_000, "is not JSON"),
+            ("{}", "must have a list such as"),
+            ("[]", "must have a list such as"),
+            ("[1]", "must have a list such as"),
+            (" " * (1024 * 1024) + "[]", "must have a list such as"),
+        ],
+    )
+    def test_that_has_something_else_is_refused(self, tmp_path: Path, text: str, complaint: str) -> None:
+        with pytest.raises(ValueError, match=rf"^the file of engines .*hosts\.json {complaint}"):
+            self.read(tmp_path, text)
