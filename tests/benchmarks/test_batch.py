@@ -211,3 +211,67 @@ def test_table_of_pauses_compares_with_the_other_library_in_the_same_case(load):
         ("**20×** (20 to 20)", False),
         ("**40×** (40 to 40)", True),
     ]
+
+
+def test_prediction_counts_blocks_starts_idle_sandboxes_and_memory(load):
+    page = load("sidebyside.scaling_page")
+
+    def part(seconds, **others):
+        return {"seconds": 2.0, "processor": {"machine": seconds}, **others}
+
+    alive = {
+        "count": 10,
+        "sandbox": "docker",
+        "background": part(0.1),
+        "start": part(2.0),
+        "stop": part(1.0),
+        "idle": part(0.3),
+        "blocks": part(0.3, blocks=30),
+        "memory": 200e6,
+        "driver": {"rss": 1e6, "descriptors": 80, "threads": 1},
+    }
+    model = page.costs([{**alive, "count": 5}, alive, {**alive, "sandbox": "bubblewrap", "count": 99}])
+    assert model == pytest.approx(
+        {"memory": 20e6, "driver": 1e5, "descriptors": 8, "start": 0.2, "stop": 0.1, "block": 0.01, "idle": 0.01}
+    )
+    # 360 blocks a second, 1 start and stop a second, 3,600 idle sandboxes.
+    assert page.predict(model, 3600) == pytest.approx(
+        {
+            "memory": 72e9,
+            "processors": 3.6 + 0.3 + 36,
+            "machines": 39.9 / 64,
+            "driver": 360e6,
+            "descriptors": 28800,
+            "start_all_s": 11.25,
+        }
+    )
+    assert page.costs([{**alive, "sandbox": "bubblewrap"}]) is None
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_cost_of_sandboxes_that_are_alive_is_measured(load, monkeypatch):
+    probes, page = load("sidebyside.scaling_probes"), load("sidebyside.scaling_page")
+    monkeypatch.setattr(probes, "IDLE_S", 0.1)
+    async with asyncio.timeout(50):
+        found = await probes.alive(2, "bubblewrap", blocks=1)
+    assert found["blocks"]["blocks"] == 2
+    assert found["driver"]["descriptors"] > 0
+    model = page.costs([{**found, "sandbox": "docker"}])
+    assert model["start"] > 0
+    assert model["block"] > 0
+    assert model["memory"] != 0
+
+
+def test_page_keeps_what_is_written_around_the_measured_part(load, tmp_path, monkeypatch):
+    scaling, page = load("scaling"), load("sidebyside.scaling_page")
+    file = tmp_path / "scaling.md"
+    file.write_text(f"# Head\n\n{page.BEGIN}\n\nold\n\n{page.END}\n\nTail\n")
+    monkeypatch.setattr(scaling, "PAGE", file)
+    figures = {"machine": "2 processors", "note": "", "batches": [], "engines": [], "alive": [], "absent": {}}
+    scaling.write_page(figures)
+    scaling.write_page(figures)
+    text = file.read_text()
+    assert text.startswith("# Head\n\n<!-- measured")
+    assert text.endswith("<!-- /measured -->\n\nTail\n")
+    assert "old" not in text
+    assert text.count("Measured on 2 processors.") == 1
