@@ -43,6 +43,8 @@ MAX_UNREAD = 100
 """Rows that nobody has taken before no further task begins."""
 CANCEL_S = 60.0
 """Seconds that cancelled attempts have to end, before they are left alone."""
+LATE_S = 90.0
+"""The same after `task_timeout`; ending a sandbox may take 60."""
 RATE_ROWS = 50
 COMPARED_AT_ONCE = 500
 SPOOL = ".tasks.part"
@@ -207,7 +209,9 @@ class Scheduler:
     # Attempts
 
     async def _dispatch(self, jobs: AsyncGenerator[Job, None]) -> None:
-        slots = asyncio.Semaphore(self._settings.concurrency)
+        # More attempts than sandboxes would only wait for each other.
+        most = self._settings.max_sandboxes or self._settings.concurrency
+        slots = asyncio.Semaphore(min(self._settings.concurrency, most))
         while True:
             await slots.acquire()
             job = await self._next(jobs)
@@ -283,7 +287,7 @@ class Scheduler:
         work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)
         job.count_log = False
         try:
-            result = await self._backend.run(work)
+            result = await self._attempt(work)
         except BatchBudgetError:
             return
         except BatchError:
@@ -297,6 +301,24 @@ class Scheduler:
             )
         else:
             await self._add(job, self._row(job, result))
+
+    async def _attempt(self, work: AttemptWork) -> AttemptResult:
+        """Have the backend run an attempt; one that does not end although it was cancelled is left alone at last."""
+        timeout = self._settings.task_timeout
+        attempt = asyncio.create_task(self._backend.run(work), name=f"batch-attempt-{work.task.id}")
+        try:
+            done, _ = await asyncio.wait({attempt}, timeout=timeout + LATE_S if timeout is not None else None)
+        except asyncio.CancelledError:
+            attempt.cancel()
+            await asyncio.wait({attempt}, timeout=CANCEL_S)
+            raise
+        if done:
+            return attempt.result()
+        attempt.cancel()
+        logger.warning("the attempt at task %r does not end, and is left alone", work.task.id)
+        raise AttemptError(
+            "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
+        )
 
     async def _failed(self, job: Job, error: AttemptError, began: datetime) -> None:
         if self.gate.spent is not None:
@@ -336,6 +358,7 @@ class Scheduler:
         passed = [check.passed for check in result.checks]
         row.passed = None if not passed or None in passed else all(passed)
         row.run, row.engine, row.started, row.seconds = result.run, result.engine, result.started, result.seconds
+        row.log_problem = result.log_stopped
         if result.log_stopped is not None:
             self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {result.log_stopped}"))
         return row
