@@ -16,6 +16,7 @@ from autogen_agentchat.base import TaskResult
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
+from autogen_codeact.batch.checks import check_answer
 from autogen_codeact.batch.components import (
     AgentOrTeam,
     AgentTemplate,
@@ -291,10 +292,7 @@ class _Attempt:
         return result
 
     async def _check(self, answer: str) -> list[CheckResult]:
-        task = self._work.task
-        if task.check is None and task.expected is None:
-            return []
-        raise NotImplementedError("checks")
+        return await check_answer(self._work.task, answer, self._context.sandboxes)
 
 
 def _last_message(result: TaskResult) -> BaseChatMessage | None:

@@ -65,6 +65,7 @@ class Sandboxes:
         self._given = pool
         self._pool = pool
         self._pools: dict[str, SandboxPool] = {}
+        self._starting = asyncio.Lock()
 
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pools begin to start theirs when they are first used.
@@ -95,7 +96,10 @@ class Sandboxes:
             data: Files and folders that the code can read. Then the sandbox is not from the pool, which has none of them.
             options: Options that may differ between the executors of a pool, such as `work_dir`.
         """
-        assert self._pool is not None, "start() first"
+        async with self._starting:
+            if self._pool is None:
+                await self.start()
+        assert self._pool is not None
         return await _executor(self._pool, data, options)
 
     async def like(

@@ -30,11 +30,12 @@ from autogen_codeact.batch.progress import (
     TaskStarted,
     Waiting,
 )
+from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import AttemptRecord, Row
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
-from autogen_codeact.batch.tasks import Task
+from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.executors import in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -88,7 +89,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, tasks: Any, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
+        self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
         self.gate = LocalGate(settings, self._on_spent, partial(self._waits, "model calls a minute"))
         self.ended: Literal["complete", "stopped", "budget"] | None = None
@@ -410,32 +411,48 @@ class Scheduler:
         if source.is_repeatable and folder.has_tasks:
             await self._compare(source, folder)
         for repeat in range(1, repeats + 1):
-            seen = 0
-            async for task in source.read(again=repeat < repeats):
-                seen += 1
-                if repeat == 1:
-                    await in_thread(folder.see_task, task, repeats)
-                if folder.is_done(task.id, repeat):
-                    folder.remove_left(task, repeat)
-                    continue
-                yield await in_thread(self._job, task, repeat, folder)
-            self._total = seen * repeats
+            good = bad = 0
+            async with aclosing(source.read(again=repeat < repeats)) as tasks:
+                async for task in tasks:
+                    if isinstance(task, BadTask):
+                        bad += 1
+                        await self._refuse(task, folder)
+                        continue
+                    good += 1
+                    if repeat == 1:
+                        await in_thread(folder.see_task, task, repeats)
+                    if folder.is_done(task.id, repeat):
+                        folder.remove_left(task, repeat)
+                        continue
+                    yield await in_thread(self._job, task, repeat, folder)
+            self._total = good * repeats + bad
             if repeat == 1 and (gone := folder.unseen):
                 text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
                 self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:
         """Find out before anything runs whether a task has changed, and how many there are."""
-        count, some = 0, list[Task]()
+        good, bad, some = 0, 0, list[Task]()
         async with aclosing(source.read(again=True)) as tasks:
             async for task in tasks:
-                count += 1
+                if isinstance(task, BadTask):
+                    bad += 1
+                    continue
+                good += 1
                 some.append(task)
                 if len(some) == COMPARED_AT_ONCE:
                     await in_thread(folder.compare_tasks, some)
                     some = []
         await in_thread(folder.compare_tasks, some)
-        self._total = count * self._settings.repeat
+        self._total = good * self._settings.repeat + bad
+
+    async def _refuse(self, task: BadTask, folder: BatchFolder) -> None:
+        """Write the row of a task that can't be used, once."""
+        if not folder.is_done(task.id, 1):
+            await in_thread(folder.see_bad_task, task)
+            row = Row(id=task.id, outcome="invalid", attempts=0)
+            row.error_class, row.error = "InvalidTask", f"{task.place}: {task.reason}"
+            await self._add(None, row)
 
     @staticmethod
     def _job(task: Task, repeat: int, folder: BatchFolder) -> Job:
