@@ -173,24 +173,21 @@ def large_answer(executor: Any) -> LargeAnswer:
     return LargeAnswer()
 
 
-async def test_a_result_that_is_too_large_and_missing_files_fail_their_tasks_only(
+async def test_a_result_that_is_too_large_and_missing_data_fail_their_tasks_only(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     tasks = [
         Task(id="large", task="1"),
         Task(id="no data", task="1", data=["/no/such/data"]),
-        Task(id="no file", task="1", files={"a": "/no/such/file"}),
     ]
     ray = Ray(cluster.address, actors=1)
     rows = [row async for row in run_batch(large_answer, tasks, out=tmp_path, backend=ray, sandbox="bubblewrap")]
 
-    large, data, file = sorted(rows, key=lambda row: row.id)
+    large, data = sorted(rows, key=lambda row: row.id)
     assert {row.outcome for row in rows} == {"failed"}
     assert re.fullmatch(r"the result has 17,826,\d\d\d bytes; a worker may send 16,777,216", large.error or "")
-    assert [(row.error_class, row.error) for row in (data, file)] == [
-        ("FileNotFoundError", f"data: /no/such/data does not exist on the node {data.engine}"),
-        ("PieceError", "the files of the attempt: files: /no/such/file does not exist"),
-    ]
+    assert data.error_class == "FileNotFoundError"
+    assert data.error == f"data: /no/such/data does not exist on the node {data.engine}"
 
 
 async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(cluster: Cluster, tmp_path: Path) -> None:
