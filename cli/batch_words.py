@@ -42,6 +42,8 @@ def progress_words(counts: BatchCounts) -> list[str]:
     total = f" of {format_count(counts.total)}" if counts.total is not None else ""
     words = [f"{format_count(counts.done)}{total} done", f"{format_count(counts.failed)} failed"]
     words.append(f"{format_count(counts.running)} running")
+    if counts.invalid:
+        words.append(f"{format_count(counts.invalid)} unusable")
     if counts.waiting:
         words.append(f"{format_count(counts.waiting)} to try again")
     if counts.checked:
