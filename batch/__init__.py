@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
     from autogen_codeact.batch.errors import (
         AttemptError,
+        BatchBackendError,
         BatchBudgetError,
         BatchChangedError,
         BatchError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         TaskStarted,
         Waiting,
     )
+    from autogen_codeact.batch.ray_backend import Ray
     from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
     from autogen_codeact.batch.running import Batch, run_batch
     from autogen_codeact.batch.settings import BatchSettings, Prices
@@ -37,6 +39,7 @@ _HOME = {
     "AttemptWork": "attempt",
     "Backend": "backend",
     "Batch": "running",
+    "BatchBackendError": "errors",
     "BatchBudgetError": "errors",
     "BatchChangedError": "errors",
     "BatchContext": "backend",
@@ -50,6 +53,7 @@ _HOME = {
     "LocalBackend": "backend",
     "Notice": "progress",
     "Prices": "settings",
+    "Ray": "ray_backend",
     "Row": "rows",
     "Task": "tasks",
     "TaskFinished": "progress",
@@ -68,6 +72,7 @@ __all__ = [
     "AttemptWork",
     "Backend",
     "Batch",
+    "BatchBackendError",
     "BatchBudgetError",
     "BatchChangedError",
     "BatchContext",
@@ -81,6 +86,7 @@ __all__ = [
     "LocalBackend",
     "Notice",
     "Prices",
+    "Ray",
     "Row",
     "Task",
     "TaskFinished",

@@ -31,12 +31,16 @@ from autogen_codeact.batch.run_end import LogEnd, has_begun, read_end, read_whol
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import in_thread
+from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.continuing import resumed
 from autogen_codeact.runs.parts import wrap_models
 from autogen_codeact.runs.recording import recorded
+from autogen_codeact.runs.redaction import Redaction, known_secrets
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""
+MAX_ERROR = 4000
+"""Characters of an error that are kept."""
 NO_ANSWER = "the agent ended without an answer"
 
 
@@ -159,15 +163,14 @@ class _Attempt:
         self._started = datetime.now(UTC)
         self._before: LogEnd | None = None
         self._engine: str | None = None
+        self._agent: AgentOrTeam | None = None
 
     async def run(self) -> AttemptResult:
         work = self._work
-        continued = await in_thread(has_begun, work.log)
-        if continued:
-            self._before = await in_thread(read_whole, work.log)
-            if work.count_log:
-                usage = self._before.usage
-                self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
+        self._before = await in_thread(_prepare, work)
+        if self._before is not None and work.count_log:
+            usage = self._before.usage
+            self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
         if self._before is not None and self._before.is_finished:  # killed after its end, before there was a row
             return await self._finished(self._before.last, self._before)
         last = await self._run_agent()
@@ -177,9 +180,11 @@ class _Attempt:
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
         end = await in_thread(read_end, self._work.log, self._before)
+        secrets = secrets_of(self._agent) if self._agent is not None else known_secrets()
         return AttemptError(
             type(error).__name__,
-            str(error),
+            # A model's server may repeat the key that it refuses.
+            Redaction(None, secrets).text(str(error)[:MAX_ERROR]),
             retryable=is_retryable(error),
             unusable_log=is_unusable_log(error),
             usage=end.usage,
@@ -192,7 +197,7 @@ class _Attempt:
         """Run the agent to its end, and return its last message."""
         work, context = self._work, self._context
         async with AsyncExitStack() as opened:
-            agent = await self._make_agent(opened)
+            agent = self._agent = await self._make_agent(opened)
             busy = context.in_use.setdefault(id(agent), work.task.id)
             if busy != work.task.id:
                 raise UnusableAgentError(
@@ -213,7 +218,6 @@ class _Attempt:
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
         work, make = self._work, self._context.make
-        await in_thread(_prepare_files, work.task.files, work.work_dir, self._before is None)
         if not isinstance(make, AgentTemplate):
             executor = await self._context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
             await self._start(executor, opened)
@@ -284,14 +288,18 @@ async def _stop(executor: CodeExecutor) -> None:
         await executor.stop()
 
 
-def _prepare_files(files: Mapping[str, str], folder: Path, new: bool) -> None:
-    """Make the workspace's folder on the host, with the files of the task; in a run that is continued it is as it was."""
-    if new:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not new:
-        return
-    for name, source in files.items():
+def _prepare(work: AttemptWork) -> LogEnd | None:
+    """Read the log of the run, if it has begun; else make the workspace's folder on the host, with the files of the task.
+
+    In a run that is continued the workspace is as it was.
+    """
+    if has_begun(work.log):
+        work.work_dir.mkdir(parents=True, exist_ok=True)
+        return read_whole(work.log)
+    folder = work.work_dir
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, source in work.task.files.items():
         target = folder / name
         if not target.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"files: {name!r} is not a path inside the workspace")
@@ -300,3 +308,4 @@ def _prepare_files(files: Mapping[str, str], folder: Path, new: bool) -> None:
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
+    return None

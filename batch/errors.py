@@ -3,6 +3,7 @@
 BatchError
 ├── BatchFolderError    its folder can't be used: another's, locked, read-only, or the disk is full
 ├── BatchChangedError   a task or the configuration is not what it was
+├── BatchBackendError   where its attempts are to run can't be reached or used
 └── BatchBudgetError    its budget is used up; what was not done is done when the batch is run again
 """
 
@@ -19,6 +20,10 @@ class BatchFolderError(BatchError):
 
 class BatchChangedError(BatchError):
     """A task or the configuration differs from what the folder has."""
+
+
+class BatchBackendError(BatchError):
+    """Where the attempts of the batch are to run can't be reached or used."""
 
 
 class BatchBudgetError(BatchError):

@@ -333,7 +333,8 @@ class BatchFolder:
         """
         line = row.model_dump_json().encode("utf-8", "replace") + b"\n"
         with self._writing:
-            self._append(self._results, line, sync=True)
+            offset = self._append(self._results, line, sync=True)
+            self._replace(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
         if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)

@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sized
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.ending import finish
-from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
+from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import LocalGate, Pace
 from autogen_codeact.batch.progress import (
@@ -27,6 +28,7 @@ from autogen_codeact.batch.progress import (
     Notice,
     TaskFinished,
     TaskStarted,
+    Waiting,
 )
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import AttemptRecord, Row
@@ -86,7 +88,7 @@ class Scheduler:
     def __init__(
         self, tasks: Any, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
-        self.gate = LocalGate(settings, self._on_spent)
+        self.gate = LocalGate(settings, self._on_spent, partial(self._waits, "model calls a minute"))
         self.ended: Literal["complete", "stopped", "budget"] | None = None
         """How it has ended, if not with an error."""
         self._tasks = tasks
@@ -95,7 +97,8 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._pace = Pace(settings.tasks_per_minute)
+        self._pace = Pace(settings.tasks_per_minute, partial(self._waits, "tasks a minute"))
+        self._reasons: dict[str, None] = {}
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -261,12 +264,14 @@ class Scheduler:
 
     async def _wait(self) -> None:
         timer = None
+        self._waits("back-off", bool(self._due) and not self._running)
         if self._due and not self._stopping and len(self._unread) < MAX_UNREAD:
             left = max(0.0, self._due[0][0] - time.monotonic())
             timer = asyncio.get_running_loop().call_later(left, self._changed.set)
         try:
             await self._changed.wait()
         finally:
+            self._waits("back-off", False)
             if timer is not None:
                 timer.cancel()
 
@@ -281,6 +286,8 @@ class Scheduler:
             result = await self._backend.run(work)
         except BatchBudgetError:
             return
+        except BatchError:
+            raise  # ends the batch
         except AttemptError as error:
             await self._failed(job, error, began)
         except Exception as error:
@@ -356,6 +363,16 @@ class Scheduler:
     def _on_spent(self, reason: str) -> None:
         self._on_event(Notice(f"{reason}: no further task begins"))
         self.stop()
+
+    def _waits(self, reason: str, waits: bool) -> None:
+        """Tell if what is waited for has changed."""
+        before = list(self._reasons)
+        if waits:
+            self._reasons[reason] = None
+        else:
+            self._reasons.pop(reason, None)
+        if (now := list(self._reasons)) != before:
+            self._on_event(Waiting(", ".join(now) or None))
 
     def _out_of_time(self, seconds: float) -> None:
         self.gate.end(f"the budget of {seconds:g} s is used up")

@@ -101,9 +101,24 @@ def freeze_existing_objects() -> Iterator[None]:
     gc.unfreeze()
 
 
+LOOKS_FOR_PROCESSES = {"abuse", "executors"}
+"""Folders whose tests look for processes that are left behind."""
+
+
 @pytest.fixture(scope="module", autouse=True)
-def end_fork_servers() -> Iterator[None]:
-    """End the processes from which a module's tests have forked programs."""
+def end_fork_servers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no process from which other tests have forked programs be there where tests look for leftover processes."""
+    if LOOKS_FOR_PROCESSES.isdisjoint(request.path.parts):
+        yield
+        return
+    stop_servers()
+    yield
+    stop_servers()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def end_last_fork_servers() -> Iterator[None]:
+    """End those that are left at the end."""
     yield
     stop_servers()
 

@@ -84,7 +84,7 @@ class SessionBlock(block.Block):
         if self.used_checkpoint is not None:
             self.used_checkpoint.drop()
             self.used_checkpoint = None
-        self.supervisor.session.request_next_checkpoint()
+        self.scheduler.prepare(self.session.request_next_checkpoint)
 
     def kill(self, why):
         """End it, but not before its checkpoint has been taken: without one the session would be lost."""
