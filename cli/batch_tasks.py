@@ -7,8 +7,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import get_args
 
-from autogen_codeact.batch.reading import BadTask, read_tasks
-from autogen_codeact.batch.tasks import Check, CheckKind, Task
+from autogen_codeact.batch.reading import read_tasks
+from autogen_codeact.batch.tasks import BadTask, Check, CheckKind, Task
 from autogen_codeact.cli.exit import CommandError
 
 COMPARING = tuple(kind for kind in get_args(CheckKind) if kind != "python")

@@ -84,7 +84,11 @@ def test_missing_key(model, tmp_path):
 def test_usage_error_with_json_ends_with_an_error_object(tmp_path):
     done = codeact("batch", write_tasks(tmp_path, 1), "--model", "x", "--json")
     (only,) = done.objects
-    assert (done.status, only["type"], only["error"]["advice"]) == (2, "error", "`codeact batch --help` lists the options")
+    assert (done.status, only["type"], only["error"]["advice"]) == (
+        2,
+        "error",
+        "`codeact batch --help` lists the options",
+    )
 
 
 def test_folder_of_another_batch(model, tmp_path):

@@ -104,7 +104,9 @@ def test_reader_that_leaves_ends_the_batch(model, tmp_path):
         process.stdout = None
         status, _, err = ends(process)
     assert status == 141
-    assert err == ["codeact: nobody reads the output any more, so the batch was stopped; the same command goes on from here"]
+    assert err == [
+        "codeact: nobody reads the output any more, so the batch was stopped; the same command goes on from here"
+    ]
     assert 0 < len(rows(tmp_path / "out")) < 200
 
 
