@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         BatchChangedError,
         BatchError,
         BatchFolderError,
+        BatchTasksError,
     )
     from autogen_codeact.batch.progress import (
         AttemptFailed,
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
         Waiting,
     )
     from autogen_codeact.batch.ray_backend import Ray
+    from autogen_codeact.batch.reading import read_tasks
     from autogen_codeact.batch.rows import AttemptRecord, CheckResult, Row
     from autogen_codeact.batch.running import Batch, run_batch
     from autogen_codeact.batch.settings import BatchSettings, Prices
-    from autogen_codeact.batch.tasks import Check, Task
+    from autogen_codeact.batch.tasks import BadTask, Check, Task
 
 _HOME = {
     "AttemptError": "errors",
@@ -38,6 +40,7 @@ _HOME = {
     "AttemptResult": "attempt",
     "AttemptWork": "attempt",
     "Backend": "backend",
+    "BadTask": "tasks",
     "Batch": "running",
     "BatchBackendError": "errors",
     "BatchBudgetError": "errors",
@@ -48,6 +51,7 @@ _HOME = {
     "BatchEvent": "progress",
     "BatchFolderError": "errors",
     "BatchSettings": "settings",
+    "BatchTasksError": "errors",
     "Check": "tasks",
     "CheckResult": "rows",
     "LocalBackend": "backend",
@@ -60,6 +64,7 @@ _HOME = {
     "TaskStarted": "progress",
     "Waiting": "progress",
     "WorkerContext": "attempt",
+    "read_tasks": "reading",
     "run_attempt": "attempt",
     "run_batch": "running",
 }
@@ -71,6 +76,7 @@ __all__ = [
     "AttemptResult",
     "AttemptWork",
     "Backend",
+    "BadTask",
     "Batch",
     "BatchBackendError",
     "BatchBudgetError",
@@ -81,6 +87,7 @@ __all__ = [
     "BatchEvent",
     "BatchFolderError",
     "BatchSettings",
+    "BatchTasksError",
     "Check",
     "CheckResult",
     "LocalBackend",
@@ -93,6 +100,7 @@ __all__ = [
     "TaskStarted",
     "Waiting",
     "WorkerContext",
+    "read_tasks",
     "run_attempt",
     "run_batch",
 ]

@@ -1,6 +1,7 @@
 """What can be wrong with a batch as a whole, and with one attempt.
 
 BatchError
+├── BatchTasksError     its tasks can't be read at all: no file, an empty one, or of an unknown form
 ├── BatchFolderError    its folder can't be used: another's, locked, read-only, or the disk is full
 ├── BatchChangedError   a task or the configuration is not what it was
 ├── BatchBackendError   where its attempts are to run can't be reached or used
@@ -12,6 +13,10 @@ from __future__ import annotations
 
 class BatchError(Exception):
     """The batch can't go on; the message says what to do."""
+
+
+class BatchTasksError(BatchError):
+    """The tasks of the batch can't be read."""
 
 
 class BatchFolderError(BatchError):
