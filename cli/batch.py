@@ -9,7 +9,7 @@ import sys
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.errors import BatchBudgetError
@@ -227,7 +227,7 @@ class _Running:
         del options["work_dir"]
         batch = self._batch = run_batch(
             self._maker,
-            self._tasks,
+            cast("Any", self._tasks),
             out=self._job.out,
             settings=self._settings,
             backend=backend,
@@ -268,10 +268,6 @@ class _Running:
         self._display.close()
         if self._same.shared and not job.keep_going:
             raise CommandError(self._shared_error())
-        if job.parquet:
-            from autogen_codeact.batch.parquet import write_parquet  # noqa: PLC0415 - of an extra
-
-            await asyncio.to_thread(write_parquet, job.out)
         ended = self._batch.ended if self._batch is not None else None
         summary = await asyncio.to_thread(summary_object, job.out)
         if self._end.enabled:

@@ -130,7 +130,6 @@ class BatchDisplay:
     def _work(self) -> None:
         while not self._ended.wait(INTERVAL_S):
             self._tick()
-        self._tick()
         for line in self._lines.take(at_end=True):
             say(line)
         if self._block is not None:

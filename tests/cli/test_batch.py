@@ -8,7 +8,7 @@ from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_ta
 from tests.cli.support import codeact
 from tests.openai_server import Reply
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
 
 REFUSED = Reply("Incorrect API key provided: sk-of-***ests", status=401)
 
@@ -88,7 +88,8 @@ def test_error_that_all_tasks_share_stops_the_batch(tmp_path):
     assert done.status == 2
     message = done.objects[-1]["error"]["message"]
     assert message.startswith(
-        "The first 10 tasks have all failed with the same error, so no further one was begun. AuthenticationError: Error code: 401"
+        "The first 10 tasks have all failed with the same error, so no further one was begun. AuthenticationError: Error "
+        "code: 401"
     )
     assert message.endswith(
         "Check the key in OPENAI_API_KEY. Then the same command goes on from here; with --keep-going it goes on in any case."

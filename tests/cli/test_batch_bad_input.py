@@ -9,7 +9,7 @@ import pytest
 from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_tasks
 from tests.cli.support import codeact
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
 
 WORK_DIR = (
     "codeact: --work-dir is not for a batch: tasks that run at the same time would overwrite each other's files. `files` of a "

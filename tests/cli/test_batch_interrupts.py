@@ -10,7 +10,7 @@ from tests.cli.batch_support import ENV, Model, answers, doubled, rows, write_ta
 from tests.cli.chat_terminal import CTRL_C, Chat
 from tests.cli.support import start, wait_until
 
-pytestmark = pytest.mark.usefixtures("bubblewrap")
+pytestmark = [pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(200)]
 
 SECONDS = 60
 
