@@ -62,6 +62,11 @@ image: engine ## build the sandbox image if it is missing
 bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/benchmarks.md and README's table
 	@$(BIN)/python benchmarks/compare.py
 
+bench-batch: image ## batches beside other libraries, 12 minutes on a quiet machine; writes docs/benchmarks-batch.md and docs/scaling.md
+	$(PYTHON) benchmarks/paused.py --rounds 2
+	$(PYTHON) benchmarks/scaling.py
+	$(PYTHON) benchmarks/batch.py
+
 bench-quick: image ## a short benchmark that reports what became slower than in the last full one
 	@$(BIN)/python benchmarks/compare.py --quick
 
