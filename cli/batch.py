@@ -14,16 +14,19 @@ from typing import Any, cast
 from autogen_codeact.batch.backend import Backend
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.progress import BatchCounts
+from autogen_codeact.batch.ray_backend import Ray
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.running import Batch, run_batch
 from autogen_codeact.batch.settings import BatchSettings, Prices
+from autogen_codeact.batch.summary import summarize
+from autogen_codeact.batch.tables import require_parquet, write_parquet
 from autogen_codeact.cli.agent_options import AgentChoice
 from autogen_codeact.cli.batch_agents import AgentMaker
 from autogen_codeact.cli.batch_configuration import describe_job
 from autogen_codeact.cli.batch_options import LimitChoice
 from autogen_codeact.cli.batch_output import OutputClosed, RowWriter, discard_unwritable
 from autogen_codeact.cli.batch_progress import BatchDisplay
-from autogen_codeact.cli.batch_report import print_summary, summary_object
+from autogen_codeact.cli.batch_report import print_summary
 from autogen_codeact.cli.batch_tasks import ChosenTasks
 from autogen_codeact.cli.exit import EXIT_INTERRUPTED, CommandError, run_until_interrupted, say
 from autogen_codeact.cli.json_output import JsonEnd
@@ -91,6 +94,8 @@ def run_tasks(job: BatchJob, end: JsonEnd) -> int:
     """
     _check_options(job)
     settings = settings_of(job.limits)
+    if job.parquet:
+        require_parquet()
     silence_libraries()
     with BatchDisplay(live=not (end.enabled and _is_terminal_output()), plain=not end.enabled) as display:
         running = _Running(job, settings, end, display)
@@ -209,8 +214,6 @@ class _Running:
         One sandbox is started and stopped first: it builds an image once, and an error of all tasks is found before they begin.
         """
         if self._job.ray is not None:
-            from autogen_codeact.batch.ray_backend import Ray  # noqa: PLC0415 - of an extra
-
             return self._job.sandbox.kind, Ray(address=self._job.ray)
         self._display.stage("starting the first sandbox")
         async with started(self._job.sandbox) as executor:
@@ -269,10 +272,12 @@ class _Running:
         if self._same.shared and not job.keep_going:
             raise CommandError(self._shared_error())
         ended = self._batch.ended if self._batch is not None else None
-        summary = await asyncio.to_thread(summary_object, job.out)
+        summary = await asyncio.to_thread(summarize, job.out)
+        if job.parquet:
+            await asyncio.to_thread(write_parquet, job.out)
         if self._end.enabled:
             fields = {"ended": ended, "ended_by": spent, "folder": str(job.out.absolute())}
-            self._end.end_with({"type": "summary", **fields, **summary})
+            self._end.end_with({"type": "summary", **fields, **summary.model_dump(mode="json")})
         else:
             print_summary(summary, job.out)
         if spent is not None:
@@ -281,7 +286,7 @@ class _Running:
         if ended == "stopped":
             say(f"interrupted; {AGAIN}")
             return EXIT_INTERRUPTED
-        return EXIT_FAILED if summary["failed"] or summary["invalid"] else 0
+        return EXIT_FAILED if summary.failed or summary.invalid else 0
 
     def _shared_error(self) -> str:
         error = without_secrets(self._same.text, self._job.model)
