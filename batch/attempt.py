@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
-from autogen_agentchat.messages import BaseChatMessage
+from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
+from autogen_codeact.batch.checks import check_answer
 from autogen_codeact.batch.components import (
     AgentOrTeam,
     AgentTemplate,
+    ExecutorPart,
     MakeAgent,
     call_make_agent,
     checked,
@@ -27,7 +29,7 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTim
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log, requested_delay
 from autogen_codeact.batch.rows import CheckResult, Outcome
-from autogen_codeact.batch.run_end import LogEnd, has_begun, read_end, read_whole
+from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import in_thread
@@ -155,6 +157,23 @@ class _Inner(Exception):
         self.error = error
 
 
+class _Meter:
+    """Passes calls of models on to the gate of the batch, and counts what this process has used."""
+
+    def __init__(self, gate: ModelGate) -> None:
+        self._gate = gate
+        self.steps = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
+
+    async def enter(self) -> None:
+        await self._gate.enter()
+
+    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
+        self.model_calls += 1
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        self._gate.used(prompt_tokens, completion_tokens)
+
+
 class _Attempt:
     def __init__(self, work: AttemptWork, context: WorkerContext) -> None:
         self._work = work
@@ -164,6 +183,7 @@ class _Attempt:
         self._before: LogEnd | None = None
         self._engine: str | None = None
         self._agent: AgentOrTeam | None = None
+        self._meter = _Meter(context.gate)
 
     async def run(self) -> AttemptResult:
         work = self._work
@@ -175,6 +195,9 @@ class _Attempt:
             return await self._finished(self._before.last, self._before)
         last = await self._run_agent()
         end = await in_thread(read_end, work.log, self._before)
+        if end.stopped is not None:  # the log does not say what the run has used
+            before = self._before or LogEnd()
+            end.usage = {name: before.usage[name] + getattr(self._meter, name) for name in USAGE}
         return await self._finished(last, end)
 
     async def failed(self, error: Exception) -> AttemptError:
@@ -204,7 +227,7 @@ class _Attempt:
                     f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
                 )
             opened.callback(context.in_use.pop, id(agent))
-            wrap_models(agent, lambda client: GatedClient(client, context.gate))
+            wrap_models(agent, lambda client: GatedClient(client, self._meter))
             stream: AsyncGenerator[Any, None]
             if self._before is not None:
                 stream = resumed(work.log, agent=agent)
@@ -212,6 +235,7 @@ class _Attempt:
                 stream = recorded(agent, task=work.task.task, path=work.log)
             async with aclosing(stream) as items:
                 async for item in items:
+                    self._meter.steps += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
                         return _last_message(item)
         return None
@@ -224,21 +248,20 @@ class _Attempt:
             return await call_make_agent(make, executor, work.task)
         executors: dict[int, CodeExecutor] = {}
         for number, part in enumerate(make.executors):
-            executors[number] = await self._executor_of(part.kind, part.component, number)
+            executors[number] = await self._executor_of(part, number)
             await self._start(executors[number], opened)
         return checked(make.load(executors))
 
-    async def _executor_of(self, kind: Any, component: Mapping[str, Any], number: int) -> CodeExecutor:
-        folder = (
-            self._work.work_dir
-            if number == 0
-            else self._work.work_dir.with_name(f"{self._work.work_dir.name}.{number}")
+    async def _executor_of(self, part: ExecutorPart, number: int) -> CodeExecutor:
+        folder = self._work.work_dir
+        if number:
+            folder = folder.with_name(f"{folder.name}.{number}")
+            await in_thread(lambda: folder.mkdir(exist_ok=True))
+        if part.kind is None:
+            return CodeExecutor.load_component(part.component)
+        executor: CodeExecutor = await self._context.sandboxes.like(
+            part.kind, part.options, data=self._work.task.data, work_dir=folder
         )
-        config = {name: value for name, value in component["config"].items() if value is not None}
-        if kind is None or self._work.task.data:
-            return CodeExecutor.load_component({**component, "config": config})
-        config.pop("work_dir", None)
-        executor: CodeExecutor = await self._context.sandboxes.like(kind, config, work_dir=folder)
         return executor
 
     async def _start(self, executor: CodeExecutor, opened: AsyncExitStack) -> None:
@@ -269,10 +292,7 @@ class _Attempt:
         return result
 
     async def _check(self, answer: str) -> list[CheckResult]:
-        task = self._work.task
-        if task.check is None and task.expected is None:
-            return []
-        raise NotImplementedError("checks")
+        return await check_answer(self._work.task, answer, self._context.sandboxes)
 
 
 def _last_message(result: TaskResult) -> BaseChatMessage | None:

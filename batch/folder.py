@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.tasks import Task
+from autogen_codeact.batch.tasks import BadTask, Task
 
 MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
 SCHEMA_VERSION = 1
@@ -295,6 +295,10 @@ class BatchFolder:
             for repeat in range(1, repeats + 1):
                 self._index.pop(_key(task.id, repeat), None)  # the old row counts until there is a new one
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
+
+    def see_bad_task(self, task: BadTask) -> None:
+        """Remember a task that can't be used, for the order of the rows."""
+        self._append(self._tasks, to_json({"id": task.id, "sha256": None}) + b"\n", sync=False)
 
     def run_folder(self, task: Task, repeat: int, *, new: bool = False) -> Path:
         """Return the folder of a task's last run, or of its next one, absolute.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -20,15 +20,13 @@ from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import BatchBudgetError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
+from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
-from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import SandboxPool, in_thread
 from autogen_codeact.sandbox.options import SandboxOptions
-
-Tasks = str | Path | Iterable[Task | Mapping[str, Any] | str] | AsyncIterable[Task | Mapping[str, Any] | str]
 
 
 def run_batch(
