@@ -33,7 +33,7 @@ class Scheduler:
         self._queue = collections.deque()
         self._starting = False
         self._next_worker = None
-        # Process mode, and a session that has run shells.
+        # Whether it is likely that there will be another block in a process of its own: in process mode, and after a shell.
         self._forks_ahead = not self._in_session
         self._last_end = 0.0
         self._back_to_back = False
@@ -92,7 +92,6 @@ class Scheduler:
         if task is self.session_task:
             self.session_task = None
         self._last_end = time.monotonic()
-        self.supervisor.flush()
         self._clean_up()
         self.start_next()
         if not self.running:
@@ -151,8 +150,9 @@ class Scheduler:
         worker.resume()
         if worker.pid is not None:
             system.allow_all_processors((worker.pid,))
+        if self._forks_ahead:
+            self.supervisor.loop.call_later(0 if self._back_to_back else FORK_DELAY_S, self.fork_next_worker)
         self._forks_ahead = True
-        self.supervisor.loop.call_later(0 if self._back_to_back else FORK_DELAY_S, self.fork_next_worker)
         return worker
 
     def fork_next_worker(self):
