@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.base import TaskResult
-from autogen_agentchat.messages import BaseChatMessage
+from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent
 from autogen_core.code_executor import CodeExecutor
 
+from autogen_codeact.batch.checks import check_answer
 from autogen_codeact.batch.components import (
     AgentOrTeam,
     AgentTemplate,
+    ExecutorPart,
     MakeAgent,
     call_make_agent,
     checked,
@@ -27,16 +29,20 @@ from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, TaskTim
 from autogen_codeact.batch.limits import GatedClient, ModelGate
 from autogen_codeact.batch.retries import is_retryable, is_unusable_log, requested_delay
 from autogen_codeact.batch.rows import CheckResult, Outcome
-from autogen_codeact.batch.run_end import LogEnd, has_begun, read_end, read_whole
+from autogen_codeact.batch.run_end import USAGE, LogEnd, has_begun, read_end, read_whole
 from autogen_codeact.batch.sandboxes import Sandboxes
 from autogen_codeact.batch.tasks import Task
 from autogen_codeact.executors import in_thread
+from autogen_codeact.runs.agents import secrets_of
 from autogen_codeact.runs.continuing import resumed
 from autogen_codeact.runs.parts import wrap_models
 from autogen_codeact.runs.recording import recorded
+from autogen_codeact.runs.redaction import Redaction, known_secrets
 
 STOP_S = 60.0
 """Seconds that the end of the sandboxes may take."""
+MAX_ERROR = 4000
+"""Characters of an error that are kept."""
 NO_ANSWER = "the agent ended without an answer"
 
 
@@ -151,6 +157,23 @@ class _Inner(Exception):
         self.error = error
 
 
+class _Meter:
+    """Passes calls of models on to the gate of the batch, and counts what this process has used."""
+
+    def __init__(self, gate: ModelGate) -> None:
+        self._gate = gate
+        self.steps = self.model_calls = self.prompt_tokens = self.completion_tokens = 0
+
+    async def enter(self) -> None:
+        await self._gate.enter()
+
+    def used(self, prompt_tokens: int, completion_tokens: int) -> None:
+        self.model_calls += 1
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
+        self._gate.used(prompt_tokens, completion_tokens)
+
+
 class _Attempt:
     def __init__(self, work: AttemptWork, context: WorkerContext) -> None:
         self._work = work
@@ -159,27 +182,32 @@ class _Attempt:
         self._started = datetime.now(UTC)
         self._before: LogEnd | None = None
         self._engine: str | None = None
+        self._agent: AgentOrTeam | None = None
+        self._meter = _Meter(context.gate)
 
     async def run(self) -> AttemptResult:
         work = self._work
-        continued = await in_thread(has_begun, work.log)
-        if continued:
-            self._before = await in_thread(read_whole, work.log)
-            if work.count_log:
-                usage = self._before.usage
-                self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
+        self._before = await in_thread(_prepare, work)
+        if self._before is not None and work.count_log:
+            usage = self._before.usage
+            self._context.gate.used(usage["prompt_tokens"], usage["completion_tokens"])
         if self._before is not None and self._before.is_finished:  # killed after its end, before there was a row
             return await self._finished(self._before.last, self._before)
         last = await self._run_agent()
         end = await in_thread(read_end, work.log, self._before)
+        if end.stopped is not None:  # the log does not say what the run has used
+            before = self._before or LogEnd()
+            end.usage = {name: before.usage[name] + getattr(self._meter, name) for name in USAGE}
         return await self._finished(last, end)
 
     async def failed(self, error: Exception) -> AttemptError:
         """Return what the scheduler has to know about an error."""
         end = await in_thread(read_end, self._work.log, self._before)
+        secrets = secrets_of(self._agent) if self._agent is not None else known_secrets()
         return AttemptError(
             type(error).__name__,
-            str(error),
+            # A model's server may repeat the key that it refuses.
+            Redaction(None, secrets).text(str(error)[:MAX_ERROR]),
             retryable=is_retryable(error),
             unusable_log=is_unusable_log(error),
             usage=end.usage,
@@ -192,14 +220,14 @@ class _Attempt:
         """Run the agent to its end, and return its last message."""
         work, context = self._work, self._context
         async with AsyncExitStack() as opened:
-            agent = await self._make_agent(opened)
+            agent = self._agent = await self._make_agent(opened)
             busy = context.in_use.setdefault(id(agent), work.task.id)
             if busy != work.task.id:
                 raise UnusableAgentError(
                     f"make_agent has returned the agent of task {busy!r}, which is still running: make a new one for each task"
                 )
             opened.callback(context.in_use.pop, id(agent))
-            wrap_models(agent, lambda client: GatedClient(client, context.gate))
+            wrap_models(agent, lambda client: GatedClient(client, self._meter))
             stream: AsyncGenerator[Any, None]
             if self._before is not None:
                 stream = resumed(work.log, agent=agent)
@@ -207,34 +235,33 @@ class _Attempt:
                 stream = recorded(agent, task=work.task.task, path=work.log)
             async with aclosing(stream) as items:
                 async for item in items:
+                    self._meter.steps += isinstance(item, CodeExecutionEvent)
                     if isinstance(item, TaskResult):
                         return _last_message(item)
         return None
 
     async def _make_agent(self, opened: AsyncExitStack) -> AgentOrTeam:
         work, make = self._work, self._context.make
-        await in_thread(_prepare_files, work.task.files, work.work_dir, self._before is None)
         if not isinstance(make, AgentTemplate):
             executor = await self._context.sandboxes.executor(data=work.task.data, work_dir=work.work_dir)
             await self._start(executor, opened)
             return await call_make_agent(make, executor, work.task)
         executors: dict[int, CodeExecutor] = {}
         for number, part in enumerate(make.executors):
-            executors[number] = await self._executor_of(part.kind, part.component, number)
+            executors[number] = await self._executor_of(part, number)
             await self._start(executors[number], opened)
         return checked(make.load(executors))
 
-    async def _executor_of(self, kind: Any, component: Mapping[str, Any], number: int) -> CodeExecutor:
-        folder = (
-            self._work.work_dir
-            if number == 0
-            else self._work.work_dir.with_name(f"{self._work.work_dir.name}.{number}")
+    async def _executor_of(self, part: ExecutorPart, number: int) -> CodeExecutor:
+        folder = self._work.work_dir
+        if number:
+            folder = folder.with_name(f"{folder.name}.{number}")
+            await in_thread(lambda: folder.mkdir(exist_ok=True))
+        if part.kind is None:
+            return CodeExecutor.load_component(part.component)
+        executor: CodeExecutor = await self._context.sandboxes.like(
+            part.kind, part.options, data=self._work.task.data, work_dir=folder
         )
-        config = {name: value for name, value in component["config"].items() if value is not None}
-        if kind is None or self._work.task.data:
-            return CodeExecutor.load_component({**component, "config": config})
-        config.pop("work_dir", None)
-        executor: CodeExecutor = await self._context.sandboxes.like(kind, config, work_dir=folder)
         return executor
 
     async def _start(self, executor: CodeExecutor, opened: AsyncExitStack) -> None:
@@ -265,10 +292,7 @@ class _Attempt:
         return result
 
     async def _check(self, answer: str) -> list[CheckResult]:
-        task = self._work.task
-        if task.check is None and task.expected is None:
-            return []
-        raise NotImplementedError("checks")
+        return await check_answer(self._work.task, answer, self._context.sandboxes)
 
 
 def _last_message(result: TaskResult) -> BaseChatMessage | None:
@@ -284,14 +308,18 @@ async def _stop(executor: CodeExecutor) -> None:
         await executor.stop()
 
 
-def _prepare_files(files: Mapping[str, str], folder: Path, new: bool) -> None:
-    """Make the workspace's folder on the host, with the files of the task; in a run that is continued it is as it was."""
-    if new:
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not new:
-        return
-    for name, source in files.items():
+def _prepare(work: AttemptWork) -> LogEnd | None:
+    """Read the log of the run, if it has begun; else make the workspace's folder on the host, with the files of the task.
+
+    In a run that is continued the workspace is as it was.
+    """
+    if has_begun(work.log):
+        work.work_dir.mkdir(parents=True, exist_ok=True)
+        return read_whole(work.log)
+    folder = work.work_dir
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, source in work.task.files.items():
         target = folder / name
         if not target.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"files: {name!r} is not a path inside the workspace")
@@ -300,3 +328,4 @@ def _prepare_files(files: Mapping[str, str], folder: Path, new: bool) -> None:
             shutil.copytree(source, target, dirs_exist_ok=True)
         else:
             shutil.copyfile(source, target)
+    return None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Self, cast
 
@@ -74,7 +75,7 @@ class SharedModel(ForwardingClient, Component[_Number]):
         return cast("Self", _PARTS.get().models[config.number])
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExecutorPart:
     """An executor of a config.
 
@@ -85,6 +86,17 @@ class ExecutorPart:
 
     kind: str | None
     component: dict[str, Any]
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options of its sandbox, without a folder.
+
+        Raises:
+            Exception: It can't be made from its config.
+        """
+        executor: Any = CodeExecutor.load_component(self.component)
+        values: dict[str, Any] = executor.sandbox.options.values()
+        return {name: value for name, value in values.items() if name != "work_dir"}
 
 
 class AgentTemplate:

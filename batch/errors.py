@@ -1,8 +1,10 @@
 """What can be wrong with a batch as a whole, and with one attempt.
 
 BatchError
+├── BatchTasksError     its tasks can't be read at all: no file, an empty one, or of an unknown form
 ├── BatchFolderError    its folder can't be used: another's, locked, read-only, or the disk is full
 ├── BatchChangedError   a task or the configuration is not what it was
+├── BatchBackendError   where its attempts are to run can't be reached or used
 └── BatchBudgetError    its budget is used up; what was not done is done when the batch is run again
 """
 
@@ -13,12 +15,20 @@ class BatchError(Exception):
     """The batch can't go on; the message says what to do."""
 
 
+class BatchTasksError(BatchError):
+    """The tasks of the batch can't be read."""
+
+
 class BatchFolderError(BatchError):
     """The folder of the batch can't be used."""
 
 
 class BatchChangedError(BatchError):
     """A task or the configuration differs from what the folder has."""
+
+
+class BatchBackendError(BatchError):
+    """Where the attempts of the batch are to run can't be reached or used."""
 
 
 class BatchBudgetError(BatchError):

@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 
 from autogen_codeact.batch.errors import BatchChangedError, BatchFolderError
 from autogen_codeact.batch.rows import Row
-from autogen_codeact.batch.tasks import Task
+from autogen_codeact.batch.tasks import BadTask, Task
 
 MANIFEST, TASKS, RESULTS, RUNS, WORK, LOCK = "batch.json", "tasks.jsonl", "results.jsonl", "runs", "work", "lock"
 SCHEMA_VERSION = 1
@@ -276,6 +276,14 @@ class BatchFolder:
             if before is not None and not self._accept and before != _short(_task_digest(task)):
                 raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
 
+    def knows(self, task: Task) -> bool:
+        """Return whether an earlier command has seen a task as it is now; then it counts as seen. It asks no disk."""
+        key = _key(task.id, 0)
+        if self._known.get(key) != _short(_task_digest(task)):
+            return False
+        del self._known[key]
+        return True
+
     def see_task(self, task: Task, repeats: int) -> None:
         """Remember a task, and compare it with what it was.
 
@@ -289,12 +297,14 @@ class BatchFolder:
         self.compare_tasks([task])
         digest = _task_digest(task)
         before = self._known.pop(_key(task.id, 0), None)
-        if before == _short(digest):
-            return
         if before is not None:
             for repeat in range(1, repeats + 1):
                 self._index.pop(_key(task.id, repeat), None)  # the old row counts until there is a new one
         self._append(self._tasks, to_json({"id": task.id, "sha256": digest}) + b"\n", sync=False)
+
+    def see_bad_task(self, task: BadTask) -> None:
+        """Remember a task that can't be used, for the order of the rows."""
+        self._append(self._tasks, to_json({"id": task.id, "sha256": None}) + b"\n", sync=False)
 
     def run_folder(self, task: Task, repeat: int, *, new: bool = False) -> Path:
         """Return the folder of a task's last run, or of its next one, absolute.
@@ -333,7 +343,8 @@ class BatchFolder:
         """
         line = row.model_dump_json().encode("utf-8", "replace") + b"\n"
         with self._writing:
-            self._append(self._results, line, sync=True)
+            offset = self._append(self._results, line, sync=True)
+            self._replace(_key(row.id, row.repeat), _Counted.of(vars(row)), offset)
         if task is not None and row.outcome != "failed":
             work = self.work_folder(task, row.repeat)
             shutil.rmtree(work, ignore_errors=True)

@@ -21,10 +21,13 @@ class Pace:
 
     Args:
         per_minute: How often; None for no limit.
+        on_wait: Called with True when somebody has to wait, and with False when nobody does any more. Default: nothing.
     """
 
-    def __init__(self, per_minute: float | None) -> None:
+    def __init__(self, per_minute: float | None, on_wait: Callable[[bool], None] = lambda waits: None) -> None:
         self._interval = 60.0 / per_minute if per_minute is not None else 0.0
+        self._on_wait = on_wait
+        self._waiting = 0
         self._next = 0.0
         self._turn = asyncio.Lock()
 
@@ -32,9 +35,18 @@ class Pace:
         """Wait until it may begin. Whoever is cancelled meanwhile takes nobody's place."""
         if not self._interval:
             return
-        async with self._turn:  # asyncio's lock is given in the order of asking
-            await asyncio.sleep(max(0.0, self._next - time.monotonic()))
-            self._next = time.monotonic() + self._interval
+        waits = self._turn.locked() or self._next > time.monotonic()
+        if waits:
+            self._waiting += 1
+            self._on_wait(True)
+        try:
+            async with self._turn:  # asyncio's lock is given in the order of asking
+                await asyncio.sleep(max(0.0, self._next - time.monotonic()))
+                self._next = time.monotonic() + self._interval
+        finally:
+            if waits:
+                self._waiting -= 1
+                self._on_wait(self._waiting > 0)
 
 
 class ModelGate(Protocol):
@@ -56,13 +68,19 @@ class LocalGate:
 
     Args:
         settings: The limits.
-        on_spent: Called once, when the budget is used up, with the reason.
+        on_spent: Called once, when the budget is used up, with the reason. Default: nothing.
+        on_wait: Called with True when calls begin to wait for `model_calls_per_minute`, and with False. Default: nothing.
     """
 
-    def __init__(self, settings: BatchSettings, on_spent: Callable[[str], None] = lambda reason: None) -> None:
+    def __init__(
+        self,
+        settings: BatchSettings,
+        on_spent: Callable[[str], None] = lambda reason: None,
+        on_wait: Callable[[bool], None] = lambda waits: None,
+    ) -> None:
         self._settings = settings
         self._on_spent = on_spent
-        self._pace = Pace(settings.model_calls_per_minute)
+        self._pace = Pace(settings.model_calls_per_minute, on_wait)
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.spent: str | None = None

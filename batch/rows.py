@@ -69,6 +69,7 @@ class Row(BaseModel):
         resumed: How often it was continued from its run log.
         run: Identifier of its run, or None if it never began.
         log: Folder of the run's log, relative to the batch's folder.
+        log_problem: Why the log ends before the run did, such as a full disk; None for a whole log.
         engine: Where it ran, if there are several engines or nodes.
         started: When the last attempt began, UTC.
         metadata: That of the task.
@@ -95,6 +96,7 @@ class Row(BaseModel):
     resumed: int = 0
     run: str | None = None
     log: str | None = None
+    log_problem: str | None = None
     engine: str | None = None
     started: AwareDatetime | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)

@@ -15,6 +15,7 @@ from autogen_codeact.runs.reader import RawEvent, load_run
 from autogen_codeact.runs.store import EVENTS
 
 LAST_BYTES = 256 * 1024
+NOT_WRITTEN = "it could not be written"
 USAGE = ("steps", "model_calls", "prompt_tokens", "completion_tokens")
 
 
@@ -108,10 +109,11 @@ def read_end(path: Path, before: LogEnd | None = None) -> LogEnd:
             lines = file.read(LAST_BYTES).rstrip(b"\n").rsplit(b"\n", 1)
         last = from_json(lines[-1])
     except (OSError, ValueError, AttributeError):
+        end.stopped = NOT_WRITTEN
         return end
-    if last.get("type") == "log_stopped":
-        end.stopped = str(last.get("reason"))
-    if last.get("type") == "run_finished":
+    if last.get("type") != "run_finished":
+        end.stopped = str(last.get("reason") or NOT_WRITTEN)
+    else:
         counts = {**last, "steps": last.get("blocks")}
         for name in USAGE:
             end.usage[name] = int(counts.get(name) or 0) + (before.usage[name] if before is not None else 0)

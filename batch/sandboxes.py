@@ -65,6 +65,7 @@ class Sandboxes:
         self._given = pool
         self._pool = pool
         self._pools: dict[str, SandboxPool] = {}
+        self._starting = asyncio.Lock()
 
     async def start(self) -> None:
         """Find out which sandboxes this machine has; the pools begin to start theirs when they are first used.
@@ -95,26 +96,34 @@ class Sandboxes:
             data: Files and folders that the code can read. Then the sandbox is not from the pool, which has none of them.
             options: Options that may differ between the executors of a pool, such as `work_dir`.
         """
-        assert self._pool is not None, "start() first"
-        if data:
-            pooled = self._pool.executor(**options)
-            values = pooled.sandbox.options.values()
-            values["data"] = [*(values.get("data") or ()), *data]
-            return type(pooled)(**values)
-        await self._pool.start()
-        return self._pool.executor(**options)
+        async with self._starting:
+            if self._pool is None:
+                await self.start()
+        assert self._pool is not None
+        return await _executor(self._pool, data, options)
 
-    async def like(self, kind: Literal["docker", "bubblewrap"], options: Mapping[str, Any], **own: Any) -> Any:
+    async def like(
+        self, kind: Any, options: Mapping[str, Any], *, data: list[str] | None = None, **own: Any
+    ) -> SandboxCodeExecutor:
         """Make an executor with given options from a pool of its own kind.
 
         Args:
             kind: Its backend.
             options: Its options; those with the same ones share a pool.
+            data: As for `executor`.
             own: Options that may differ, such as `work_dir`.
         """
         key = f"{kind} {sorted((name, repr(value)) for name, value in options.items())}"
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = self._spec.pool(kind, options)
+        return await _executor(pool, data, own)
+
+
+async def _executor(pool: SandboxPool, data: list[str] | None, options: dict[str, Any]) -> SandboxCodeExecutor:
+    if not data:
         await pool.start()
-        return pool.executor(**own)
+        return pool.executor(**options)
+    pooled = pool.executor(**options)
+    values = pooled.sandbox.options.values()
+    return type(pooled)(**{**values, "data": [*(values.get("data") or ()), *data]})

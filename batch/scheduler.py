@@ -11,13 +11,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sized
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
+from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
-from autogen_codeact.batch.errors import AttemptError, BatchBudgetError
+from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.limits import LocalGate, Pace
 from autogen_codeact.batch.progress import (
@@ -27,12 +29,14 @@ from autogen_codeact.batch.progress import (
     Notice,
     TaskFinished,
     TaskStarted,
+    Waiting,
 )
+from autogen_codeact.batch.reading import Tasks
 from autogen_codeact.batch.retries import backoff, is_retryable
 from autogen_codeact.batch.rows import AttemptRecord, Row
 from autogen_codeact.batch.settings import BatchSettings
 from autogen_codeact.batch.source import TaskSource
-from autogen_codeact.batch.tasks import Task
+from autogen_codeact.batch.tasks import BadTask, Task
 from autogen_codeact.executors import in_thread
 
 logger = logging.getLogger("autogen_codeact")
@@ -41,6 +45,8 @@ MAX_UNREAD = 100
 """Rows that nobody has taken before no further task begins."""
 CANCEL_S = 60.0
 """Seconds that cancelled attempts have to end, before they are left alone."""
+LATE_S = 90.0
+"""The same after `task_timeout`; ending a sandbox may take 60."""
 RATE_ROWS = 50
 COMPARED_AT_ONCE = 500
 SPOOL = ".tasks.part"
@@ -84,9 +90,9 @@ class Scheduler:
     """
 
     def __init__(
-        self, tasks: Any, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
+        self, tasks: Tasks, settings: BatchSettings, backend: Backend, on_event: Callable[[BatchEvent], None]
     ) -> None:
-        self.gate = LocalGate(settings, self._on_spent)
+        self.gate = LocalGate(settings, self._on_spent, partial(self._waits, "model calls a minute"))
         self.ended: Literal["complete", "stopped", "budget"] | None = None
         """How it has ended, if not with an error."""
         self._tasks = tasks
@@ -95,7 +101,8 @@ class Scheduler:
         self._on_event = on_event
         self._changed = asyncio.Event()
         self._taken = asyncio.Event()
-        self._pace = Pace(settings.tasks_per_minute)
+        self._pace = Pace(settings.tasks_per_minute, partial(self._waits, "tasks a minute"))
+        self._reasons: dict[str, None] = {}
         self._due: list[tuple[float, int, Job]] = []
         self._order = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -204,7 +211,9 @@ class Scheduler:
     # Attempts
 
     async def _dispatch(self, jobs: AsyncGenerator[Job, None]) -> None:
-        slots = asyncio.Semaphore(self._settings.concurrency)
+        # More attempts than sandboxes would only wait for each other.
+        most = self._settings.max_sandboxes or self._settings.concurrency
+        slots = asyncio.Semaphore(min(self._settings.concurrency, most))
         while True:
             await slots.acquire()
             job = await self._next(jobs)
@@ -261,12 +270,14 @@ class Scheduler:
 
     async def _wait(self) -> None:
         timer = None
+        self._waits("back-off", bool(self._due) and not self._running)
         if self._due and not self._stopping and len(self._unread) < MAX_UNREAD:
             left = max(0.0, self._due[0][0] - time.monotonic())
             timer = asyncio.get_running_loop().call_later(left, self._changed.set)
         try:
             await self._changed.wait()
         finally:
+            self._waits("back-off", False)
             if timer is not None:
                 timer.cancel()
 
@@ -278,9 +289,11 @@ class Scheduler:
         work = AttemptWork(job.task, job.log, job.work_dir, job.repeat, job.attempts, count_log=job.count_log)
         job.count_log = False
         try:
-            result = await self._backend.run(work)
+            result = await self._attempt(work)
         except BatchBudgetError:
             return
+        except BatchError:
+            raise  # ends the batch
         except AttemptError as error:
             await self._failed(job, error, began)
         except Exception as error:
@@ -290,6 +303,24 @@ class Scheduler:
             )
         else:
             await self._add(job, self._row(job, result))
+
+    async def _attempt(self, work: AttemptWork) -> AttemptResult:
+        """Have the backend run an attempt; one that does not end although it was cancelled is left alone at last."""
+        timeout = self._settings.task_timeout
+        attempt = asyncio.create_task(self._backend.run(work), name=f"batch-attempt-{work.task.id}")
+        try:
+            done, _ = await asyncio.wait({attempt}, timeout=timeout + LATE_S if timeout is not None else None)
+        except asyncio.CancelledError:
+            attempt.cancel()
+            await asyncio.wait({attempt}, timeout=CANCEL_S)
+            raise
+        if done:
+            return attempt.result()
+        attempt.cancel()
+        logger.warning("the attempt at task %r does not end, and is left alone", work.task.id)
+        raise AttemptError(
+            "TaskTimeoutError", f"the attempt did not end {LATE_S:g} s after task_timeout, {timeout:g} s"
+        )
 
     async def _failed(self, job: Job, error: AttemptError, began: datetime) -> None:
         if self.gate.spent is not None:
@@ -326,9 +357,9 @@ class Scheduler:
         row = self._new_row(job, result.outcome, result.usage)
         row.answer, row.error_class, row.error = result.answer, result.error_class, result.error
         row.checks = result.checks
-        passed = [check.passed for check in result.checks]
-        row.passed = None if not passed or None in passed else all(passed)
+        row.passed = decide_passed(job.task, result.outcome, result.checks)
         row.run, row.engine, row.started, row.seconds = result.run, result.engine, result.started, result.seconds
+        row.log_problem = result.log_stopped
         if result.log_stopped is not None:
             self._on_event(Notice(f"the run log of task {job.task.id!r} is incomplete: {result.log_stopped}"))
         return row
@@ -357,6 +388,16 @@ class Scheduler:
         self._on_event(Notice(f"{reason}: no further task begins"))
         self.stop()
 
+    def _waits(self, reason: str, waits: bool) -> None:
+        """Tell if what is waited for has changed."""
+        before = list(self._reasons)
+        if waits:
+            self._reasons[reason] = None
+        else:
+            self._reasons.pop(reason, None)
+        if (now := list(self._reasons)) != before:
+            self._on_event(Waiting(", ".join(now) or None))
+
     def _out_of_time(self, seconds: float) -> None:
         self.gate.end(f"the budget of {seconds:g} s is used up")
         for attempt in self._running:
@@ -370,32 +411,48 @@ class Scheduler:
         if source.is_repeatable and folder.has_tasks:
             await self._compare(source, folder)
         for repeat in range(1, repeats + 1):
-            seen = 0
-            async for task in source.read(again=repeat < repeats):
-                seen += 1
-                if repeat == 1:
-                    await in_thread(folder.see_task, task, repeats)
-                if folder.is_done(task.id, repeat):
-                    folder.remove_left(task, repeat)
-                    continue
-                yield await in_thread(self._job, task, repeat, folder)
-            self._total = seen * repeats
+            good = bad = 0
+            async with aclosing(source.read(again=repeat < repeats)) as tasks:
+                async for task in tasks:
+                    if isinstance(task, BadTask):
+                        bad += 1
+                        await self._refuse(task, folder)
+                        continue
+                    good += 1
+                    if repeat == 1 and not folder.knows(task):
+                        await in_thread(folder.see_task, task, repeats)
+                    if folder.is_done(task.id, repeat):
+                        folder.remove_left(task, repeat)
+                        continue
+                    yield await in_thread(self._job, task, repeat, folder)
+            self._total = good * repeats + bad
             if repeat == 1 and (gone := folder.unseen):
                 text = f"{gone} task{' is' if gone == 1 else 's are'} no longer among the tasks"
                 self._on_event(Notice(f"{text}: the rows of earlier commands stay"))
 
     async def _compare(self, source: TaskSource, folder: BatchFolder) -> None:
         """Find out before anything runs whether a task has changed, and how many there are."""
-        count, some = 0, list[Task]()
+        good, bad, some = 0, 0, list[Task]()
         async with aclosing(source.read(again=True)) as tasks:
             async for task in tasks:
-                count += 1
+                if isinstance(task, BadTask):
+                    bad += 1
+                    continue
+                good += 1
                 some.append(task)
                 if len(some) == COMPARED_AT_ONCE:
                     await in_thread(folder.compare_tasks, some)
                     some = []
         await in_thread(folder.compare_tasks, some)
-        self._total = count * self._settings.repeat
+        self._total = good * self._settings.repeat + bad
+
+    async def _refuse(self, task: BadTask, folder: BatchFolder) -> None:
+        """Write the row of a task that can't be used, once."""
+        if not folder.is_done(task.id, 1):
+            await in_thread(folder.see_bad_task, task)
+            row = Row(id=task.id, outcome="invalid", attempts=0)
+            row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
+            await self._add(None, row)
 
     @staticmethod
     def _job(task: Task, repeat: int, folder: BatchFolder) -> Job:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 CheckKind = Literal["exact", "number", "regex", "json", "python"]
 
@@ -33,25 +34,48 @@ class Check(BaseModel):
     timeout: float = Field(default=30.0, gt=0, allow_inf_nan=False)
 
 
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _kind_as_check(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
 class Task(BaseModel):
     """One task of a batch.
 
     Args:
-        id: Its name, unique in the batch; any text of up to 200 characters.
+        id: Its name, unique in the batch; any text of up to 200 characters, or a whole number.
         task: What to do.
         files: Files that are in the workspace when it begins: name there to path on this machine.
         data: Files and folders of this machine that the code can read in /data.
         expected: The right answer, for `check`.
-        check: How the answer is checked. Default: "exact" if there is `expected`, else not at all.
+        check: How the answer is checked, or the kind alone. Default: "exact" if there is `expected`, else not at all.
         metadata: Anything else; it is copied into the row.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: str = Field(min_length=1, max_length=200)
+    id: Annotated[str, BeforeValidator(_number_as_text)] = Field(min_length=1, max_length=200)
     task: str = Field(min_length=1)
     files: dict[str, str] = Field(default_factory=dict)
     data: list[str] = Field(default_factory=list)
     expected: Any = None
-    check: Check | None = None
+    check: Annotated[Check | None, BeforeValidator(_kind_as_check)] = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BadTask:
+    """A task that can't be used.
+
+    Args:
+        id: Its id, or one made from its place if it has none that could be used; unique in the batch.
+        place: Where it is: `tasks.jsonl:17`.
+        reason: What is wrong with it.
+    """
+
+    id: str
+    place: str
+    reason: str

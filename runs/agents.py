@@ -6,6 +6,8 @@ import os
 import platform
 import socket
 from collections import Counter
+from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -87,17 +89,30 @@ def _model_name(client: ChatCompletionClient) -> str:
     return name if isinstance(name, str) else type(client).__name__
 
 
-def configuration(agent_or_team: ChatAgent | BaseTeam) -> tuple[dict[str, Any] | None, str | None, list[str]]:
+Dumped = dict[str, Any] | str
+"""The configuration of an agent or a team with its secrets, or why there is none."""
+
+
+def dump(agent_or_team: ChatAgent | BaseTeam) -> Dumped:
+    """Return the configuration of an agent or a team, without functions but with secrets, or why there is none."""
+    try:
+        with omitting_functions():
+            return agent_or_team.dump_component().model_dump()
+    except Exception as error:  # noqa: BLE001 - foreign components raise anything
+        return f"{type(error).__name__}: {error}"
+
+
+def configuration(dumped: Dumped) -> tuple[dict[str, Any] | None, str | None, list[str]]:
     """Return the configuration of an agent or a team, without functions and secrets.
+
+    Args:
+        dumped: What `dump` has returned; the secrets are removed from it.
 
     Returns:
         The configuration or None, why there is none or None, and JSON pointers of the secrets that were removed.
     """
-    try:
-        with omitting_functions():
-            dumped = agent_or_team.dump_component().model_dump()
-    except Exception as error:  # noqa: BLE001 - foreign components raise anything
-        return None, f"{type(error).__name__}: {error}", []
+    if isinstance(dumped, str):
+        return None, dumped, []
     removed: list[str] = []
     _remove_secrets(dumped, "", removed)
     return dumped, None, removed
@@ -115,26 +130,30 @@ def _remove_secrets(value: Any, at: str, removed: list[str]) -> None:
             _remove_secrets(each, f"{at}/{key}", removed)
 
 
-def secrets_of(agent_or_team: ChatAgent | BaseTeam) -> set[str]:
-    """Return the secrets of the models of an agent or a team, and those in environment variables."""
-    configurations: list[object] = []
+def secrets_of(agent_or_team: ChatAgent | BaseTeam, dumped: Dumped | None = None) -> set[str]:
+    """Return the secrets of the models of an agent or a team, and those in environment variables.
+
+    Args:
+        agent_or_team: The agent or team.
+        dumped: What `dump` returns for it, with its secrets. Default: it is dumped.
+    """
+    configurations: list[object] = [dump(agent_or_team) if dumped is None else dumped]
     for client in map(unwrapped, models_of(agent_or_team)):
         configurations.append({name: value for name, value in vars(client).items() if isinstance(value, dict)})
         configurations.append({"api_key": getattr(getattr(client, "_client", None), "api_key", None)})
-    try:
-        with omitting_functions():
-            configurations.append(agent_or_team.dump_component().model_dump())
-    except Exception:  # noqa: BLE001, S110 - then the configuration is not in the log either
-        pass
     return known_secrets(*configurations)
 
 
 def process_info() -> ProcessInfo:
     """Return what a log says about this process."""
+    return ProcessInfo(pid=os.getpid(), host=socket.gethostname(), versions=dict(_versions()))
+
+
+@cache
+def _versions() -> dict[str, str]:
+    # Of what is imported already; reading them takes milliseconds.
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return ProcessInfo(pid=os.getpid(), host=socket.gethostname(), versions=versions)
+    return versions

@@ -18,7 +18,7 @@ from autogen_agentchat.messages import BaseChatMessage
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import SessionExecutor, capabilities_of
-from autogen_codeact.runs.agents import agent_keys, process_info, secrets_of
+from autogen_codeact.runs.agents import agent_keys, dump, process_info, secrets_of
 from autogen_codeact.runs.continuing import OnRebuild, continued_stream, restore_agents
 from autogen_codeact.runs.events import ConversationChanged, RunResumed, TurnFinished, TurnStarted
 from autogen_codeact.runs.messages import Message, dump_message, load_message
@@ -197,9 +197,10 @@ class RecordedConversation:
         if self._points:
             return
         if self.path is not None:
-            self._log = await LogWriter.create(self.path, Redaction(self._redact, secrets_of(self.target)))
+            dumped = dump(self.target)
+            self._log = await LogWriter.create(self.path, Redaction(self._redact, secrets_of(self.target, dumped)))
             self._began = time.monotonic()
-            self._log.put(run_started(self.target, task, redacted=self._redact is not None, conversation=True))
+            self._log.put(run_started(self.target, task, dumped, redacted=self._redact is not None, conversation=True))
             self._attach()
         await self._at_boundary()
 

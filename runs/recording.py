@@ -17,7 +17,7 @@ from autogen_agentchat.messages import BaseChatMessage, ModelClientStreamingChun
 from autogen_core import CancellationToken
 
 from autogen_codeact.executors import capabilities_of
-from autogen_codeact.runs.agents import configuration, describe_agents, process_info, secrets_of
+from autogen_codeact.runs.agents import Dumped, configuration, describe_agents, dump, process_info, secrets_of
 from autogen_codeact.runs.events import Boundary, ChunkLogged, Event, MessageLogged, RunFinished, RunStarted
 from autogen_codeact.runs.host_calls import CallRecorder
 from autogen_codeact.runs.known_messages import KnownMessages
@@ -63,10 +63,11 @@ async def recorded(
         FileExistsError: The folder is not empty.
         BaseException: What the agent or team raised.
     """
-    log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team)))
+    dumped = dump(agent_or_team)
+    log = await LogWriter.create(path, Redaction(redact, secrets_of(agent_or_team, dumped)))
     try:
         given = task_messages(task)
-        log.put(run_started(agent_or_team, given, redacted=redact is not None))
+        log.put(run_started(agent_or_team, given, dumped, redacted=redact is not None))
         with recording(agent_or_team, log):
             # Not earlier: AutoGen's teams take their parts when they first save or run.
             await log.write(await boundary("start", agent_or_team), sync=True)
@@ -94,12 +95,13 @@ def task_messages(task: object) -> list[BaseChatMessage] | None:
 def run_started(
     agent_or_team: ChatAgent | BaseTeam,
     task: list[BaseChatMessage] | None,
+    dumped: Dumped,
     *,
     redacted: bool = False,
     conversation: bool = False,
 ) -> RunStarted:
-    """Return the first event of a log."""
-    component, problem, secrets = configuration(agent_or_team)
+    """Return the first event of a log; the secrets are removed from `dumped`."""
+    component, problem, secrets = configuration(dumped)
     started = RunStarted(
         run=uuid4().hex,
         kind="team" if isinstance(agent_or_team, BaseTeam) else "agent",

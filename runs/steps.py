@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from autogen_core.code_executor import CodeBlock
@@ -34,6 +34,12 @@ Item = TypeVar("Item", ModelAnswer, StepResult, ToolAnswer)
 
 class RunDivergedError(RunError):
     """The agent did something else than the log says, so what the log says can't be its answer."""
+
+
+@cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    # Making one takes milliseconds, and there are few kinds of values.
+    return TypeAdapter(form)
 
 
 class JournalLog:
@@ -230,7 +236,7 @@ class AgentSteps:
 
     async def value(self, kind: Kind, get: Callable[[], Awaitable[T]], form: Any) -> T:
         """Return a value from outside."""
-        adapter: TypeAdapter[T] = TypeAdapter(form)
+        adapter: TypeAdapter[T] = _adapter(form)
         items = self._past.items
         if items:
             if kind == "facts" and self._past.facts is not None:

@@ -27,7 +27,8 @@ SERVER = Path(__file__).with_name("fork_server.py")
 PROXIES = {"all_proxy", "http_proxy", "https_proxy", "no_proxy"}
 READ_LATE = {
     *("CODEACT_RUNS_SIZE", "COLUMNS", "DOCKER_HOST", "MY_KEY", "PATH", "TERM", "TMPDIR", "XDG_STATE_HOME"),
-    *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    *("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLAMA_API_KEY", "OLLAMA_API_KEY", "OPENAI_API_KEY"),
+    *("ANTHROPIC_BASE_URL", "OLLAMA_HOST", "OPENAI_BASE_URL"),
     *("PYTEST_CURRENT_TEST", "PYTEST_VERSION"),
     *PROXIES,
     *map(str.upper, PROXIES),
@@ -35,7 +36,9 @@ READ_LATE = {
 """Variables that no module reads while it is imported."""
 COLOR = {"FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"}
 """Variables that most tests remove from the environment of their programs."""
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in READ_LATE | COLOR}
+REMOVED = {"PYTHONDONTWRITEBYTECODE"}
+"""Variables that `conftest.py` removes."""
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in READ_LATE | COLOR | REMOVED}
 """The servers' environment, without what a test sets for itself."""
 
 

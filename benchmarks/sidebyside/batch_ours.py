@@ -32,10 +32,16 @@ def as_batch_task(task):
     return {"id": task["id"], "task": task["prompt"], "metadata": {"codes": codes}}
 
 
-async def batch(tasks, concurrency, sandbox):
+async def batch(tasks, concurrency, sandbox, **options):
     """Run tasks; the start and the end of the pool count.
 
     Afterwards the outputs in the run logs are compared with the recording.
+
+    Args:
+        tasks: Recorded sessions.
+        concurrency: How many at the same time.
+        sandbox: "docker" or "bubblewrap".
+        options: Options of the sandboxes, in addition to `OPTIONS`.
     """
     known = {task["id"]: task for task in tasks}
     with tempfile.TemporaryDirectory() as folder:
@@ -48,6 +54,7 @@ async def batch(tasks, concurrency, sandbox):
             settings=BatchSettings(concurrency=concurrency),
             sandbox=sandbox,
             **OPTIONS,
+            **options,
         )
         done = [row async for row in rows]
         figures = {"seconds": time.perf_counter() - began, "processor": processor_time.since(before)}

@@ -4,6 +4,7 @@ import json
 import random
 import statistics
 
+from . import paused_page
 from .batch_variants import AUTOGEN, ECHO, ECHO_FRESH, OURS, PEERS, SMOLAGENTS, VARIANTS
 
 BOOTSTRAPS = 2000
@@ -44,20 +45,28 @@ def page(folder):
     """
     figures, parts = _load(folder, "batch.json"), []
     many = [found for kind in ("docker", "bubblewrap") if (found := _load(folder, f"batch-many-{kind}.json"))]
+    paused = _load(folder, "paused.json")
     machine = f": {figures['machine']}; {_versions(figures)}" if figures else ""
     head = HEAD.format(
         machine=machine,
-        sessions=figures["sessions"] if figures else 300,
-        blocks=figures["blocks"] if figures else "?",
+        sessions=figures["sessions"] if figures else "300",
+        blocks=figures["blocks"] if figures else "about 630",
     )
     parts.append(head)
     if figures:
         if figures["note"]:
             parts.append(figures["note"] + "\n")
-        parts += ["## Targets\n", targets(figures, many), "## Tasks a minute and processor time\n", rates(figures)]
+        parts += [
+            "## Targets\n",
+            targets(figures, many, paused),
+            "## Tasks a minute and processor time\n",
+            rates(figures),
+        ]
         parts += [f"Not measured: {name}: {reason}\n" for name, reason in figures["absent"].items()]
         busy = ", ".join(f"{100 * share:.0f} %" for share in figures["background"].values())
         parts.append(f"Use of one processor by other processes, measured before each part: {busy}.\n")
+    if paused:
+        parts += ["## Blocks after a pause\n", paused_page.section(paused)]
     if many:
         parts += ["## Many tasks\n", many_table(many)]
     return "\n".join(parts)
@@ -69,18 +78,23 @@ def _versions(figures):
 
 def rate(chunks, seed=0):
     """Return tasks a minute with the 95 % interval of a bootstrap over tasks."""
-    seconds = [task["seconds"] for chunk in chunks for task in chunk["tasks"]]
+    seconds = _seconds(chunks)
     found = 60 * len(seconds) / sum(chunk["seconds"] for chunk in chunks)
     chance, mean = random.Random(seed), statistics.fmean(seconds)
     drawn = sorted(found * mean / statistics.fmean(chance.choices(seconds, k=len(seconds))) for _ in range(BOOTSTRAPS))
     return found, drawn[int(0.025 * BOOTSTRAPS)], drawn[int(0.975 * BOOTSTRAPS)]
 
 
+def _seconds(chunks):
+    # A task that failed in all attempts is not done; the time that it took stays in that of its chunk.
+    return [task["seconds"] for chunk in chunks for task in chunk["tasks"] if not task["failed"]]
+
+
 def ratio(chunks, base, seed=0):
     """Return how many times as many tasks a minute as the base, with the 95 % interval of a bootstrap over tasks."""
     found = rate(chunks)[0] / rate(base)[0]
     chance = random.Random(seed)
-    ours, theirs = ([task["seconds"] for chunk in each for task in chunk["tasks"]] for each in (chunks, base))
+    ours, theirs = _seconds(chunks), _seconds(base)
     means = statistics.fmean(ours), statistics.fmean(theirs)
 
     def drawn():
@@ -93,7 +107,7 @@ def ratio(chunks, base, seed=0):
 
 def processor(chunks):
     """Return the seconds of processor time for each task: all, containers, client, and the rest."""
-    tasks = sum(len(chunk["tasks"]) for chunk in chunks)
+    tasks = len(_seconds(chunks))
     sums = {
         name: sum(chunk["processor"][name] or 0.0 for chunk in chunks) / tasks
         for name in ("machine", "containers", "client")
@@ -104,7 +118,7 @@ def processor(chunks):
 def rates(figures):
     """Return the tables of tasks a minute, one for each concurrency."""
     lines = []
-    for concurrency, variants in figures["chunks"].items():
+    for concurrency, variants in sorted(figures["chunks"].items(), key=lambda item: int(item[0])):
         lines += [
             f"### {concurrency} at once\n" if concurrency != "1" else "### One after the other\n",
             "| | tasks | tasks a minute (95 %) | ours, Docker: times as many | processor s a task | containers | client | rest "
@@ -119,8 +133,10 @@ def rates(figures):
             middle, low, high = rate(chunks)
             against = "-" if variant == OURS or not ours else _times(ratio(ours, chunks))
             used = processor(chunks)
-            count = sum(len(chunk["tasks"]) for chunk in chunks)
-            failed = sum(len(task["errors"]) for chunk in chunks for task in chunk["tasks"])
+            count, tasks = len(_seconds(chunks)), [task for chunk in chunks for task in chunk["tasks"]]
+            failed = f"{sum(len(task['errors']) for task in tasks)}"
+            if len(tasks) > count:
+                failed += f" ({len(tasks) - count} tasks not done)"
             lines.append(
                 f"| {variant} | {count} | {middle:,.1f} ({low:,.1f} to {high:,.1f}) | {against} | {used['machine']:.3f} | "
                 f"{used['containers']:.3f} | {used['client']:.3f} | {used['rest']:.3f} | {failed} |"
@@ -133,7 +149,7 @@ def _times(found):
     return f"**{found[0]:.3g}×** ({found[1]:.3g} to {found[2]:.3g})"
 
 
-def targets(figures, many):
+def targets(figures, many, paused=None):
     """Return the table of targets."""
     rows = ["| target | measured (95 %) | |", "|---|---|---|"]
     eight, wide = figures["chunks"].get("8", {}), figures["chunks"].get("32", {})
@@ -154,6 +170,7 @@ def targets(figures, many):
             met = found[0] >= 0.5 if echo == ECHO else None
             wanted = "≥ 0.5×" if echo == ECHO else "beside"
             rows.append(_row(f"tasks a minute at 32: {wanted} {echo}", _times(found), met))
+    rows += [_row(*row) for row in paused_page.targets(paused or {"blocks": {}})]
     for found in many:
         grown = growth(found)
         rows.append(

@@ -108,11 +108,14 @@ class Worker:
 
         return await asyncio.gather(*(one(key) for key in keys))
 
-    async def probe(self, name, key=None, **arguments):
-        """Run a probe and return its result, or its seconds if it has none."""
+    async def probe(self, name, key=None, keys=(), **arguments):
+        """Run a probe, with one variant, a list of them or none, and return its result, or its seconds if it has none."""
         began = time.perf_counter()
-        probe = self.probes[name]
-        found = await (probe(**arguments) if key is None else probe(self.running[key], **arguments))
+        if key is not None:
+            arguments["variant"] = self.running[key]
+        if keys:
+            arguments["variants"] = [self.running[each] for each in keys]
+        found = await self.probes[name](**arguments)
         return time.perf_counter() - began if found is None else found
 
     async def answer(self, request):

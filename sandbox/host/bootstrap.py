@@ -29,6 +29,7 @@ _MODULES = [
     "display",
     "figures",
     "stand_in",
+    "immortal",
     "imports",
     "execution",
     "stdio",

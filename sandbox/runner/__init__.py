@@ -16,7 +16,7 @@ supervisor   supervisor (requests of the host), scheduler (which block runs when
              worker_processes, process_connection (the zygote and the workers),
              tool_relay, proxy (calls of host tools and network connections on their way to the host),
              files, replay_files, folders, home_folders, packages, ipc (files, and what blocks leave behind)
-zygote       zygote
+zygote       zygote, immortal (objects whose memory its forks share for good)
 worker       worker (requests of the supervisor), interpreter, execution, code_file, stdio,
              cells (cells of a session), cell_text, cell_loop, values (their text, event loop and printed values),
              ipython_standin, ipython_shell, small_shell (what `get_ipython()` returns), magics, commands (`%` and `!`),

@@ -287,7 +287,12 @@ class Block:
             self._delete_code()
         contents = self._add_changed_files(message) if self.request.get("scan") else b""
         self.supervisor.send_message(wire.BLOCK_RESULT, self.ident, message, contents)
+        self.supervisor.flush()
+        self.on_result_sent()
         self.scheduler.finished(self)
+
+    def on_result_sent(self):
+        """Do what the result does not wait for."""
 
     def _add_notes(self, outcome):
         if outcome not in ("oom", "cancel") and self._out_of_memory():

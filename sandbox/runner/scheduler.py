@@ -1,4 +1,4 @@
-"""When blocks start: one at a time in a session, several at once in process mode; and the clean-up after each."""
+"""When blocks start: one at a time in a session, several at once in process mode; and what follows each."""
 
 import collections
 import os
@@ -7,10 +7,11 @@ import time
 
 from . import ipc, packages, system, wire
 
-# If a block comes so soon after the last one, the worker of the next block is forked at once, else after a pause: the block
-# is not to share the processor with a fork.
+# If a block comes so soon after the last one, the next block is prepared at once, else after a pause: neither the block nor
+# the host, which processes its result, is to share the processor with a fork.
 BACK_TO_BACK_S = 0.003
 FORK_DELAY_S = 0.02
+RESULT_DELAY_S = 0.003
 ENDING_CHECK_S = 0.1
 
 
@@ -32,7 +33,10 @@ class Scheduler:
         self._queue = collections.deque()
         self._starting = False
         self._next_worker = None
+        # Whether it is likely that there will be another block in a process of its own: in process mode, and after a shell.
+        self._forks_ahead = not self._in_session
         self._last_end = 0.0
+        self._back_to_back = False
         self._preloaded_files = set()
 
     def keep_preloaded_files(self):
@@ -42,6 +46,7 @@ class Scheduler:
 
     def submit(self, block):
         """Run a block as soon as possible."""
+        self._back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
         self._queue.append(block)
         self.start_next()
 
@@ -87,11 +92,21 @@ class Scheduler:
         if task is self.session_task:
             self.session_task = None
         self._last_end = time.monotonic()
-        self.supervisor.flush()
         self._clean_up()
         self.start_next()
         if not self.running:
-            self.fork_next_worker()
+            self.prepare(self.fork_next_worker)
+
+    def prepare(self, call):
+        """Call what prepares the next block, in a moment unless blocks follow each other without a pause.
+
+        Args:
+            call: Does nothing if it is not needed any more.
+        """
+        if self._back_to_back:
+            call()
+        else:
+            self.supervisor.loop.call_later(RESULT_DELAY_S, call)
 
     def _clean_up(self):
         """Remove what blocks of process mode have left in memory, and undo what keeps the next block from being saved."""
@@ -135,11 +150,12 @@ class Scheduler:
         worker.resume()
         if worker.pid is not None:
             system.allow_all_processors((worker.pid,))
-        back_to_back = time.monotonic() - self._last_end < BACK_TO_BACK_S
-        self.supervisor.loop.call_later(0 if back_to_back else FORK_DELAY_S, self.fork_next_worker)
+        if self._forks_ahead:
+            self.supervisor.loop.call_later(0 if self._back_to_back else FORK_DELAY_S, self.fork_next_worker)
+        self._forks_ahead = True
         return worker
 
     def fork_next_worker(self):
-        """In process mode, fork the worker of the next block, unless there is one."""
-        if not self._in_session and (self._next_worker is None or self._next_worker.status is not None):
+        """Fork the worker of the next block, unless there is one; in a session, only once it has run a shell."""
+        if self._forks_ahead and (self._next_worker is None or self._next_worker.status is not None):
             self._next_worker = self.supervisor.workers.start()

@@ -20,6 +20,7 @@ class SessionBlock(block.Block):
     kill_at_once = False
     connection_lost = False
     restoring = False
+    completed = False
 
     def start(self):
         self.session = self.supervisor.session
@@ -55,11 +56,11 @@ class SessionBlock(block.Block):
             self.report = block_report.check(message)
             # The signal at the deadline can end what the block waited for, but does not give it more time.
             if not self.killed and not self.overdue:
-                self.session.await_connection()
                 self._complete()
 
     def _complete(self):
         """Finish a block that has reported its end."""
+        self.completed = True
         fits = self.session.environment.interpreter_ended(self.report)
         if self.report["late"]:
             self.notes.append("Written meanwhile by threads of earlier blocks: " + self.report["late"])
@@ -78,13 +79,17 @@ class SessionBlock(block.Block):
             self.notes.append(NO_CHECKPOINT % reason)
         self.session.without_checkpoint = bool(reason)
 
-    def finish(self):
-        super().finish()
-        # After the result has been sent: the end of a large process takes milliseconds, perhaps of this processor.
+    def on_result_sent(self):
+        if self.completed:
+            self.session.await_connection()
+        # The end of a large process takes milliseconds, perhaps of this processor.
         if self.used_checkpoint is not None:
             self.used_checkpoint.drop()
             self.used_checkpoint = None
-        self.supervisor.session.request_next_checkpoint()
+
+    def finish(self):
+        super().finish()
+        self.scheduler.prepare(self.session.request_next_checkpoint)
 
     def kill(self, why):
         """End it, but not before its checkpoint has been taken: without one the session would be lost."""

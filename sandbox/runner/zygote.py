@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 
-from . import imports, stdio, system, tools, wire, worker
+from . import immortal, imports, stdio, system, tools, wire, worker
 
 _signal = importlib.import_module("_signal")  # faster than the module signal, which converts values to enums
 WARM_UP_RUNS = 12  # Python 3.11 specializes a function at its eighth call
@@ -46,6 +46,8 @@ def run(sock, config):
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     system.reaped()
     gc.collect()
+    gc.unfreeze()  # the supervisor's objects are this process's, too
+    immortal.make_immortal()
     gc.freeze()
     gc.enable()
     sock.sendall(wire.pack(wire.ZYGOTE_READY, 0, {"preload": problems, "tools": broken_tools}))

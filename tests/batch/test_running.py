@@ -22,6 +22,7 @@ from autogen_codeact.batch import (
     Task,
     TaskFinished,
     TaskStarted,
+    Waiting,
 )
 from autogen_codeact.runs import load_run
 from tests.agents.support import scripted
@@ -57,8 +58,11 @@ async def test_row_has_everything_about_its_run(server: OpenAIServer, make: Make
 
 async def test_second_call_runs_what_is_new(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
     await rows_of(make, [double(1), double(2)], tmp_path)
-    rows = await rows_of(make, [double(1), double(2), double(3)], tmp_path)
+    again = batch(make, [double(1), double(2), double(3)], tmp_path)
+    rows = [row async for row in again]
 
+    counts = again.counts
+    assert (counts.total, counts.done, counts.earlier, counts.failed, counts.tokens) == (3, 3, 2, 0, 60)
     assert [row.id for row in rows] == ["double/3"]
     assert asked(server) == once(1, 2, 3)
     assert [line["id"] for line in lines(tmp_path)] == ["double/1", "double/2", "double/3"]
@@ -93,7 +97,8 @@ async def test_attempt_that_failed_goes_on_from_its_log(bubblewrap: None, tmp_pa
     assert (row.prompt_tokens, row.completion_tokens) == (14, 6)
     assert (row.attempts, row.resumed, [each.error_class for each in row.failures]) == (2, 1, ["InternalServerError"])
     failed = next(event for event in events if isinstance(event, AttemptFailed))
-    assert [type(event) for event in events] == [TaskStarted, AttemptFailed, TaskStarted, TaskFinished]
+    kinds = [type(event) for event in events if not isinstance(event, Waiting)]
+    assert kinds == [TaskStarted, AttemptFailed, TaskStarted, TaskFinished]
     assert failed.retry_in is not None
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
@@ -194,10 +199,10 @@ async def test_changed_task_is_named_and_run_anew_if_accepted(
 
 
 async def test_changed_configuration_is_named(make: MakeAgent, tmp_path: Path) -> None:
-    await rows_of(make, [], tmp_path, configuration={"model": "a", "steps": 5})
+    await rows_of(make, [double(1)], tmp_path, configuration={"model": "a", "steps": 5})
     with pytest.raises(BatchChangedError, match="another configuration: model changed"):
-        await rows_of(make, [], tmp_path, configuration={"model": "b", "steps": 5})
-    await rows_of(make, [], tmp_path, configuration={"model": "b", "steps": 5}, accept_changes=True)
+        await rows_of(make, [double(1)], tmp_path, configuration={"model": "b", "steps": 5})
+    await rows_of(make, [double(1)], tmp_path, configuration={"model": "b", "steps": 5}, accept_changes=True)
     assert json.loads((tmp_path / "batch.json").read_text())["configuration"] == {"model": "b", "steps": 5}
 
 
@@ -306,3 +311,38 @@ async def test_task_with_files_finds_them_in_its_workspace(bubblewrap: None, tmp
 
     (row,) = await rows_of(reads, [Task(id="a", task="Read.", files={"in/numbers.csv": str(tmp_path / "a.csv")})])
     assert (row.outcome, row.answer) == ("completed", "1,2\n")
+
+
+async def test_bad_tasks_are_rows_and_the_others_are_run(server: OpenAIServer, make: MakeAgent, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    good = double(1).model_copy(update={"expected": 2}).model_dump_json(exclude_defaults=True)
+    file.write_text(f'{good}\n{{"id": broken\n{good}\n')
+    rows = [row async for row in batch(make, file, tmp_path / "out", repeat=2)]
+    again = batch(make, file, tmp_path / "out", repeat=2)
+
+    assert [row async for row in again] == []
+    assert (again.counts.total, again.counts.done, again.counts.invalid, again.counts.passed) == (4, 4, 2, 2)
+    assert sorted((row.id, row.repeat, row.outcome, row.passed) for row in rows if row.outcome != "invalid") == [
+        ("double/1", 1, "completed", True), ("double/1", 2, "completed", True),
+    ]  # fmt: skip
+    bad = [row for row in rows if row.outcome == "invalid"]
+    assert [(row.error_class, str(row.error).partition(": ")[0], row.attempts) for row in bad] == [
+        ("BadTask", "tasks.jsonl:2", 0), ("BadTask", "tasks.jsonl:3", 0),
+    ]  # fmt: skip
+    assert asked(server) == once(1) + once(1)
+
+
+async def test_answers_are_checked(bubblewrap: None) -> None:
+    def gives_5(executor: CodeExecutor) -> CodeActAgent:
+        return CodeActAgent("coder", executor, model_client=scripted("```python\nfinal_answer(5)\n```"))
+
+    checks = [
+        {"kind": "number", "expected": 5},
+        {"kind": "exact", "expected": "6"},
+        {"kind": "python", "code": "assert int(answer) == 5"},
+    ]
+    tasks = [{"id": str(number), "task": "Five?", "check": check} for number, check in enumerate(checks)]
+    rows = await rows_of(gives_5, tasks)
+    assert [(row.outcome, row.passed, [each.kind for each in row.checks]) for row in rows] == [
+        ("completed", True, ["number"]), ("completed", False, ["exact"]), ("completed", True, ["python"]),
+    ]  # fmt: skip

@@ -122,6 +122,20 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
     )
 
 
+def test_first_chunk_of_each_variant_comes_before_the_second_of_any(load, shared_data):
+    batch = load("batch")
+    order = batch.Run(seed=0).order({"a": batch.Chunk(1, 3), "b": batch.Chunk(9), "c": batch.Chunk(1, 2)})
+    assert [set(order[:3]), set(order[3:5]), order[5:]] == [{"a", "b", "c"}, {"a", "c"}, ["a"]]
+
+
+async def test_variant_for_which_there_is_no_time_is_named(load, shared_data, monkeypatch):
+    batch = load("batch")
+    monkeypatch.setattr(batch, "IDLE_S", 0.01)
+    run = batch.Run(seed=0, minutes=0)
+    await run._at(2, {batch.OURS: batch.Chunk(1, 2), batch.ECHO: batch.Chunk(1)})
+    assert run.absent == dict.fromkeys((f"{batch.ECHO}, 2 at once", f"{batch.OURS}, 2 at once"), "the time was over")
+
+
 def test_growth_counts_from_the_first_500_tasks(load):
     page = load("sidebyside.batch_page")
     samples = [
@@ -162,3 +176,116 @@ async def test_batch_of_many_tasks_is_sampled(load, tmp_path):
     assert found["outcomes"] == {"completed": 4}
     assert [sample["done"] for sample in found["samples"]] == [1, 2, 3, 4]
     assert json.dumps(found)
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_blocks_after_pauses_are_measured_with_what_the_machine_counts(load, monkeypatch):
+    worker = load("sidebyside.worker").Worker(["ours", "paused_blocks"])
+    monkeypatch.setattr(load("sidebyside.paused_blocks"), "PAUSE_S", (0.01, 0.02))
+    keys, found = ["a", "b"], []
+    async with asyncio.timeout(50):
+        await worker.open("bubblewrap, session", keys)
+        try:
+            for probe, arguments in (
+                ("back to back", {"count": 3, "same": True}),
+                ("back to back", {"count": 3, "same": False}),
+                ("agents", {"seconds": 0.1}),
+                ("agents", {"seconds": 0.1, "awake": True}),
+                ("idle machine", {"count": 2}),
+            ):
+                found.append(await worker.probe(probe, keys=keys, seed=1, **arguments))
+        finally:
+            await worker.close(keys)
+    assert [len(found[0]), len(found[1]), len(found[4])] == [3, 3, 2]
+    assert min(len(found[2]), len(found[3])) >= len(keys)
+    for block in (block for blocks in found for block in blocks):
+        assert block.keys() == {"seconds", "switches", "faults", "idles"}
+        assert block["seconds"] > 0
+        assert block["switches"] > 0
+
+
+def test_table_of_pauses_compares_with_the_other_library_in_the_same_case(load):
+    page = load("sidebyside.paused_page")
+
+    def blocks(seconds):
+        return [{"seconds": seconds, "switches": 10, "faults": 100, "idles": 2}] * 5
+
+    figures = {
+        "sandboxes": 16,
+        "blocks": {
+            page.AGENTS: {page.AUTOGEN: blocks(0.08), page.PROCESS: blocks(0.004), page.SESSION: blocks(0.002)},
+            page.AWAKE: {page.PROCESS: blocks(0.002)},
+        },
+    }
+    lines = page.section(figures).splitlines()
+    assert f"| {page.AGENTS} | 80.00 ms (5 blocks) | 4.00 ms (20×, 20 to 20) | 2.00 ms (40×, 40 to 40) | - |" in lines
+    assert f"| {page.AWAKE} | - | 2.00 ms (40×, 40 to 40) | - | - |" in lines
+    assert f"| {page.SESSION}, {page.AGENTS} | 10 | 100 | 2 |" in lines
+    assert [(row[1], row[2]) for row in page.targets(figures)] == [
+        ("**20×** (20 to 20)", False),
+        ("**40×** (40 to 40)", True),
+    ]
+
+
+def test_prediction_counts_blocks_starts_idle_sandboxes_and_memory(load):
+    page = load("sidebyside.scaling_page")
+
+    def part(seconds, **others):
+        return {"seconds": 2.0, "processor": {"machine": seconds}, **others}
+
+    alive = {
+        "count": 10,
+        "sandbox": "docker",
+        "background": part(0.1),
+        "start": part(2.0),
+        "stop": part(1.0),
+        "idle": part(0.3),
+        "blocks": part(0.3, blocks=30),
+        "memory": 200e6,
+        "driver": {"rss": 1e6, "descriptors": 80, "threads": 1},
+    }
+    model = page.costs([{**alive, "count": 5}, alive, {**alive, "sandbox": "bubblewrap", "count": 99}])
+    assert model == pytest.approx(
+        {"memory": 20e6, "driver": 1e5, "descriptors": 8, "start": 0.2, "stop": 0.1, "block": 0.01, "idle": 0.01}
+    )
+    # 360 blocks a second, 1 start and stop a second, 3,600 idle sandboxes.
+    assert page.predict(model, 3600) == pytest.approx(
+        {
+            "memory": 72e9,
+            "processors": 3.6 + 0.3 + 36,
+            "machines": 39.9 / 64,
+            "driver": 360e6,
+            "descriptors": 28800,
+            "start_all_s": 11.25,
+        }
+    )
+    assert page.costs([{**alive, "sandbox": "bubblewrap"}]) is None
+
+
+@pytest.mark.usefixtures("bubblewrap")
+async def test_cost_of_sandboxes_that_are_alive_is_measured(load, monkeypatch):
+    probes, page = load("sidebyside.scaling_probes"), load("sidebyside.scaling_page")
+    monkeypatch.setattr(probes, "IDLE_S", 0.1)
+    async with asyncio.timeout(50):
+        found = await probes.alive(2, "bubblewrap", blocks=1)
+    assert found["blocks"]["blocks"] == 2
+    assert found["driver"]["descriptors"] > 0
+    model = page.costs([{**found, "sandbox": "docker"}])
+    assert model["start"] > 0
+    assert model["block"] > 0
+    assert model["memory"] != 0
+
+
+def test_page_keeps_what_is_written_around_the_measured_part(load, tmp_path, monkeypatch):
+    scaling, page = load("scaling"), load("sidebyside.scaling_page")
+    file = tmp_path / "scaling.md"
+    file.write_text(f"# Head\n\n{page.BEGIN}\n\nold\n\n{page.END}\n\nTail\n")
+    monkeypatch.setattr(scaling, "PAGE", file)
+    figures = {"machine": "2 processors", "note": "", "batches": [], "engines": [], "alive": [], "absent": {}}
+    scaling.write_page(figures)
+    scaling.write_page(figures)
+    text = file.read_text()
+    assert text.startswith("# Head\n\n<!-- measured")
+    assert text.endswith("<!-- /measured -->\n\nTail\n")
+    assert "old" not in text
+    assert text.count("Measured on 2 processors.") == 1

@@ -1,0 +1,279 @@
+"""Reports: what came out of a batch, and how two batches differ, task by task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from autogen_codeact.batch.folder import MANIFEST
+from autogen_codeact.batch.results import Results
+from autogen_codeact.batch.statistics import sign_test
+from autogen_codeact.batch.summary import Group, Summary, summarize
+from autogen_codeact.sandbox.files.filenames import printable
+
+SHOWN = 20
+MAX_MANIFEST = 16 * 1024 * 1024
+MAX_VALUE = 200
+
+
+class Change(BaseModel):
+    """A task that is better or worse in the second batch.
+
+    Args:
+        id: The task.
+        first: Part of its repetitions that passed in the first batch.
+        second: The same in the second one.
+    """
+
+    id: str
+    first: float
+    second: float
+
+
+class Comparison(BaseModel):
+    """How two batches differ.
+
+    Args:
+        first: Summary of the first batch.
+        second: Summary of the second one.
+        measure: "passed", or "completed" if neither batch has checks: then a task that has an answer counts as passed.
+        newly_passed: Tasks that are better in the second batch: without repetitions, those that pass only there.
+        newly_failed: Tasks that are worse in it.
+        passed_in_both: Tasks that always passed in both.
+        failed_in_both: Tasks that never passed in either.
+        sometimes_in_both: Tasks that passed in the same part of their repetitions in both, neither always nor never.
+        not_comparable: Tasks in both without a result to compare in at least one of them: an error ended them, or their check.
+        only_in_first: Tasks that only the first batch has.
+        only_in_second: Tasks that only the second one has.
+        p_value: Probability that as many tasks differ in one direction if there is no difference: an exact sign test of both
+            sides, which is McNemar's exact test without repetitions. Above 0.05 the difference may well be chance.
+        configuration: What differs between the configurations, by name: the first batch's value and the second one's.
+    """
+
+    first: Summary
+    second: Summary
+    measure: Literal["passed", "completed"] = "passed"
+    newly_passed: list[Change] = Field(default_factory=list)
+    newly_failed: list[Change] = Field(default_factory=list)
+    passed_in_both: int = 0
+    failed_in_both: int = 0
+    sometimes_in_both: int = 0
+    not_comparable: list[str] = Field(default_factory=list)
+    only_in_first: list[str] = Field(default_factory=list)
+    only_in_second: list[str] = Field(default_factory=list)
+    p_value: float = 1.0
+    configuration: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
+
+
+def compare(first: Path | str, second: Path | str) -> Comparison:
+    """Compare two batches task by task. It blocks while the rows are read.
+
+    Args:
+        first: Folder of the first batch.
+        second: Folder of the second one.
+
+    Raises:
+        BatchFolderError: There are no results in one of them.
+    """
+    found = Comparison(first=summarize(first), second=summarize(second))
+    if not found.first.checked and not found.second.checked:
+        found.measure = "completed"
+    before, after = _rates(first, found.measure), _rates(second, found.measure)
+    found.only_in_first = [name for name in before if name not in after]
+    found.only_in_second = [name for name in after if name not in before]
+    for name, one in before.items():
+        if name in after:
+            _sort_in(found, name, one, after[name])
+    found.p_value = sign_test(len(found.newly_passed), len(found.newly_failed))
+    found.configuration = _differences(_configuration(first), _configuration(second))
+    return found
+
+
+def _rates(folder: Path | str, measure: str) -> dict[str, float | None]:
+    """Return which part of its repetitions each task has passed, or None without a result."""
+    tries: dict[str, tuple[int, int]] = {}
+    for row in Results(folder):
+        if measure == "completed":
+            passed: bool | None = None if row.outcome == "invalid" else row.outcome == "completed"
+        else:
+            passed = row.passed
+        count, good = tries.get(row.id, (0, 0))
+        tries[row.id] = (count + (passed is not None), good + bool(passed))
+    return {name: good / count if count else None for name, (count, good) in tries.items()}
+
+
+def _sort_in(found: Comparison, name: str, first: float | None, second: float | None) -> None:
+    if first is None or second is None:
+        found.not_comparable.append(name)
+    elif first < second:
+        found.newly_passed.append(Change(id=name, first=first, second=second))
+    elif first > second:
+        found.newly_failed.append(Change(id=name, first=first, second=second))
+    elif first == 1:
+        found.passed_in_both += 1
+    elif first == 0:
+        found.failed_in_both += 1
+    else:
+        found.sometimes_in_both += 1
+
+
+def _configuration(folder: Path | str) -> dict[str, Any]:
+    """Return the configuration in the manifest; a folder without a readable one has none."""
+    try:
+        with open(Results(folder).folder / MANIFEST, "rb") as file:
+            configuration = json.loads(file.read(MAX_MANIFEST))["configuration"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return configuration if isinstance(configuration, dict) else {}
+
+
+def _differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    names = sorted(first.keys() | second.keys())
+    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
+
+
+# Text
+
+
+def summary_text(summary: Summary) -> str:
+    """Return a summary as Markdown, which can be read as it is.
+
+    Args:
+        summary: The summary.
+    """
+    lines = _table(["", "batch"], [[name, value] for name, value in _facts(summary)])
+    for title, counts in (("Errors of tasks", summary.errors), ("Attempts that were repeated", summary.failures)):
+        if counts:
+            lines += ["", f"## {title}", "", *_table(["error", "count"], [[name, n] for name, n in counts.items()])]
+    if summary.groups:
+        lines += ["", f"## By {_plain(summary.by or '')}", "", *_groups(summary.groups)]
+    return "\n".join(lines) + "\n"
+
+
+def comparison_text(found: Comparison, shown: int = SHOWN) -> str:
+    """Return a comparison as Markdown, which can be read as it is.
+
+    Args:
+        found: The comparison.
+        shown: How many tasks of each list are named. Default 20.
+    """
+    facts = zip(_facts(found.first), _facts(found.second), strict=True)
+    lines = _table(["", "first", "second"], [[name, one, two] for (name, one), (_, two) in facts])
+    lines += ["", "## Task by task", ""]
+    if found.measure == "completed":
+        lines += ["Neither batch has checks: a task with an answer counts as passed.", ""]
+    counts: list[list[Any]] = [
+        ["newly passed", len(found.newly_passed)],
+        ["newly failed", len(found.newly_failed)],
+        ["passed in both", found.passed_in_both],
+        ["failed in both", found.failed_in_both],
+        ["sometimes passed, as often in both", found.sometimes_in_both],
+        ["not comparable", len(found.not_comparable)],
+        ["only in the first", len(found.only_in_first)],
+        ["only in the second", len(found.only_in_second)],
+    ]
+    lines += [*_table(["tasks", "count"], counts), "", _judgement(found)]
+    for title, changes in (("Newly passed", found.newly_passed), ("Newly failed", found.newly_failed)):
+        if changes:
+            rows = [[each.id, _percent(each.first), _percent(each.second)] for each in changes[:shown]]
+            lines += ["", f"## {title}", "", *_table(["task", "first", "second"], rows), *_more(changes, shown)]
+    for title, names in (
+        ("Not comparable", found.not_comparable),
+        ("Only in the first", found.only_in_first),
+        ("Only in the second", found.only_in_second),
+    ):
+        if names:
+            lines += ["", f"## {title}", "", *(f"- {_plain(name)}" for name in names[:shown]), *_more(names, shown)]
+    if found.configuration:
+        rows = [[name, _value(one), _value(two)] for name, (one, two) in found.configuration.items()]
+        lines += ["", "## Configuration", "", *_table(["changed", "first", "second"], rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _judgement(found: Comparison) -> str:
+    better, worse = len(found.newly_passed), len(found.newly_failed)
+    if better + worse == 0:
+        return "No task differs."
+    text = f"{better} better, {worse} worse: p = {found.p_value:.3g} (exact sign test). "
+    if found.p_value < 0.05:
+        return text + "That is unlikely to be chance."
+    return text + "That may well be chance: with this many tasks, don't read it as a difference."
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    """Return what both kinds of report show of a batch."""
+    rate = "-"
+    if summary.pass_rate is not None and summary.pass_rate_interval is not None:
+        low, high = summary.pass_rate_interval
+        rate = f"{_percent(summary.pass_rate)} ({_percent(low)} to {_percent(high)})"
+    facts = [
+        ("tasks", f"{summary.tasks:,}"),
+        ("rows", f"{summary.rows:,}"),
+        *((name, f"{getattr(summary, name):,}") for name in ("completed", "stopped", "failed", "invalid")),
+        ("passed", f"{summary.passed:,} of {summary.checked:,}" if summary.checked else "-"),
+        ("pass rate (95% interval)", rate),
+    ]
+    several = summary.repeats > 1 and bool(summary.pass_at)
+    most = max(summary.pass_at, default=1)
+    at = [f"{_percent(value)} (k = {k})" for k, value in summary.pass_at.items() if k in (1, most)]
+    facts += [
+        ("pass@k", ", ".join(at) if several else "-"),
+        ("all repetitions passed", _percent(summary.all_passed) if several else "-"),
+        ("steps", f"{summary.steps:,}"),
+        ("model calls", f"{summary.model_calls:,}"),
+        ("tokens: prompt, completion", f"{summary.prompt_tokens:,}, {summary.completion_tokens:,}"),
+        ("cost", "-" if summary.cost is None else f"{summary.cost:.4f}"),
+        ("wall time", _seconds(summary.wall_seconds)),
+        ("seconds a task: median, 90%, 99%, most", _percentiles(summary, "seconds_percentiles")),
+        ("steps a task: median, 90%, 99%, most", _percentiles(summary, "steps_percentiles")),
+    ]
+    return facts
+
+
+def _percentiles(summary: Summary, name: str) -> str:
+    found = getattr(summary, name)
+    return "-" if found is None else ", ".join(f"{value:.3g}" for value in (found.p50, found.p90, found.p99, found.max))
+
+
+def _groups(groups: dict[str, Group]) -> list[str]:
+    rows = [
+        [name, g.rows, g.completed, f"{g.passed} of {g.checked}", _percent(g.pass_rate)] for name, g in groups.items()
+    ]
+    return _table(["value", "rows", "completed", "passed", "pass rate"], rows)
+
+
+def _table(header: list[str], rows: list[list[Any]]) -> list[str]:
+    """Return a Markdown table with columns of equal width."""
+    cells = [header, *([_plain(str(cell)).replace("|", "\\|") for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
+    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+
+
+def _more(items: list[Any], shown: int) -> list[str]:
+    return ["", f"… and {len(items) - shown:,} more (--json lists all)"] if len(items) > shown else []
+
+
+def _plain(text: str) -> str:
+    return printable(text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…")
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else "-" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}%"
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

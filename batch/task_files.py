@@ -1,0 +1,333 @@
+"""Files of tasks: JSONL, CSV, and folders of texts. Bad rows are told apart from good ones, and read in bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic_core import from_json
+
+from autogen_codeact.batch.errors import BatchTasksError
+
+MAX_ROW = 16 * 1024 * 1024
+"""Bytes of one task."""
+SKIPPED_AT_ONCE = 4 * 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+KNOWN = ("id", "task", "files", "data", "expected", "check", "metadata")
+JSON_COLUMNS = ("files", "metadata")
+_OTHER_FILES = {
+    b"\x1f\x8b": "compressed with gzip: unpack it first (gunzip)",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save it as CSV",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: unpack it first",
+    b"PAR1": "a Parquet file: write it as JSONL first (`pandas.read_parquet(…).to_json(…, orient='records', lines=True)`)",
+    b"\xff\xfe": "UTF-16: save it as UTF-8",
+    b"\xfe\xff": "UTF-16: save it as UTF-8",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A row that may be a task.
+
+    Args:
+        place: Where it is, for messages.
+        name: An id for it, if it has none.
+        fields: Its fields, or None if it is bad.
+        reason: Why it is bad.
+    """
+
+    place: str
+    name: str
+    fields: Mapping[str, Any] | None = None
+    reason: str = ""
+
+
+Rows = Iterator[Found | None]
+"""None: nothing yet; it gives the caller a chance to stop."""
+
+
+def read_path(path: Path) -> Rows:
+    """Yield the rows of a file or of a folder.
+
+    Args:
+        path: A JSONL or CSV file, or a folder.
+
+    Raises:
+        BatchTasksError: It can't be read at all.
+    """
+    try:
+        if path.is_dir():
+            yield from _read_folder(path)
+            return
+        with open_regular(path) as file:
+            start = file.read(8192)
+            form = _form(path, start)
+            file.seek(len(BOM) if start.startswith(BOM) else 0)
+            yield from _read_json_lines(path, file) if form == "jsonl" else _read_csv(path, file)
+    except FileNotFoundError:
+        raise BatchTasksError(f"There are no tasks at {path}: no such file or folder.") from None
+    except OSError as error:
+        raise BatchTasksError(f"The tasks can't be read from {path}: {error.strerror or error}.") from error
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading; a pipe or a device is refused, without waiting for it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        BatchTasksError: It is not a regular file.
+        OSError: It can't be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BatchTasksError(f"{path} is a pipe or a device: write the tasks to a file first.")
+    return os.fdopen(descriptor, "rb")
+
+
+def _form(path: Path, start: bytes) -> str:
+    """Return "jsonl" or "csv", by the name of the file, or else by how it begins."""
+    for magic, what in _OTHER_FILES.items():
+        if start.startswith(magic):
+            raise BatchTasksError(f"{path} is {what}.")
+    if start.count(0) > len(start) / 20:  # some are a bad row
+        raise BatchTasksError(f"{path} is not a text file: tasks are JSONL or CSV, as UTF-8.")
+    text = start.removeprefix(BOM).lstrip()
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return "csv"
+    if text.startswith(b"[") and suffix != ".jsonl":
+        raise BatchTasksError(f"{path} is one JSON list: write one object a line (jq -c '.[]' FILE > tasks.jsonl).")
+    if suffix in (".jsonl", ".ndjson", ".json") or text.startswith(b"{") or not text:
+        return "jsonl"
+    raise BatchTasksError(f"{path} is of an unknown form: name it *.jsonl or *.csv, or give a folder of *.md or *.txt.")
+
+
+class _Lines:
+    """The lines of a file, none of which is held if it is too long.
+
+    Args:
+        file: The file, at the beginning of a line.
+        number: How many lines are before it.
+    """
+
+    def __init__(self, file: BinaryIO, number: int = 0) -> None:
+        self.number = number
+        """Of the last line, from 1."""
+        self._file = file
+
+    def read(self) -> Generator[None, None, bytes | None]:
+        """Return the next line, b"" at the end, or None for one that is too long."""
+        line = self._file.readline(MAX_ROW + 1)
+        self.number += bool(line)
+        if len(line) <= MAX_ROW:
+            return line
+        while line and not line.endswith(b"\n"):
+            line = self._file.readline(SKIPPED_AT_ONCE)
+            yield
+        return None
+
+
+TOO_LONG = f"it is longer than {MAX_ROW // 2**20} MiB"
+
+
+def _read_json_lines(path: Path, file: BinaryIO) -> Rows:
+    lines = _Lines(file)
+    while (line := (yield from lines.read())) != b"":
+        place, name = f"{path.name}:{lines.number}", f"line-{lines.number}"
+        if line is None:
+            yield Found(place, name, reason=TOO_LONG)
+        elif not line.strip():
+            yield None
+        else:
+            yield _parse_line(line, place, name)
+
+
+def _parse_line(line: bytes, place: str, name: str) -> Found:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return Found(place, name, reason=f"it is not UTF-8 (byte {error.start + 1} of the line)")
+    try:
+        fields = parse_json(line.rstrip())
+    except ValueError as error:
+        return Found(place, name, reason=f"it is not JSON: {str(error).replace(' at line 1', ' at')}")
+    if not isinstance(fields, dict):
+        return Found(place, name, reason="it is not a JSON object")
+    return Found(place, name, fields)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Args:
+        text: The text. NaN and infinity are refused.
+
+    Raises:
+        ValueError: It is not JSON, nested too deeply, or has a number that is too large.
+    """
+    value = from_json(text, allow_inf_nan=False, cache_strings="keys")
+    # The parser makes infinity of 1e999.
+    if _HUGE(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")) and _has_infinity(value):
+        raise ValueError("it has a number that is too large")
+    return value
+
+
+_HUGE = re.compile(rb"\d[eE]\+?\d{3}|\d{300}").search
+
+
+def _has_infinity(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_infinity, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_infinity, value))
+    return isinstance(value, float) and value in (float("inf"), float("-inf"))
+
+
+# CSV
+
+
+class _Records:
+    """The records of a CSV file. One that has no end is left after its first line.
+
+    Args:
+        file: The file, at the beginning of its second line.
+        delimiter: Between columns.
+    """
+
+    def __init__(self, file: BinaryIO, delimiter: str) -> None:
+        self._file = file
+        self._lines = _Lines(file, 1)
+        self._delimiter = delimiter
+        self._unclosed = False
+        self.first = 0
+        """Line at which the last record begins."""
+        csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW))
+
+    def read(self) -> Generator[None, None, list[str] | str | None]:
+        """Return the next record, what is wrong with it, or None at the end."""
+        line = yield from self._lines.read()
+        self.first = self._lines.number
+        if line is None:
+            return TOO_LONG
+        if not line:
+            return None
+        after, self._unclosed = self._file.tell(), False
+        try:
+            record = next(csv.reader(self._rest(line), delimiter=self._delimiter))
+        except csv.Error:  # the only one: lines and fields can't be too long
+            return "it is not CSV: it has a carriage return that is not in quotes"
+        if not self._unclosed:
+            return record
+        self._file.seek(after)
+        self._lines.number = self.first
+        return "a quote that begins here is not closed"
+
+    def _rest(self, line: bytes) -> Iterator[str]:
+        """Yield the lines of one record; the CSV reader takes as many as it has."""
+        size = 0
+        while line:
+            size += len(line)
+            yield line.decode("utf-8", "surrogateescape")
+            line = self._file.readline(MAX_ROW + 1)
+            self._lines.number += bool(line)
+            if size + len(line) > MAX_ROW:
+                break
+        self._unclosed = True
+
+
+def _read_csv(path: Path, file: BinaryIO) -> Rows:
+    delimiter, header = _header(path, file)
+    records = _Records(file, delimiter)
+    while (record := (yield from records.read())) is not None:
+        place, name = f"{path.name}:{records.first}", f"line-{records.first}"
+        if isinstance(record, str):
+            yield Found(place, name, reason=record)
+        elif not any(record):
+            yield None
+        elif len(record) != len(header):
+            reason = f"it has {len(record)} columns, and the header has {len(header)}"
+            yield Found(place, name, reason=reason)
+        else:
+            yield _parse_record(dict(zip(header, record, strict=True)), place, name)
+
+
+def _header(path: Path, file: BinaryIO) -> tuple[str, list[str]]:
+    line = file.readline(MAX_ROW).decode("utf-8", "replace")
+    header: list[str] = []
+    for delimiter in (",", ";", "\t"):
+        header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+        if "id" in header and "task" in header:
+            break
+    else:
+        raise BatchTasksError(f"{path} has no columns `id` and `task` in its first line.")
+    double = sorted({name for name in header if header.count(name) > 1})
+    if double:
+        raise BatchTasksError(f"{path} has two columns with the name {double[0]!r}.")
+    return delimiter, header
+
+
+def _parse_record(record: dict[str, str], place: str, name: str) -> Found:
+    fields: dict[str, Any] = {}
+    for column, text in record.items():
+        if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
+            return Found(place, name, reason=f"column {column!r} is not UTF-8")
+        if not text and column in KNOWN:
+            continue
+        is_json = column in JSON_COLUMNS or (column in ("data", "check") and text.lstrip()[:1] in ("{", "["))
+        try:
+            fields[column] = parse_json(text) if is_json else [text] if column == "data" else text
+        except ValueError as error:
+            return Found(place, name, reason=f"column {column!r} is not JSON: {error}")
+    return Found(place, name, fields)
+
+
+# Folders
+
+
+def _read_folder(path: Path) -> Rows:
+    names = sorted(each.name for each in os.scandir(path) if not each.name.startswith("."))
+    for name in names:
+        entry = path / name
+        place = f"{path.name}/{name}".encode("utf-8", "replace").decode()
+        if entry.is_dir():
+            if (text := _task_file(entry)) is None:
+                yield None
+                continue
+            files = {each.name: str(each) for each in sorted(entry.iterdir()) if each != text and each.name[:1] != "."}
+            yield _read_text(text, place, {"id": name, "files": files})
+        elif entry.suffix in (".md", ".txt"):
+            yield _read_text(entry, place, {"id": entry.stem})
+        else:
+            yield None
+
+
+def _task_file(folder: Path) -> Path | None:
+    return next((folder / name for name in ("task.md", "task.txt") if (folder / name).exists()), None)
+
+
+def _read_text(path: Path, place: str, fields: dict[str, Any]) -> Found:
+    name = fields["id"].encode("utf-8", "replace").decode()
+    try:
+        with open_regular(path) as file:
+            content = file.read(MAX_ROW + 1)
+        text = content.removeprefix(BOM).decode()
+    except OSError as error:
+        return Found(place, name, reason=f"it can't be read: {error.strerror or error}")
+    except UnicodeDecodeError:
+        return Found(place, name, reason="it is not UTF-8")
+    except BatchTasksError:
+        return Found(place, name, reason="it is a pipe or a device")
+    if len(content) > MAX_ROW:
+        return Found(place, name, reason=TOO_LONG)
+    if not text.strip():
+        return Found(place, name, reason="it is empty")
+    return Found(place, name, {**fields, "task": text})

@@ -1,0 +1,116 @@
+"""The folder of a batch on a disk that fails, or that a killed process has left."""
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autogen_codeact.batch import BatchEvent, BatchFolderError, Notice, Row, Task
+from autogen_codeact.batch.folder import BatchFolder, run_name
+from tests.batch.support import MakeAgent, batch, double, lines, rows_of
+
+
+@pytest.fixture
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with the options of the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", request.param, "tmpfs", folder], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("this user can't mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.parametrize("disk", ["ro"], indirect=True)
+async def test_read_only_folder_is_an_error(make: MakeAgent, disk: Path) -> None:
+    with pytest.raises(BatchFolderError, match=r"can't be written \(Read-only file system\): give a folder that can"):
+        await rows_of(make, [double(1)], disk / "out")
+
+
+@pytest.mark.parametrize("disk", ["size=128k"], indirect=True)
+async def test_run_log_that_a_full_disk_ends_is_named_in_the_row(make: MakeAgent, disk: Path) -> None:
+    events: list[BatchEvent] = []
+    first, second = await rows_of(make, [double(1), double(2)], disk / "out", concurrency=2, on_event=events.append)
+    for row, answer in ((first, "2"), (second, "4")):
+        assert (row.outcome, row.answer, row.steps, row.model_calls) == ("completed", answer, 2, 2)
+        assert (row.prompt_tokens, row.completion_tokens) == (14, 6)
+    named = {row.id: row.log_problem for row in (first, second) if row.log_problem is not None}
+    assert named
+    assert {event.text for event in events if isinstance(event, Notice)} == {
+        f"the run log of task {name!r} is incomplete: {problem}" for name, problem in named.items()
+    }
+
+
+@pytest.mark.parametrize("disk", ["size=64k"], indirect=True)
+async def test_full_disk_ends_the_batch_which_goes_on_later(make: MakeAgent, disk: Path) -> None:
+    def fill() -> None:
+        with suppress(OSError):
+            (disk / "other").write_bytes(bytes(65536))
+
+    tasks = [double(number) for number in range(4)]
+    running = batch(make, tasks, disk / "out", concurrency=1, on_event=lambda event: fill())
+    with pytest.raises(BatchFolderError, match=r"No space left on device\): free some space, and run the same again"):
+        await anext(running)
+    (disk / "other").unlink()
+    await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=64m", disk], check=True)
+    await rows_of(make, tasks, disk / "out", concurrency=2)
+    assert [row["answer"] for row in lines(disk / "out")] == ["0", "2", "4", "6"]
+
+
+def row(name: str, outcome: str = "completed", repeat: int = 1) -> Row:
+    return Row.model_validate({"id": name, "outcome": outcome, "repeat": repeat, "prompt_tokens": 1})
+
+
+def test_rows_are_put_in_the_order_of_the_tasks(tmp_path: Path) -> None:
+    folder = BatchFolder.open(tmp_path, {})
+    for name in "abc":
+        folder.see_task(Task(id=name, task="x"), 2)
+    for name, outcome, repeat in (("c", "failed", 1), ("a", "completed", 2), ("b", "completed", 1), ("a", "failed", 1)):
+        folder.add(row(name, outcome, repeat))
+    folder.add(row("c"))
+    assert (folder.rows, folder.failed, folder.tokens) == (4, 1, (4, 0))
+    folder.close(ended=True)
+
+    found = [(each["id"], each["repeat"], each["outcome"]) for each in lines(tmp_path)]
+    assert found == [("a", 1, "failed"), ("a", 2, "completed"), ("b", 1, "completed"), ("c", 1, "completed")]
+    again = BatchFolder.open(tmp_path, {})
+    assert (again.rows, again.failed, again.tokens) == (4, 1, (4, 0))
+    assert [again.is_done("a", 1), again.is_done("a", 2), again.is_done("c", 1)] == [False, True, True]
+    failed = again.failed_row("a", 1)
+    assert failed is not None
+    assert (failed.id, failed.repeat) == ("a", 1)
+    again.close()
+
+
+def test_damaged_lines_are_told_and_their_tasks_run_again(tmp_path: Path) -> None:
+    folder = BatchFolder.open(tmp_path, {})
+    for name in "ab":
+        folder.see_task(Task(id=name, task="x"), 1)
+        folder.add(row(name))
+    folder.close()
+    results = tmp_path / "results.jsonl"
+    first, second = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(first[:20] + b"\n" + second + second[: len(second) // 2])
+
+    again = BatchFolder.open(tmp_path, {})
+    assert [again.is_done("a", 1), again.is_done("b", 1)] == [False, True]
+    again.close()
+    assert results.read_bytes() == second
+
+
+@given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))
+def test_run_folders_have_names_that_any_file_system_takes(one: str, other: str) -> None:
+    names = [run_name(Task(id=name, task="x"), 1).lower() for name in (one, other)]
+    assert (names[0] == names[1]) is (one == other)
+    for name in names:
+        assert len(name) <= 80
+        assert name.isascii()
+        assert not set(name) & set('/\\:*?"<>| .')

@@ -1,0 +1,210 @@
+"""Batches in a real Ray cluster of two nodes: spread, lost nodes and workers, limits, and what is left behind."""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import TextMessage
+
+from autogen_codeact.batch import (
+    AttemptFailed,
+    BatchBackendError,
+    BatchBudgetError,
+    BatchSettings,
+    Ray,
+    Row,
+    Task,
+    run_batch,
+)
+from autogen_codeact.runs import load_run, summarize
+from tests.batch.ray_cluster import Cluster, HoldingServer, ServedAgent, running_cluster, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("bubblewrap"), pytest.mark.timeout(300)]
+WHOLE_NODE = {"num_cpus": 2}
+"""Options of actors of which each takes a node of the cluster."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running_cluster() as cluster:
+        yield cluster
+
+
+def batch(server: HoldingServer, ray: Ray | None, out: Path, count: int, **options: Any) -> Any:
+    given = out.with_name("given.txt")
+    given.write_text("given, ")
+    tasks = [Task(id=f"t{number}", task=str(number), files={"kept.txt": str(given)}) for number in range(count)]
+    settings = BatchSettings(**{"concurrency": 2, "backoff_s": 0.1, **options.pop("settings", {})})
+    same = {"configuration": {"model": "scripted"}, "sandbox": "bubblewrap"}
+    make_agent: Any = ServedAgent(server.base_url)
+    if ray is None:  # the server closes the clients of this process
+        make_agent = partial(ServedAgent.of, client=server.client())
+    return run_batch(make_agent, tasks, out=out, settings=settings, backend=ray, **same, **options)
+
+
+def told(rows: list[Row]) -> list[tuple[Any, ...]]:
+    return sorted((row.id, row.outcome, row.answer, row.steps, row.model_calls) for row in rows)
+
+
+def answers(count: int) -> list[tuple[Any, ...]]:
+    return sorted((f"t{number}", "completed", f"{number * 2} given, kept", 2, 2) for number in range(count))
+
+
+def logs_in(out: Path) -> list[str]:
+    return [path.read_text() for path in out.glob("runs/*/events.jsonl")]
+
+
+async def test_tasks_run_on_both_nodes_and_leave_rows_and_logs_at_the_driver(cluster: Cluster, tmp_path: Path) -> None:
+    rows: list[Row] = []
+    out = tmp_path / "out"
+    async with HoldingServer() as server:
+        server.holds = True
+        ray = Ray(cluster.address, actors=2, actor_options=WHOLE_NODE)
+        running = batch(server, ray, out, 4, settings={"max_tokens": 40})
+        first = asyncio.ensure_future(anext(running))
+        await wait_for(lambda: len(server.requests) == 4, "two tasks have asked for the second time, on a node each")
+        server.released.set()
+        rows.append(await first)
+        with pytest.raises(BatchBudgetError, match=r"^the budget of 40 tokens is used up \("):
+            await collect(running, rows)
+        # Each call uses 10 tokens. A third task may have begun when the first of the two had ended.
+        assert len(server.requests) in {4, 5}
+
+    assert told(rows) == answers(2)
+    assert len({row.engine for row in rows}) == 2
+    assert {row.attempts for row in rows} == {1}
+    for row in rows:
+        assert row.log is not None
+        summary = summarize(load_run(out / row.log))
+        assert (summary.outcome, summary.gaps, summary.steps) == ("completed", 0, 2)
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")
+
+
+async def test_tasks_of_a_removed_node_and_of_a_killed_worker_go_on_where_they_were(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    third = cluster.add("third")
+    out, events = tmp_path / "out", list[Any]()
+    async with HoldingServer() as server:
+        server.holds = True
+        ray = Ray(cluster.address, actors=3, actor_options=WHOLE_NODE)
+        running = batch(server, ray, out, 6, settings={"concurrency": 3}, on_event=events.append)
+        first = asyncio.ensure_future(anext(running))
+        await wait_for(
+            lambda: sum(log.count('"model_call_started"') == 2 for log in logs_in(out)) == 3,
+            "three tasks have ended their first step",
+        )
+        (worker,) = cluster.workers(cluster.second)
+        os.kill(worker, signal.SIGKILL)
+        cluster.remove(third)
+        await wait_for(lambda: len(failures(events)) == 2, "the node and the worker count as lost")
+        server.released.set()
+        rows = [await first, *[row async for row in running]]
+
+    assert told(rows) == answers(6)
+    again = [row for row in rows if row.failures]
+    assert {row.id for row in again} == {event.id for event in failures(events)}
+    assert [(row.attempts, row.resumed, row.failures[0].error_class) for row in again] == [(2, 1, "LostWorker")] * 2
+    assert len({row.failures[0].engine for row in again}) == 2
+    lost = {row.id for row in again}
+    assert server.asked == {
+        (str(number), step): 2 if step == 1 and f"t{number}" in lost else 1 for number in range(6) for step in (0, 1)
+    }
+
+
+async def collect(running: Any, rows: list[Row]) -> None:
+    async for row in running:
+        rows.append(row)  # noqa: PERF401 - those before an error count
+
+
+def failures(events: list[Any]) -> list[AttemptFailed]:
+    return [event for event in events if isinstance(event, AttemptFailed)]
+
+
+async def test_closing_a_batch_ends_its_actors_and_its_tasks_go_on_on_another_backend(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    async with HoldingServer() as server:
+        server.holds = True
+        async with aclosing(batch(server, Ray(cluster.address, actors=1), out, 1)) as running:
+            first = asyncio.ensure_future(anext(running))
+            await wait_for(lambda: len(server.requests) == 2, "the task has asked for the second time")
+            assert len(cluster.workers()) == 1
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+        await wait_for(lambda: cluster.workers() == [], "no actor is left")
+        server.released.set()
+        rows = [row async for row in batch(server, None, out, 1)]
+
+    assert told(rows) == answers(1)
+    assert rows[0].resumed == 1
+    assert server.asked == {("0", 0): 1, ("0", 1): 2}
+
+
+class LargeAnswer(BaseChatAgent):
+    """Answers with more than a worker may send."""
+
+    def __init__(self) -> None:
+        super().__init__("large", "")
+
+    @property
+    def produced_message_types(self) -> tuple[type[TextMessage]]:
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+        return Response(chat_message=TextMessage(content="x" * (17 * 1024 * 1024), source=self.name))
+
+    async def on_reset(self, cancellation_token: Any) -> None:
+        pass
+
+
+def large_answer(executor: Any) -> LargeAnswer:
+    return LargeAnswer()
+
+
+async def test_a_result_that_is_too_large_and_missing_data_fail_their_tasks_only(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    tasks = [
+        Task(id="large", task="1"),
+        Task(id="no data", task="1", data=["/no/such/data"]),
+    ]
+    ray = Ray(cluster.address, actors=1)
+    rows = [row async for row in run_batch(large_answer, tasks, out=tmp_path, backend=ray, sandbox="bubblewrap")]
+
+    large, data = sorted(rows, key=lambda row: row.id)
+    assert {row.outcome for row in rows} == {"failed"}
+    assert re.fullmatch(r"the result has 17,826,\d\d\d bytes; a worker may send 16,777,216", large.error or "")
+    assert data.error_class == "FileNotFoundError"
+    assert data.error == f"data: /no/such/data does not exist on the node {data.engine}"
+
+
+async def test_what_can_not_be_sent_or_placed_ends_the_batch_with_an_error(cluster: Cluster, tmp_path: Path) -> None:
+    lock = asyncio.Lock().acquire()  # a coroutine can't be pickled
+    try:
+        with pytest.raises(BatchBackendError, match=r"^make_agent or an option of the sandboxes can't be sent to the"):
+            await anext(run_batch(lambda executor: lock, ["1"], out=tmp_path / "1", backend=Ray(cluster.address)))
+    finally:
+        lock.close()
+    nowhere = Ray(cluster.address, actors=1, actor_options={"resources": {"moon": 1}}, start_timeout=0.5)
+    with pytest.raises(BatchBackendError) as placed:
+        await anext(run_batch(large_answer, ["1"], out=tmp_path / "2", backend=nowhere))
+    assert str(placed.value) == (
+        "no Ray actor was ready within 0.5 s. Each needs {'CPU': 1, 'moon': 1}, and the cluster has {'CPU': 4.0}: "
+        "change actor_options=, or give a longer start_timeout= if nodes are still being added."
+    )
+    no_sandbox = Ray(cluster.address, actors=1)
+    with pytest.raises(BatchBackendError, match=r"^no Ray actor can be used: node \S+: ValueError: sandbox must be"):
+        await anext(run_batch(large_answer, ["1"], out=tmp_path / "3", backend=no_sandbox, sandbox="chroot"))  # type: ignore[arg-type]
+    await wait_for(lambda: cluster.workers() == [], "no actor is left")

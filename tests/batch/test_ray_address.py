@@ -1,0 +1,100 @@
+"""What a batch says when Ray or its cluster is not there, and that nothing else imports Ray."""
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from autogen_codeact.batch import BatchBackendError, Ray, ray_cluster, run_batch
+
+
+async def error_of(address: str | None, tmp_path: Path) -> str:
+    with pytest.raises(BatchBackendError) as raised:
+        await anext(run_batch(lambda executor: None, ["1"], out=tmp_path, backend=Ray(address)))
+    return str(raised.value)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+async def test_a_server_that_does_not_answer_is_named(
+    silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_cluster, "PROBE_S", 0.2)
+    assert await error_of(silent, tmp_path) == (
+        f"There is no Ray cluster at {silent}: it does not answer. "
+        f"`ray status --address {silent}` on that machine says whether it runs."
+    )
+
+
+async def test_another_server_is_not_taken_for_ray(web_server: str, tmp_path: Path) -> None:
+    assert await error_of(web_server, tmp_path) == (
+        f"What answers at {web_server} is not Ray: give the address of its head node."
+    )
+
+
+async def test_a_closed_port_is_named(silent: str, tmp_path: Path) -> None:
+    assert (await error_of("127.0.0.1:1", tmp_path)).startswith("There is no Ray cluster at 127.0.0.1:1: [Errno 111]")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("somewhere", "'somewhere' is no address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "),
+        ("a:99999", "'a:99999' is no address of a Ray cluster: give 'auto', or 'host:port' as `ray start --head` "),
+        ("ray://a:1", "ray://a:1 is an address of Ray Client. Run the batch on a node of the cluster, with 'auto' or "),
+    ],
+)
+async def test_a_wrong_address_is_explained(address: str, message: str, tmp_path: Path) -> None:
+    assert (await error_of(address, tmp_path)).startswith(message)
+
+
+async def test_no_running_cluster_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert (await error_of("auto", tmp_path / "out")).startswith(
+        "Ray can't be used at auto: Could not find any running Ray instance."
+    )
+
+
+async def test_without_the_extra_the_error_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert await error_of("auto", tmp_path) == "Ray is an extra: pip install 'autogen-codeact[ray]'"
+
+
+def test_wrong_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^actors has to be positive, not 0$"):
+        Ray(actors=0)
+
+
+def test_nothing_imports_ray_before_a_batch_uses_it() -> None:
+    program = (
+        "import sys; from autogen_codeact.batch import Ray, run_batch; import autogen_codeact.batch.ray_worker; "
+        "import autogen_codeact.cli.main; Ray('auto'); print([name for name in sys.modules if name.startswith('ray')])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
+    assert run.stdout == "[]\n"
