@@ -118,7 +118,7 @@ def processor(chunks):
 def rates(figures):
     """Return the tables of tasks a minute, one for each concurrency."""
     lines = []
-    for concurrency, variants in figures["chunks"].items():
+    for concurrency, variants in sorted(figures["chunks"].items(), key=lambda item: int(item[0])):
         lines += [
             f"### {concurrency} at once\n" if concurrency != "1" else "### One after the other\n",
             "| | tasks | tasks a minute (95 %) | ours, Docker: times as many | processor s a task | containers | client | rest "

@@ -122,6 +122,20 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
     )
 
 
+def test_first_chunk_of_each_variant_comes_before_the_second_of_any(load, shared_data):
+    batch = load("batch")
+    order = batch.Run(seed=0).order({"a": batch.Chunk(1, 3), "b": batch.Chunk(9), "c": batch.Chunk(1, 2)})
+    assert [set(order[:3]), set(order[3:5]), order[5:]] == [{"a", "b", "c"}, {"a", "c"}, ["a"]]
+
+
+async def test_variant_for_which_there_is_no_time_is_named(load, shared_data, monkeypatch):
+    batch = load("batch")
+    monkeypatch.setattr(batch, "IDLE_S", 0.01)
+    run = batch.Run(seed=0, minutes=0)
+    await run._at(2, {batch.OURS: batch.Chunk(1, 2), batch.ECHO: batch.Chunk(1)})
+    assert run.absent == dict.fromkeys((f"{batch.ECHO}, 2 at once", f"{batch.OURS}, 2 at once"), "the time was over")
+
+
 def test_growth_counts_from_the_first_500_tasks(load):
     page = load("sidebyside.batch_page")
     samples = [
