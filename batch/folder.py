@@ -276,6 +276,14 @@ class BatchFolder:
             if before is not None and not self._accept and before != _short(_task_digest(task)):
                 raise BatchChangedError(f"{self.path} was made with another task {task.id!r}; {ACCEPT}.")
 
+    def knows(self, task: Task) -> bool:
+        """Return whether an earlier command has seen a task as it is now; then it counts as seen. It asks no disk."""
+        key = _key(task.id, 0)
+        if self._known.get(key) != _short(_task_digest(task)):
+            return False
+        del self._known[key]
+        return True
+
     def see_task(self, task: Task, repeats: int) -> None:
         """Remember a task, and compare it with what it was.
 
@@ -289,8 +297,6 @@ class BatchFolder:
         self.compare_tasks([task])
         digest = _task_digest(task)
         before = self._known.pop(_key(task.id, 0), None)
-        if before == _short(digest):
-            return
         if before is not None:
             for repeat in range(1, repeats + 1):
                 self._index.pop(_key(task.id, repeat), None)  # the old row counts until there is a new one

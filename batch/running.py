@@ -145,23 +145,26 @@ async def _rows(
 ) -> AsyncGenerator[Row, None]:
     with ExitStack() as opened:
         path = out or Path(opened.enter_context(TemporaryDirectory(prefix="codeact-batch-"))) / "batch"
-        folder = await in_thread(opening, path)
+        folders: list[BatchFolder] = []
         try:
+            # Kept at once: whoever is cancelled while the thread opens the folder has to close it.
+            await in_thread(lambda: folders.append(opening(path)))
             await backend.start(context)
-            async with aclosing(scheduler.rows(folder)) as rows:
+            async with aclosing(scheduler.rows(folders[0])) as rows:
                 async for row in rows:
                     yield row
         finally:
-            await finish(_close(scheduler, backend, folder))
+            await finish(_close(scheduler, backend, folders))
         if scheduler.gate.spent is not None:
             raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
 
 
-async def _close(scheduler: Scheduler, backend: Backend, folder: BatchFolder) -> None:
+async def _close(scheduler: Scheduler, backend: Backend, folders: list[BatchFolder]) -> None:
     try:
         await backend.stop()
     finally:
-        await in_thread(partial(folder.close, ended=scheduler.ended is not None))
+        for folder in folders:
+            await in_thread(partial(folder.close, ended=scheduler.ended is not None))
 
 
 def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:
