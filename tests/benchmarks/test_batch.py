@@ -115,6 +115,16 @@ def test_targets_are_judged_by_tasks_a_minute_and_processor_time(load):
         f"| processor time a task at 8: ≤ 1/5 of the best other | **0.20** (0.100 s, {variants.AUTOGEN}: 0.500 s) | reached |",
         f"| tasks a minute at 32: ≥ 0.5× {variants.ECHO} | **0.32×** (0.32 to 0.32) | **missed** |",
     ]
+    fresh = {variants.ECHO_FRESH: [chunk([1.0] * 60, 60, 6)]}
+    whole = {**figures, "sessions": 300, "blocks": 600, "machine": "2 processors, Linux"}
+    assert page.why(whole) == []
+    whole["chunks"] = {"32": figures["chunks"]["32"] | fresh}
+    (text,) = page.why(whole)
+    assert "takes 0.100 s:\n  60 tasks a minute are the most" in text
+    assert (
+        "Half of its rate would be 3,000 tasks a minute, each started, run and logged in 40.00 ms of processor time"
+        in text
+    )
     table = page.rates(figures)
     assert (
         "| smolagents, Docker | 8 | 68.6 (68.6 to 68.6) | **7×** (7 to 7) | 1.000 | 0.500 | 0.250 | 0.250 | 8 |"
