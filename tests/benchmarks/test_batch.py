@@ -225,11 +225,20 @@ def test_table_of_pauses_compares_with_the_other_library_in_the_same_case(load):
         "blocks": {
             page.AGENTS: {page.AUTOGEN: blocks(0.08), page.PROCESS: blocks(0.004), page.SESSION: blocks(0.002)},
             page.AWAKE: {page.PROCESS: blocks(0.002)},
+            page.SAME: {page.PROCESS: blocks(0.001)},
+            page.RANDOM: {page.PROCESS: blocks(0.0015)},
         },
     }
     lines = page.section(figures).splitlines()
     assert f"| {page.AGENTS} | 80.00 ms (5 blocks) | 4.00 ms (20×, 20 to 20) | 2.00 ms (40×, 40 to 40) | - |" in lines
     assert f"| {page.AWAKE} | - | 2.00 ms (40×, 40 to 40) | - | - |" in lines
+    (why,) = [line for line in lines if line.startswith(f"- {page.PROCESS}: ")]
+    assert [part.split()[0] for part in why.removeprefix(f"- {page.PROCESS}: ").split("; ")] == [
+        "1.00",
+        "+0.50",
+        "+0.50",
+        "+2.00",
+    ]
     assert f"| {page.SESSION}, {page.AGENTS} | 10 | 100 | 2 |" in lines
     assert [(row[1], row[2]) for row in page.targets(figures)] == [
         ("**20×** (20 to 20)", False),
