@@ -38,6 +38,7 @@ ANSWERS = {
     ("models.md", 1): ["Yes, it is."],
     ("coming-from-autogen.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
     ("coming-from-openhands.md", 2): [READS_SALES, "The teapot brought in the most: 273.00 euros."],
+    ("engines.md", 1): "['unix:///var/run/docker.sock', 'tcp://a.example:2376', 'b']\n",
     ("coming-from-smolagents.md", 2): [
         "```python\nrevenue = {name: count * price(name) for name, count in units_sold().items()}\n"
         'best = max(revenue, key=revenue.get)\nfinal_answer(f"{best}: {revenue[best]:.2f} euros")\n```'
