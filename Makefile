@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 # Tests start hundreds of Python processes; without files of bytecode each of them compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help notice-demo notice-engine demo test test-fast check lint format types engine image bench bench-quick screenshots clean
+.PHONY: help notice-demo notice-engine demo test test-fast check lint format types engine image bench bench-quick bench-batch screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -63,9 +63,9 @@ bench: image ## all benchmarks, 15 minutes on a quiet machine; writes docs/bench
 	@$(BIN)/python benchmarks/compare.py
 
 bench-batch: image ## batches beside other libraries, 12 minutes on a quiet machine; writes docs/benchmarks-batch.md and docs/scaling.md
-	$(PYTHON) benchmarks/paused.py --rounds 2
-	$(PYTHON) benchmarks/scaling.py
-	$(PYTHON) benchmarks/batch.py
+	@$(BIN)/python benchmarks/paused.py --rounds 2
+	@$(BIN)/python benchmarks/scaling.py
+	@$(BIN)/python benchmarks/batch.py
 
 bench-quick: image ## a short benchmark that reports what became slower than in the last full one
 	@$(BIN)/python benchmarks/compare.py --quick

@@ -25,6 +25,7 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.executors import SandboxPool, in_thread
 from autogen_codeact.sandbox.options import SandboxOptions
 
@@ -145,23 +146,31 @@ async def _rows(
 ) -> AsyncGenerator[Row, None]:
     with ExitStack() as opened:
         path = out or Path(opened.enter_context(TemporaryDirectory(prefix="codeact-batch-"))) / "batch"
-        folder = await in_thread(opening, path)
+        folders: list[BatchFolder] = []
         try:
+            # Kept at once: whoever is cancelled while the thread opens the folder has to close it.
+            await in_thread(lambda: folders.append(opening(path)))
             await backend.start(context)
-            async with aclosing(scheduler.rows(folder)) as rows:
+            async with aclosing(scheduler.rows(folders[0])) as rows:
                 async for row in rows:
                     yield row
         finally:
-            await finish(_close(scheduler, backend, folder))
+            await finish(_close(scheduler, backend, folders))
         if scheduler.gate.spent is not None:
             raise BatchBudgetError(f"{scheduler.gate.spent}: run the same again with a larger one to go on")
 
 
-async def _close(scheduler: Scheduler, backend: Backend, folder: BatchFolder) -> None:
+async def _close(scheduler: Scheduler, backend: Backend, folders: list[BatchFolder]) -> None:
     try:
         await backend.stop()
     finally:
-        await in_thread(partial(folder.close, ended=scheduler.ended is not None))
+        for folder in folders:
+            ended = scheduler.ended is not None
+            try:
+                if ended:
+                    await in_thread(write_summary, folder.path)
+            finally:
+                await in_thread(partial(folder.close, ended=ended))
 
 
 def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from autogen_codeact.batch.attempt import AttemptResult, AttemptWork
 from autogen_codeact.batch.backend import Backend
+from autogen_codeact.batch.checks import decide_passed
 from autogen_codeact.batch.ending import finish
 from autogen_codeact.batch.errors import AttemptError, BatchBudgetError, BatchError
 from autogen_codeact.batch.folder import BatchFolder
@@ -356,8 +357,7 @@ class Scheduler:
         row = self._new_row(job, result.outcome, result.usage)
         row.answer, row.error_class, row.error = result.answer, result.error_class, result.error
         row.checks = result.checks
-        passed = [check.passed for check in result.checks]
-        row.passed = None if not passed or None in passed else all(passed)
+        row.passed = decide_passed(job.task, result.outcome, result.checks)
         row.run, row.engine, row.started, row.seconds = result.run, result.engine, result.started, result.seconds
         row.log_problem = result.log_stopped
         if result.log_stopped is not None:
@@ -419,7 +419,7 @@ class Scheduler:
                         await self._refuse(task, folder)
                         continue
                     good += 1
-                    if repeat == 1:
+                    if repeat == 1 and not folder.knows(task):
                         await in_thread(folder.see_task, task, repeats)
                     if folder.is_done(task.id, repeat):
                         folder.remove_left(task, repeat)
@@ -451,7 +451,7 @@ class Scheduler:
         if not folder.is_done(task.id, 1):
             await in_thread(folder.see_bad_task, task)
             row = Row(id=task.id, outcome="invalid", attempts=0)
-            row.error_class, row.error = "InvalidTask", f"{task.place}: {task.reason}"
+            row.error_class, row.error = "BadTask", f"{task.place}: {task.reason}"
             await self._add(None, row)
 
     @staticmethod

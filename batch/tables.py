@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
+from pydantic import AwareDatetime
 from pydantic_core import to_json
 
 from autogen_codeact.batch.errors import BatchError, BatchFolderError
@@ -82,17 +84,18 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _schema(arrow: Any) -> Any:
-    text, whole, real, time = arrow.string(), arrow.int64(), arrow.float64(), arrow.timestamp("us", tz="UTC")
-    check = arrow.struct({"kind": text, "passed": arrow.bool_(), "detail": text})
-    failure = arrow.struct({"started": time, "seconds": real, "error_class": text, "error": text, "engine": text})
-    columns = {
-        **dict.fromkeys(("id", "outcome", "answer", "error_class", "error", "run", "log", "engine", "metadata"), text),
-        **dict.fromkeys(("repeat", "steps", "model_calls", "prompt_tokens", "completion_tokens"), whole),
-        **dict.fromkeys(("attempts", "resumed"), whole),
-        **dict.fromkeys(("cost", "seconds"), real),
-        "passed": arrow.bool_(),
-        "checks": arrow.list_(check),
-        "failures": arrow.list_(failure),
-        "started": time,
-    }
-    return arrow.schema([(name, columns[name]) for name in Row.model_fields])
+    return arrow.schema([(name, _column(arrow, field.annotation)) for name, field in Row.model_fields.items()])
+
+
+def _column(arrow: Any, annotation: Any) -> Any:
+    """Return the type of a column: texts for everything that is not a number, a time, or a list of models."""
+    kinds = {each for each in get_args(annotation) if each is not type(None)} or {annotation}
+    if get_origin(annotation) is list:
+        (model,) = kinds
+        fields = [(name, _column(arrow, field.annotation)) for name, field in model.model_fields.items()]
+        return arrow.list_(arrow.struct(fields))
+    if len(kinds) > 1:
+        return arrow.string()
+    times = arrow.timestamp("us", tz="UTC")
+    types = {bool: arrow.bool_(), int: arrow.int64(), float: arrow.float64(), datetime: times, AwareDatetime: times}
+    return types.get(kinds.pop(), arrow.string())

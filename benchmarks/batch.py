@@ -1,6 +1,7 @@
 """Compare batches of agent runs with those of other libraries, in one run on one machine: tasks a minute and processor time.
 
     python benchmarks/batch.py              # about 8 minutes on a quiet machine; writes docs/benchmarks-batch.md
+    python benchmarks/batch.py --minutes 6  # the same, and after 6 minutes no further chunk of tasks begins
     python benchmarks/batch.py --quick      # about 3 minutes: fewer tasks, concurrency 1 and 8
     python benchmarks/batch.py --tiny       # a few tasks of each variant, to check that it works; writes no page
     python benchmarks/batch.py --page       # writes the page from the figures of the last runs
@@ -12,6 +13,7 @@ bubblewrap, the recorded sessions, and a package registry for the other librarie
 import argparse
 import asyncio
 import json
+import math
 import random
 import sys
 import time
@@ -53,32 +55,33 @@ class Chunk:
     times: int = 1
 
 
+# What the targets need comes first.
 FULL = {
-    1: {
-        OURS: Chunk(20, 2),
-        OURS_BUBBLEWRAP: Chunk(20, 2),
-        AUTOGEN: Chunk(2, 2),
-        SHARED: Chunk(15, 2),
-        JUPYTER: Chunk(1, 2),
-        SMOLAGENTS: Chunk(3, 2),
-    },
     8: {
         OURS: Chunk(100, 3),
-        OURS_BUBBLEWRAP: Chunk(100, 3),
+        OURS_BUBBLEWRAP: Chunk(100, 2),
         AUTOGEN: Chunk(16, 3),
-        SHARED: Chunk(50, 2),
+        SHARED: Chunk(50),
         JUPYTER: Chunk(8, 2),
         SMOLAGENTS: Chunk(16, 2),
     },
     32: {
         OURS: Chunk(150, 2),
-        OURS_BUBBLEWRAP: Chunk(150, 2),
+        OURS_BUBBLEWRAP: Chunk(150),
         AUTOGEN: Chunk(32, 2),
-        SHARED: Chunk(50, 2),
+        SHARED: Chunk(50),
         JUPYTER: Chunk(32),
         SMOLAGENTS: Chunk(32),
         ECHO: Chunk(300, 3),
         ECHO_FRESH: Chunk(100, 2),
+    },
+    1: {
+        OURS: Chunk(20, 2),
+        OURS_BUBBLEWRAP: Chunk(20),
+        AUTOGEN: Chunk(2, 2),
+        SHARED: Chunk(15),
+        JUPYTER: Chunk(1, 2),
+        SMOLAGENTS: Chunk(3, 2),
     },
 }
 QUICK = {
@@ -100,9 +103,11 @@ class Run:
 
     Args:
         seed: Seed of the random order and of the samples.
+        minutes: After which no further chunk begins. Default: no limit.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed, minutes=None):
+        self.until = math.inf if minutes is None else time.monotonic() + 60 * minutes
         self.chance = random.Random(seed)
         self.tasks = recorded.tasks(SESSIONS)
         self.chunks = defaultdict(lambda: defaultdict(list))
@@ -149,12 +154,20 @@ class Run:
         before = processor_time.read()
         await asyncio.sleep(IDLE_S)
         self.background[str(concurrency)] = processor_time.since(before)["machine"] / IDLE_S
-        # Each chunk is a random sample, and the chunks of all variants are in random order.
-        order = [variant for variant, chunk in variants.items() for _ in range(chunk.times)]
-        self.chance.shuffle(order)
-        for variant in order:
+        for variant in self.order(variants):
+            if time.monotonic() > self.until:
+                if variant not in self.chunks[str(concurrency)]:
+                    self._miss(f"{variant}, {concurrency} at once", "the time was over")
+                continue
+            # Each chunk is a random sample.
             tasks = self.chance.sample(self.tasks, variants[variant].tasks)
             await self._chunk(variant, concurrency, tasks)
+
+    def order(self, variants):
+        """Return the variants in the order of their chunks: random, but the first chunk of each comes before second ones."""
+        rounds = max(chunk.times for chunk in variants.values())
+        each = [[variant for variant, chunk in variants.items() if chunk.times > number] for number in range(rounds)]
+        return [variant for some in each for variant in self.chance.sample(some, len(some))]
 
     async def _chunk(self, variant, concurrency, tasks):
         made = VARIANTS[variant]
@@ -203,12 +216,13 @@ def main():
     group.add_argument("--tiny", action="store_true", help="a few tasks of each variant; writes no page")
     group.add_argument("--page", action="store_true", help="write the page from the figures of the last runs")
     parser.add_argument("--seed", type=int, default=0, help="of the random order and of the samples")
+    parser.add_argument("--minutes", type=float, help="after which no further chunk of tasks begins")
     parser.add_argument("--note", default="", help="a sentence for the page, such as what else the machine was doing")
     options = parser.parse_args()
     if not options.page:
         began = time.monotonic()
         plan = QUICK if options.quick else TINY if options.tiny else FULL
-        figures = asyncio.run(Run(options.seed).measure(plan))
+        figures = asyncio.run(Run(options.seed, options.minutes).measure(plan))
         figures["note"], figures["took_s"] = options.note, time.monotonic() - began
         WHERE.mkdir(exist_ok=True)
         (FIGURES.with_name("batch-tiny.json") if options.tiny else FIGURES).write_text(json.dumps(figures))

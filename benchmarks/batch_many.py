@@ -47,10 +47,19 @@ def endless(count):
         yield {**task, "id": f"{number}/{task['id']}"}
 
 
-async def measure(count, concurrency, sandbox, folder):
-    """Run the tasks and return samples of this process."""
+async def measure(count, concurrency, sandbox, folder, keep=lambda found: None):
+    """Run the tasks and return samples of this process.
+
+    Args:
+        count: How many.
+        concurrency: How many at the same time.
+        sandbox: "docker" or "bubblewrap".
+        folder: For the batch.
+        keep: Called with what there is at each sample, so that a run that is stopped has figures, too.
+    """
     samples, outcomes, errors = [], {}, []
     every = max(1, count // SAMPLES)
+    found = {"samples": samples, "outcomes": outcomes, "errors": errors, "concurrency": concurrency, "sandbox": sandbox}
     rows = run_batch(
         agent_for,
         endless(count),
@@ -59,11 +68,11 @@ async def measure(count, concurrency, sandbox, folder):
         sandbox=sandbox,
         **OPTIONS,
     )
-    began, done, failures = time.perf_counter(), 0, 0
+    began, done, found["failed_attempts"] = time.perf_counter(), 0, 0
     async for row in rows:
         done += 1
         outcomes[row.outcome] = outcomes.get(row.outcome, 0) + 1
-        failures += len(row.failures)
+        found["failed_attempts"] += len(row.failures)
         if row.error is not None and len(errors) < 5:
             errors.append(f"{row.error_class}: {row.error}"[:300])
         # Only the last row's log stays on the disk: 10,000 of them would be measured as its cache.
@@ -71,7 +80,10 @@ async def measure(count, concurrency, sandbox, folder):
         if done % every == 0 or done == count:
             samples.append(sample(done, began))
             print(f"{time.strftime('%H:%M:%S')} {samples[-1]}", file=sys.stderr)
-    return {"samples": samples, "outcomes": outcomes, "failed_attempts": failures, "errors": errors}
+            first = next(each["done"] for each in samples if each["done"] >= min(500, done // 2))
+            middle = samples[len(samples) // 2]["done"]
+            keep(found | {"tasks": done, "shown": sorted({first, middle, done})})
+    return found
 
 
 def main():
@@ -81,13 +93,18 @@ def main():
     parser.add_argument("--sandbox", choices=["docker", "bubblewrap"], default="bubblewrap")
     parser.add_argument("--out", type=Path, help="file for the figures; default: where batch.py --page looks for them")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(measure(options.tasks, options.concurrency, options.sandbox, folder))
-    shown = sorted({min(500, options.tasks // 2), options.tasks // 2, options.tasks})
-    found |= {"tasks": options.tasks, "concurrency": options.concurrency, "sandbox": options.sandbox, "shown": shown}
     out = options.out or WHERE / f"batch-many-{options.sandbox}.json"
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(found))
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(
+            measure(
+                options.tasks,
+                options.concurrency,
+                options.sandbox,
+                folder,
+                lambda figures: out.write_text(json.dumps(figures)),
+            )
+        )
     print(found["outcomes"], f"{found['failed_attempts']} failed attempts", *found["errors"], sep="\n")
     sys.exit(0 if found["outcomes"] == {"completed": options.tasks} else 1)
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from autogen_codeact.executors import SandboxUnavailable
 from autogen_codeact.sandbox.backends.bubblewrap.launcher import check_bubblewrap
 from autogen_codeact.sandbox.backends.docker.engine import connect
+from tests.file_seconds import Recorder, put_long_files_first
 from tests.processes import stop_servers
 
 # A busy machine generates examples slowly, which says nothing about the code under test.
@@ -24,42 +24,20 @@ settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make test-fast`."""
+    """Add the option of `make test-fast`, and one that measures the order of `make test`."""
     parser.addoption("--fast", action="store_true", help="leave out tests that need a Docker engine or are marked slow")
+    parser.addoption("--store-seconds", action="store_true", help="store how long each file takes in file_seconds.json")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order the files for `make test`; with `--fast`, leave out what needs an engine or takes long."""
     if hasattr(config, "workerinput"):
-        _put_long_files_first(items)
+        put_long_files_first(items)
     if not config.getoption("fast"):
         return
     left_out = [item for item in items if _needs_engine(item) or item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
-
-
-LONG_TESTS = {
-    "abuse": 4,
-    **dict.fromkeys(("test_h_files.py", "test_h_terminal.py", "test_h_transfers.py", "test_replay_files.py"), 15),
-    **dict.fromkeys(("test_h_neighbours.py", "test_h_pictures.py", "test_h_journal.py", "test_e_clients.py"), 12),
-    **dict.fromkeys(("test_f_together.py", "test_g_hidden.py", "test_c_allow_list_load.py"), 9),
-    **dict.fromkeys(("test_cpu_time.py", "test_lifecycle.py", "test_pool.py", "test_samples.py"), 6),
-    **dict.fromkeys(("test_host_tools_ends.py", "test_run.py", "test_exec.py", "test_upstream_examples.py"), 5),
-    **dict.fromkeys(("test_end_to_end.py", "test_docker_image.py", "test_output.py", "test_docs.py", "contract"), 3),
-}
-"""How much longer a test of a file or folder takes than most tests, roughly measured; it decides the order alone."""
-
-
-def _put_long_files_first(items: list[pytest.Item]) -> None:
-    """Order whole files, so that no worker has a long one left when the others are done.
-
-    The number of tests says how long a file takes, and how much longer than others a test of this file or folder takes.
-    """
-    costs = Counter[Path]()
-    for item in items:
-        costs[item.path] += LONG_TESTS.get(item.path.name) or LONG_TESTS.get(item.path.parent.name, 1)
-    items.sort(key=lambda item: (-costs[item.path], item.path))
 
 
 def _needs_engine(item: pytest.Item) -> bool:
@@ -74,8 +52,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(report.longreprtext[-3000:])
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Set what the tests' own processes and their child processes inherit."""
+    if config.getoption("store_seconds") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
     # A background run ignores Ctrl-C, and its child processes would too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -80,7 +80,8 @@ class Kind:
 SUBJECTS = [Kind(engine, mode) for engine in ("docker", "bubblewrap") for mode in ("process", "session")]
 # The host decides: what it answers does not depend on the executor.
 one_kind = pytest.mark.parametrize("kind", [Kind("docker", "session")], indirect=True, ids=str)
-# The sandbox's part is the same code in each, but streams, processes and their ends are not.
+# In both modes the kernel and the engine refuse the same, and the same code copies files and caps output.
+# Streams, processes and their ends differ: one cell for each engine, and one for each mode.
 each_engine = pytest.mark.parametrize(
     "kind", [Kind("docker", "session"), Kind("bubblewrap", "process")], indirect=True, ids=str
 )

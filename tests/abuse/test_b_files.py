@@ -20,7 +20,7 @@ from ..executors.bubblewrapped import open_folder
 from ..executors.sandboxes import block, run
 from .canaries import SECRET, Canaries
 from .engine_proxy import engine_proxy
-from .subject import Subject
+from .subject import Subject, each_engine
 
 SHARES_SANDBOXES = True
 
@@ -68,6 +68,7 @@ async def test_33_a_link_planted_in_a_mounted_folder_leads_the_host_nowhere(
     assert canaries.file.read_text() == SECRET
 
 
+@each_engine
 async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(
     subject: Subject, canaries: Canaries
 ) -> None:
@@ -93,6 +94,7 @@ async def test_33_a_link_in_the_workspace_is_not_followed_by_what_is_copied(
             await subject.executor.download(name, subject.work_dir.parent / "got")
 
 
+@each_engine
 async def test_33_a_link_on_the_host_is_replaced_and_its_target_untouched(subject: Subject, canaries: Canaries) -> None:
     await subject.start()
     (subject.work_dir / "result.txt").symlink_to(canaries.file)
@@ -124,6 +126,7 @@ BAD_NAMES = {
 }
 
 
+@each_engine
 async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
     for name, words in BAD_NAMES.items():
         result = await subject.run(f"# filename: {name}\nprint('ran')")
@@ -138,6 +141,7 @@ async def test_34_bad_names_are_a_clear_error(subject: Subject) -> None:
     assert not (subject.work_dir.parent / "up.py").exists()
 
 
+@each_engine
 async def test_34_a_folder_where_the_file_should_be_is_a_clear_error(subject: Subject) -> None:
     await subject.out("import os; os.mkdir('/workspace/taken.py')")
     result = await subject.run("# filename: taken.py\nprint('ran')")
@@ -154,7 +158,8 @@ RACE = f"""
     import ctypes, os, threading, time
     os.makedirs("/workspace/d", exist_ok=True)
     os.makedirs("/tmp/elsewhere", exist_ok=True)
-    open("/workspace/d/passwd", "w").write("mine")
+    open("/workspace/new", "w").write("mine")
+    os.rename("/workspace/new", "/workspace/d/passwd")  # it is never seen empty
     os.symlink("/etc", "/workspace/link")
     os.symlink("/tmp/elsewhere", "/workspace/other")
     libc, here, exchange = ctypes.CDLL(None), -100, 2
@@ -193,6 +198,7 @@ async def test_35_a_folder_swapped_for_a_link_during_transfers_leads_nowhere(sub
         await subject.out("import time; time.sleep(4)", timeout=10)  # until the swapping ends
 
 
+@each_engine
 async def test_35_a_folder_swapped_for_a_link_on_the_host_leads_nowhere(subject: Subject, canaries: Canaries) -> None:
     await subject.start()
     await subject.out("import os; os.mkdir('d'); open('d/canary.txt', 'w').write('one')")
@@ -203,6 +209,7 @@ async def test_35_a_folder_swapped_for_a_link_on_the_host_leads_nowhere(subject:
     assert canaries.file.read_text() == SECRET
 
 
+@each_engine
 async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_path: Path) -> None:
     code = """
     import os, socket
@@ -219,6 +226,7 @@ async def test_36_no_pipe_device_or_socket_is_downloaded(subject: Subject, tmp_p
     assert not {"pipe", "dir", "zero", "to-pipe", "socket"} & {path.name for path in subject.work_dir.iterdir()}
 
 
+@each_engine
 async def test_36_a_file_that_grows_for_ever_is_refused_by_size(subject: Subject, tmp_path: Path) -> None:
     """What the listing says and what is then read are two things."""
     await subject.start(workspace="128m", memory="512m")
@@ -307,6 +315,7 @@ async def test_38_what_can_be_written_to_is_the_sandboxs_own_memory(subject: Sub
             assert {"nosuid", "nodev"} <= set(options), place
 
 
+@each_engine
 async def test_38_a_folder_asked_for_is_the_only_one(folder: Path, subject: Subject) -> None:
     await subject.start({"bind_dir": folder})
     mounts = json.loads(await subject.out(MOUNTS))

@@ -13,7 +13,7 @@ from autogen_codeact.executors import DockerCommandLineCodeExecutor
 
 from ..executors.sandboxes import run
 from .canaries import Canaries, host_addresses
-from .subject import Subject
+from .subject import Subject, each_engine
 
 SHARES_SANDBOXES = True
 TRY = """
@@ -48,6 +48,7 @@ def others() -> list[str]:
     return [address for address in host_addresses() if not address.startswith("127.")] + PUBLIC
 
 
+@each_engine
 async def test_39_tcp_out_fails_at_once(subject: Subject) -> None:
     assert len(others()) > len(PUBLIC)
     ports = [subject.canaries.tcp_port, 22, 53, 80, 443, 2375, 2376]
@@ -55,17 +56,20 @@ async def test_39_tcp_out_fails_at_once(subject: Subject) -> None:
     assert await attempts(subject, calls) == UNREACHABLE
 
 
+@each_engine
 async def test_39_udp_out_fails_at_once(subject: Subject) -> None:
     ports = [subject.canaries.udp_port, 53, 123, 443]
     calls = f"attempt(socket.AF_INET, socket.SOCK_DGRAM, (a, p)) for a in {others()} for p in {ports}"
     assert await attempts(subject, calls) == UNREACHABLE
 
 
+@each_engine
 async def test_39_icmp_is_refused(subject: Subject) -> None:
     calls = "attempt(socket.AF_INET, kind, ('1.1.1.1', 0), socket.IPPROTO_ICMP) for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM)"
     assert await attempts(subject, calls) == {"EPERM"}
 
 
+@each_engine
 async def test_39_ipv6_out_fails_at_once(subject: Subject) -> None:
     addresses = ["2606:4700:4700::1111", "2001:4860:4860::8888", "fe80::1", "fd00::1", "ff02::1"]
     ports = [subject.canaries.tcp_port, 53, 443]
@@ -76,6 +80,7 @@ async def test_39_ipv6_out_fails_at_once(subject: Subject) -> None:
     assert await attempts(subject, calls) <= UNREACHABLE_6 | {"EINVAL"}  # a link-local address without its link
 
 
+@each_engine
 async def test_39_broadcast_and_multicast_reach_nobody(subject: Subject) -> None:
     code = f"""
     import errno, socket
@@ -106,6 +111,7 @@ async def test_39_loopback_is_the_sandbox_s_own_and_works(subject: Subject) -> N
     assert await subject.out(code) == "b'within'\n"
 
 
+@each_engine
 async def test_40_names_are_not_resolved(subject: Subject) -> None:
     code = """
     import socket
@@ -118,6 +124,7 @@ async def test_40_names_are_not_resolved(subject: Subject) -> None:
     assert await subject.out(code, timeout=30) == "no\n" * 4
 
 
+@each_engine
 @pytest.mark.parametrize("server", ["127.0.0.11", "127.0.0.53", "8.8.8.8", "::1"])
 async def test_40_no_server_for_names_answers(subject: Subject, server: str) -> None:
     family = "socket.AF_INET6" if ":" in server else "socket.AF_INET"
@@ -140,6 +147,7 @@ async def test_40_no_server_for_names_answers(subject: Subject, server: str) -> 
     assert set(said) <= allowed
 
 
+@each_engine
 async def test_41_no_metadata_service_of_a_cloud_answers(subject: Subject) -> None:
     four = ["169.254.169.254", "169.254.170.2", "169.254.169.253", "100.100.100.200", "168.63.129.16", "192.0.0.192"]
     calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, 80)) for a in {four}"
@@ -148,21 +156,25 @@ async def test_41_no_metadata_service_of_a_cloud_answers(subject: Subject) -> No
     assert await attempts(subject, calls) <= UNREACHABLE_6
 
 
+@each_engine
 async def test_42_gateways_of_bridges_are_unreachable(subject: Subject) -> None:
     gateways = ["172.17.0.1", "172.18.0.1", "10.0.0.1", "10.0.2.2", "10.88.0.1", "192.168.0.1", "192.168.65.2"]
     calls = f"attempt(socket.AF_INET, socket.SOCK_STREAM, (a, p)) for a in {gateways} for p in (80, 2375, 5000)"
     assert await attempts(subject, calls) == UNREACHABLE
 
 
+@each_engine
 async def test_43_only_the_loopback_interface_exists(subject: Subject) -> None:
     assert await subject.out("import socket; print(sorted(name for _, name in socket.if_nameindex()))") == "['lo']\n"
 
 
+@each_engine
 async def test_43_there_is_no_route(subject: Subject) -> None:
     routes = "import pathlib; print(len(pathlib.Path('/proc/net/route').read_text().splitlines()))"
     assert await subject.out(routes) == "1\n"  # the heading
 
 
+@each_engine
 async def test_43_no_interface_can_be_made_or_changed(subject: Subject) -> None:
     code = """
     import errno, fcntl, os, socket, struct

@@ -18,7 +18,7 @@ from autogen_codeact.sandbox.backends.docker.engine import connect
 from ..executors.sandboxes import run
 from .canaries import Canaries
 from .oracles import descendants, eventually_empty, processes_in
-from .subject import SUBJECTS, Kind, Subject
+from .subject import SUBJECTS, Kind, Subject, each_engine
 
 SHARES_SANDBOXES = True
 
@@ -252,6 +252,7 @@ SPIN = """
 """
 
 
+@each_engine
 async def test_82_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subject: Subject) -> None:
     await subject.start(cpus=0.1)
     subject.may_fail_without_cgroup()
@@ -266,6 +267,8 @@ async def test_82_a_neighbour_gets_no_more_than_its_quota_of_the_processor(subje
     assert held < free
 
 
+@pytest.mark.timeout(150)
+@each_engine
 async def test_82_beside_a_noisy_neighbour_blocks_stay_quick(subject: Subject) -> None:
     executor = await subject.start({"timeout": 30})
     subject.may_fail_without_cgroup()

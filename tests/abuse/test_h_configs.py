@@ -25,7 +25,7 @@ from autogen_codeact.executors import (
 )
 from autogen_codeact.teams import RefusedConfigError, load_component
 
-from .subject import Kind
+from .subject import Kind, each_engine
 
 MARK = "codeact_untrusted_mark"
 DOCKER = "autogen_codeact.executors.DockerCommandLineCodeExecutor"
@@ -316,6 +316,7 @@ def test_h12_a_part_of_the_wrong_kind_is_refused() -> None:
     assert refusals([1]) == ("the configuration: is not a component: an object with `provider` and `config`",)
 
 
+@each_engine
 @pytest.mark.parametrize("source", ["text", "bytes", "mapping", "model", "file"])
 async def test_h12_a_harmless_config_loads_and_runs(source: str, kind: Kind, tmp_path: Path) -> None:
     """With the work_dir of the caller, and nothing of the host."""

@@ -58,6 +58,7 @@ def measure(folder: Path) -> tuple[int, int, int]:
     return entries, files, size
 
 
+@each_engine
 @pytest.mark.usefixtures("small_caps")
 @pytest.mark.parametrize("size", [0, 120_000])
 async def test_h1_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject, size: int) -> None:
@@ -79,6 +80,7 @@ async def test_h1_the_limits_of_work_dir_hold_over_many_blocks(subject: Subject,
     assert len(result.notes) <= 2, result.notes
 
 
+@each_engine
 @pytest.mark.usefixtures("small_caps")
 async def test_h1_nothing_more_is_stored_in_a_folder_over_its_limits(subject: Subject) -> None:
     """Whatever else is in it: the number of entries that were looked at says nothing about those that were not."""
@@ -94,6 +96,7 @@ async def test_h1_nothing_more_is_stored_in_a_folder_over_its_limits(subject: Su
     assert (subject.work_dir / "a").read_text() == "b"
 
 
+@each_engine
 @pytest.mark.usefixtures("small_caps")
 async def test_h1_half_written_files_of_a_killed_client_count(subject: Subject) -> None:
     subject.kept = MOST_BYTES
@@ -105,6 +108,7 @@ async def test_h1_half_written_files_of_a_killed_client_count(subject: Subject) 
     assert not (subject.work_dir / "a").exists()
 
 
+@each_engine
 @pytest.mark.usefixtures("small_caps")
 async def test_h1_thousands_of_refused_files_are_one_log_line(
     subject: Subject, caplog: pytest.LogCaptureFixture
@@ -217,6 +221,7 @@ async def test_h3_removing_a_folder_with_124000_folders_stalls_nothing(kind: Kin
     assert sorted(found)[1] < MOST_EXCESS_S, found
 
 
+@each_engine
 async def test_h14_a_change_with_the_same_size_and_time_is_detected(subject: Subject) -> None:
     await subject.out("open('a', 'w').write('one')")
     result = await subject.run("""

@@ -13,7 +13,7 @@ from autogen_codeact.sandbox.backends.syscalls import SYSCALLS
 from ..executors.bubblewrapped import open_folder
 from ..executors.filtered import MACHINE, NUMBERS
 from ..executors.syscall_probe import MODES
-from .subject import Subject
+from .subject import Subject, each_engine
 
 SHARES_SANDBOXES = True
 
@@ -65,6 +65,7 @@ def with_rights(folder: Path) -> set[str]:
     return {path.name for path in found if path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID)}
 
 
+@each_engine
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 @pytest.mark.parametrize("who", USERS)
 async def test_h5_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, subject: Subject, who: str) -> None:
@@ -79,6 +80,7 @@ async def test_h5_no_call_makes_a_set_user_id_file_on_the_host(folder: Path, sub
     assert {os.stat(folder / name).st_uid for name in made} == {int(user.partition(":")[0]) if user else owner}
 
 
+@each_engine
 async def test_h5_without_the_filter_the_same_calls_make_set_user_id_files(folder: Path, subject: Subject) -> None:
     """The control: the kernel and the folder would let the code do it."""
     if subject.kind.engine == "bubblewrap":
@@ -118,6 +120,7 @@ SAID = {
 }
 
 
+@each_engine
 @pytest.mark.parametrize("who", ["nobody", "root"])
 async def test_h5_programs_that_set_such_modes_are_refused(folder: Path, subject: Subject, who: str) -> None:
     await start(subject, folder, who)
@@ -126,6 +129,7 @@ async def test_h5_programs_that_set_such_modes_are_refused(folder: Path, subject
     assert with_rights(folder) == set()
 
 
+@each_engine
 @pytest.mark.parametrize("who", ["nobody", "root"])
 async def test_h5_no_file_capability_reaches_the_host(folder: Path, subject: Subject, who: str) -> None:
     """What set-user-id is for one right: an attribute of the file. In a user namespace of its own code could set it."""
@@ -142,6 +146,7 @@ async def test_h5_no_file_capability_reaches_the_host(folder: Path, subject: Sub
     assert os.listxattr(folder / "able") == []
 
 
+@each_engine
 async def test_h5_a_folder_with_set_group_id_passes_on_only_its_group(folder: Path, subject: Subject) -> None:
     """What the kernel itself sets on a new folder, no call asks for; a program can't run by it."""
     await start(subject, folder)

@@ -13,7 +13,7 @@ import pytest
 from autogen_codeact.sandbox.files.protected_names import PROTECTED, ProtectedNames, protected_name
 
 from ..executors.sandboxes import out, run
-from .subject import Kind, Subject
+from .subject import Kind, Subject, each_engine
 
 SHARES_SANDBOXES = True
 
@@ -122,6 +122,7 @@ async def test_h13_settings_and_hooks_of_a_repository_are_unchanged(
     assert caplog.text.count("stays in the sandbox") == 1, caplog.text
 
 
+@each_engine
 async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
     await subject.start({"delete_tmp_files": True})
     for name in VARIANTS:
@@ -134,6 +135,7 @@ async def test_h13_no_other_spelling_is_written_back(subject: Subject) -> None:
     assert planted(subject.work_dir) == set(HARMLESS)
 
 
+@each_engine
 async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject: Subject) -> None:
     for name in (".git/hooks/post-commit", ".envrc", "sub/.vscode/tasks.json"):
         result = await subject.run(f"# filename: {name}\nprint('ran')")
@@ -143,6 +145,7 @@ async def test_h13_code_of_a_block_is_not_stored_under_a_protected_name(subject:
     assert not (subject.work_dir / "sub").exists()
 
 
+@each_engine
 @pytest.mark.parametrize(
     "order",
     [
@@ -176,6 +179,7 @@ async def test_h13_a_folder_does_not_become_a_repository_by_its_content(
     assert not canary.exists()
 
 
+@each_engine
 async def test_h13_a_bare_repository_with_any_name_is_unchanged(subject: Subject) -> None:
     """A bare one, for example, or the one that a file `.git` on the host points to."""
     bare = subject.work_dir / "bare"
@@ -187,6 +191,7 @@ async def test_h13_a_bare_repository_with_any_name_is_unchanged(subject: Subject
     assert files_in(bare) == before
 
 
+@each_engine
 async def test_h13_no_link_of_the_host_leads_into_a_protected_folder(subject: Subject, repository: Path) -> None:
     (repository / "link").symlink_to(".git")
     before = files_in(repository / ".git")
@@ -195,6 +200,7 @@ async def test_h13_no_link_of_the_host_leads_into_a_protected_folder(subject: Su
     assert files_in(repository / ".git") == before
 
 
+@each_engine
 async def test_h13_a_coding_agent_can_be_allowed_to_commit(subject: Subject, repository: Path) -> None:
     await subject.start({"delete_tmp_files": True, "write_back": [".git"]})
     result = await subject.run("open('.git/description', 'w').write('mine')\nopen('.envrc', 'w').write('x')")
@@ -217,6 +223,7 @@ def shared() -> Iterator[Path]:
         yield folder
 
 
+@each_engine
 async def test_h13_protected_entries_of_a_mounted_folder_are_read_only(
     kind: Kind, shared: Path, untouched: None
 ) -> None:

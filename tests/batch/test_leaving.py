@@ -1,0 +1,136 @@
+"""Batches that are left at any moment, and attempts that do not end."""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autogen_codeact.batch import AttemptResult, AttemptWork, BatchContext, scheduler
+from autogen_codeact.batch.folder import BatchFolder
+from autogen_codeact.batch.limits import Pace
+from tests.batch.support import MakeAgent, asked, batch, double, lines, once, rows_of
+from tests.openai_server import OpenAIServer
+
+
+def children() -> set[str]:
+    """Processes that this one has started."""
+    found = set()
+    for task in os.listdir("/proc/self/task"):
+        with suppress(OSError):
+            found |= set(Path(f"/proc/self/task/{task}/children").read_text().split())
+    return found
+
+
+def descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def wait_until(condition: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, condition
+        await asyncio.sleep(0.01)
+
+
+def run_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith(("run-log", "codeact-pool"))}
+
+
+async def test_batch_cancelled_at_any_moment_leaves_nothing_behind(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path
+) -> None:
+    tasks = [double(number) for number in range(3)]
+    await rows_of(make, tasks[:1], tmp_path / "first")
+    before, open_files = children(), descriptors()
+    # After so many rounds of the event loop.
+    for moment in (1, 3, 10, 30, 60, 100, 200, 400):
+        work = asyncio.create_task(rows_of(make, tasks, tmp_path / "out", concurrency=2))
+        for _ in range(moment):
+            await asyncio.sleep(0.002 if moment > 30 else 0)
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+        assert len(asyncio.all_tasks()) == 1
+        BatchFolder.open(tmp_path / "out", {}).close()  # nobody holds its lock
+        await wait_until(lambda: not run_threads())
+        await wait_until(lambda: children() <= before)
+    await rows_of(make, tasks, tmp_path / "out")
+    assert [row["answer"] for row in lines(tmp_path / "out")] == ["0", "2", "4"]
+    await wait_until(lambda: descriptors() <= open_files)
+
+
+async def test_loop_that_is_left_without_closing_ends_the_batch_too(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path
+) -> None:
+    async for _ in batch(make, [double(number) for number in range(9)], tmp_path):
+        break
+    gc.collect()
+    await wait_until(lambda: len(asyncio.all_tasks()) == 1)
+    assert len(await rows_of(make, [double(number) for number in range(9)], tmp_path)) < 9
+
+
+class Stubborn:
+    """A backend whose attempts do not let themselves be cancelled."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    async def start(self, context: BatchContext) -> None:
+        """Nothing is needed."""
+
+    async def run(self, work: AttemptWork) -> AttemptResult:
+        """Go on until it is released."""
+        while not self.released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return AttemptResult("completed", "too late")
+
+    async def stop(self) -> None:
+        """Nothing has been started."""
+
+
+async def test_attempt_that_ignores_its_end_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(scheduler, "LATE_S", 0.1)
+    backend = Stubborn()
+    running = batch(
+        lambda executor: None, [double(1), double(2)], tmp_path, task_timeout=0.1, concurrency=1, backend=backend
+    )
+    rows = [row async for row in running]
+    assert [(row.id, row.outcome, row.error_class, row.error) for row in rows] == [
+        (f"double/{number}", "failed", "TaskTimeoutError", "the attempt did not end 0.1 s after task_timeout, 0.1 s")
+        for number in (1, 2)
+    ]
+    assert len(asyncio.all_tasks()) == 3
+    backend.released.set()
+    await wait_until(lambda: len(asyncio.all_tasks()) == 1)
+
+
+async def test_what_may_begin_is_spread_evenly_in_the_order_of_asking() -> None:
+    pace, began, order = Pace(60 / 0.02), time.monotonic(), list[int]()
+
+    async def enter(number: int) -> None:
+        await pace.enter()
+        order.append(number)
+
+    waiting = [asyncio.create_task(enter(number)) for number in range(6)]
+    await asyncio.sleep(0)
+    waiting[3].cancel()
+    await asyncio.wait(waiting)
+    assert order == [0, 1, 2, 4, 5]
+    assert time.monotonic() - began >= 4 * 0.02
+
+
+async def test_limits_delay_tasks_and_change_nothing_else(
+    server: OpenAIServer, make: MakeAgent, tmp_path: Path
+) -> None:
+    tasks = [double(number) for number in range(3)]
+    rows = await rows_of(make, tasks, tmp_path, tasks_per_minute=600, model_calls_per_minute=600, concurrency=3)
+    assert [row.answer for row in rows] == ["0", "2", "4"]
+    assert asked(server) == once(0, 1, 2)

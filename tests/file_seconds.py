@@ -1,0 +1,49 @@
+"""How long each file of tests takes, which decides their order in `make test`: a long file that begins last is waited for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+STORED = Path(__file__).with_suffix(".json")
+ROOT = Path(__file__).parents[1]
+SHORTEST_S = 2
+"""Files that take less are not stored."""
+TEST_S = 0.2
+"""What a test of a file that is not stored is taken to last, in seconds."""
+
+
+def put_long_files_first(items: list[pytest.Item]) -> None:
+    """Order whole files by their length, so that no worker has a long one left when the others are done.
+
+    Args:
+        items: The tests, which are put in order.
+    """
+    known: dict[str, float] = json.loads(STORED.read_text())
+    tests = Counter(item.path for item in items)
+    seconds = {path: known.get(_name(path), number * TEST_S) for path, number in tests.items()}
+    items.sort(key=lambda item: (-seconds[item.path], item.path))
+
+
+class Recorder:
+    """Stores how long the files take; `--store-seconds` uses it. Files that were not run keep what is stored."""
+
+    def __init__(self) -> None:
+        self._seconds = Counter[str]()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count the set-up, the test and the clean-up."""
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the file."""
+        known = json.loads(STORED.read_text()) | {name: round(took) for name, took in self._seconds.items()}
+        kept = {name: took for name, took in known.items() if took >= SHORTEST_S and (ROOT / name).exists()}
+        STORED.write_text(json.dumps(dict(sorted(kept.items())), indent=0) + "\n")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
