@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pydantic_core import from_json, to_json
 from autogen_codeact.batch.backend import Backend, BatchContext, LocalBackend
 from autogen_codeact.batch.components import MakeAgent, is_component
 from autogen_codeact.batch.ending import finish
-from autogen_codeact.batch.errors import BatchBudgetError
+from autogen_codeact.batch.errors import BatchBudgetError, BatchFolderError
 from autogen_codeact.batch.folder import BatchFolder
 from autogen_codeact.batch.progress import BatchCounts, BatchEvent
 from autogen_codeact.batch.reading import Tasks
@@ -25,6 +26,7 @@ from autogen_codeact.batch.rows import Row
 from autogen_codeact.batch.sandboxes import SandboxKind, SandboxSpec
 from autogen_codeact.batch.scheduler import Scheduler
 from autogen_codeact.batch.settings import BatchSettings
+from autogen_codeact.batch.summary import write_summary
 from autogen_codeact.executors import SandboxPool, in_thread
 from autogen_codeact.sandbox.options import SandboxOptions
 
@@ -164,7 +166,18 @@ async def _close(scheduler: Scheduler, backend: Backend, folders: list[BatchFold
         await backend.stop()
     finally:
         for folder in folders:
-            await in_thread(partial(folder.close, ended=scheduler.ended is not None))
+            await asyncio.to_thread(_close_folder, folder, scheduler.ended is not None)
+
+
+def _close_folder(folder: BatchFolder, ended: bool) -> None:
+    try:
+        if ended:
+            folder.put_in_order()
+            write_summary(folder.path)
+    except OSError as error:
+        raise BatchFolderError(f"the summary in {folder.path} can't be written ({error.strerror or error})") from error
+    finally:
+        folder.close()
 
 
 def describe(make_agent: Any, spec: SandboxSpec) -> dict[str, Any]:
